@@ -22,7 +22,7 @@ const (
 	// replayWork is how many units of work (commands.Env.Work, 25 ns at most) come between two
 	// snapshots, or as many as reading the newest snapshot takes if that is more. A restart repeats
 	// them, for a few seconds.
-	replayWork = 100_000_000
+	replayWork = 200_000_000
 	// loadWork is about how many units of work it takes to read a byte of a snapshot.
 	loadWork = 2
 	// trailingBytes is how many bytes of entries are kept after a snapshot for followers that lag.

@@ -365,15 +365,23 @@ func TestClusterWithoutRoomGoesOn(t *testing.T) {
 	}
 }
 
-// A message announces no commit index past its own last entry.
+// testTransport is the transport of a node that does not run.
+func testTransport() *transport {
+	return &transport{n: &Node{logs: newLogStore(nil, nil, nil)}}
+}
+
+// A message announces no commit index past its own last entry, and none that is not durable here.
 func TestCommitIndexIsThatOfTheMessage(t *testing.T) {
-	for _, test := range []struct{ prev, entries, commit, want uint64 }{
-		{10, 8, 5, 5}, {10, 8, 18, 18}, {10, 8, 19, 18}, {10, 0, 12, 10}, {0, 0, 0, 0},
-		{0, 0, 7, 0},
+	tr := testTransport()
+	for _, test := range []struct{ prev, entries, deferred, commit, want uint64 }{
+		{10, 8, 0, 5, 5}, {10, 8, 0, 18, 18}, {10, 8, 0, 19, 18}, {10, 0, 0, 12, 10},
+		{0, 0, 0, 0, 0}, {0, 0, 0, 7, 0}, {10, 8, 18, 18, 17}, {10, 8, 12, 18, 11},
+		{10, 8, 12, 10, 10}, {10, 8, 19, 18, 18},
 	} {
+		tr.n.logs.deferred.first.Store(test.deferred)
 		req := &raft.AppendEntriesRequest{PrevLogEntry: test.prev,
 			Entries: make([]*raft.Log, test.entries), LeaderCommitIndex: test.commit}
-		if got := verified(req); got.LeaderCommitIndex != test.want ||
+		if got := tr.verified(req); got.LeaderCommitIndex != test.want ||
 			req.LeaderCommitIndex != test.commit {
 			t.Errorf("%+v: %d, and %d in Raft's own", test, got.LeaderCommitIndex,
 				req.LeaderCommitIndex)

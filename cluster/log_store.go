@@ -48,7 +48,8 @@ type logStore struct {
 	covered func() uint64 // index of the newest snapshot; may be nil
 	fatal   func(error)   // ends the process; may be nil, in tests
 
-	// one write at a time: Raft truncates concurrently with storing; guards what follows
+	// one write at a time: Raft truncates concurrently with storing; guards what follows. Whoever
+	// holds it must not wait for deferred entries.
 	writer sync.Mutex
 	// the end of the log was being cut off, and nothing was stored after it yet
 	cutting      bool
@@ -57,6 +58,11 @@ type logStore struct {
 	storeFailure atomic.Pointer[storeFailure] // nil: the newest entries were stored
 
 	failWait time.Duration // how long the log may fail to store, except for lack of space
+
+	// reports whether Raft leads. Within StoreLogs, DeleteRange and a follower's GetLog it stays so:
+	// Raft calls them from the goroutine that changes its state.
+	leads    func() bool
+	deferred deferred
 }
 
 // fail refuses every later write, and ends the process. Raft v1.7.3 continues after some errors
@@ -77,11 +83,13 @@ const maxInvisible = 1024
 const failWait = 30 * time.Second
 
 func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logStore {
-	return &logStore{
+	s := &logStore{
 		LogStore: inner, arrivals: a, appliedMs: appliedMs,
 		growth: newGrowth(), trailing: defaultTrailing, trailingBytes: trailingBytes,
-		failWait: failWait,
+		failWait: failWait, leads: func() bool { return false },
 	}
+	s.deferred.durable.L = &s.deferred.mu
+	return s
 }
 
 // IsMonotonic reports whether the store refuses gaps. Raft asks.
@@ -91,6 +99,9 @@ func (s *logStore) IsMonotonic() bool {
 }
 
 func (s *logStore) GetLog(index uint64, out *raft.Log) error {
+	if err := s.settle(); err != nil {
+		return err
+	}
 	s.mu.RLock()
 	l := s.ring[index%cacheEntries]
 	s.mu.RUnlock()
@@ -112,11 +123,26 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 			return err
 		}
 	}
-	if err := s.store(logs); err != nil {
-		return err
+	later := s.mayDefer(logs)
+	if !later {
+		if err := s.flush(); err != nil {
+			return err
+		}
+		if err := s.store(logs); err != nil {
+			return err
+		}
 	}
 	s.arrivals.note(logs)
 	s.growth.add(logs)
+	s.cache(logs)
+	if later { // once they are in the cache, where replication finds them
+		s.deferWrite(logs)
+	}
+	return nil
+}
+
+// cache notes new entries and adds them to the cache.
+func (s *logStore) cache(logs []*raft.Log) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range logs {
@@ -131,7 +157,6 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		}
 		s.cacheLocked(l)
 	}
-	return nil
 }
 
 // store writes entries to the disk.
@@ -178,11 +203,11 @@ func (s *logStore) closeGap(next uint64) error {
 	if s.covered == nil || !s.IsMonotonic() {
 		return nil
 	}
-	last, err := s.LastIndex()
+	last, err := s.LogStore.LastIndex()
 	if err != nil || last == 0 || next <= last+1 || s.covered() < next-1 {
 		return err
 	}
-	first, err := s.FirstIndex()
+	first, err := s.LogStore.FirstIndex()
 	if err != nil {
 		return err
 	}
@@ -295,6 +320,9 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 // may need. When the end of the log goes (a conflict with a new leader, or a snapshot that replaced
 // the log), the newest stamp becomes that of the last remaining entry, arrived now.
 func (s *logStore) DeleteRange(low, high uint64) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
 	first, err1 := s.FirstIndex()
 	last, err2 := s.LastIndex()
 	if err := errors.Join(err1, err2); err != nil {
@@ -354,8 +382,8 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 // log has none.
 func (s *logStore) resetArrival() {
 	const lookBack = 1024 // noops and barriers never separate a command further from the end
-	first, err1 := s.FirstIndex()
-	last, err2 := s.LastIndex()
+	first, err1 := s.LogStore.FirstIndex()
+	last, err2 := s.LogStore.LastIndex()
 	if err1 == nil && err2 == nil && last > 0 {
 		for i := last; i >= max(first, 1) && last-i < lookBack; i-- {
 			var l raft.Log

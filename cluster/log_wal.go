@@ -34,7 +34,8 @@ type walLog struct {
 	logger      *slog.Logger
 
 	w      atomic.Pointer[wal.WAL]
-	failed bool // w must not be written to any more
+	failed bool         // w must not be written to any more
+	room   atomic.Int64 // bytes that are reserved in the last segment; 0: unknown
 }
 
 // openWAL opens the log in a directory.
@@ -51,7 +52,7 @@ func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int,
 }
 
 func (l *walLog) open() (*wal.WAL, error) {
-	files := &walFiles{fileLayer: l.files, opening: true}
+	files := &walFiles{fileLayer: l.files, room: &l.room, opening: true}
 	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files}
 	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta),
 		wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))
@@ -87,9 +88,14 @@ func (l *walLog) write(do func(*wal.WAL) error) error {
 		return err
 	}
 	err := do(l.w.Load())
-	l.failed = err != nil
+	if l.failed = err != nil; l.failed {
+		l.room.Store(0)
+	}
 	return err
 }
+
+// Room implements roomyLog.
+func (l *walLog) Room() int64 { return l.room.Load() }
 
 // StoreLogs stores all entries or none.
 func (l *walLog) StoreLogs(logs []*raft.Log) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	walfs "github.com/hashicorp/raft-wal/fs"
@@ -82,8 +83,9 @@ func (f osFile) SyncData() error { return syncData(f.File) }
 // walFiles is a file layer that writes blocks before they are needed.
 type walFiles struct {
 	fileLayer
-	newest  *walFile // the last one created or opened for writing
-	opening bool     // the log is being opened: raft-wal leaks files if that fails
+	newest  *walFile      // the last one created or opened for writing
+	room    *atomic.Int64 // receives the bytes reserved in it that are left; may be nil
+	opening bool          // the log is being opened: raft-wal leaks files if that fails
 	opened  []io.Closer
 }
 
@@ -151,7 +153,11 @@ func (v *walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 }
 
 func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile, error) {
-	f := &walFile{segmentFile: w.(segmentFile), syncDir: func() error { return v.SyncDir(dir) }}
+	f := &walFile{segmentFile: w.(segmentFile), room: v.room,
+		syncDir: func() error { return v.SyncDir(dir) }}
+	if v.room != nil {
+		v.room.Store(0) // until it is written
+	}
 	var err error
 	if f.size, err = f.Size(); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -164,6 +170,7 @@ func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile
 // walFile is a writable segment, written front to back by one goroutine.
 type walFile struct {
 	segmentFile
+	room    *atomic.Int64 // see walFiles
 	syncDir func() error
 	size    int64 // reserved
 	end     int64 // of the last entry written
@@ -181,6 +188,9 @@ func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 	if err == nil && f.end > f.zeroed {
 		f.zeroed = max(f.end, min(f.end+zeroAhead, f.size))
 		_, _ = f.segmentFile.WriteAt(zeros[:f.zeroed-f.end], f.end)
+	}
+	if f.room != nil {
+		f.room.Store(f.size - f.end)
 	}
 	return n, err
 }

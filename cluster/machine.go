@@ -102,6 +102,9 @@ type applier struct {
 	worker Worker                   // the machine, if it is one
 	worked func(index, work uint64) // receives the work of each entry; may be nil
 
+	// waits until this node's log is durable up to an index, false: it never will; may be nil
+	durable func(index uint64) bool
+
 	applying atomic.Uint64 // index of the entry being applied; 0: none
 	began    atomic.Int64  // when that began, ns since made
 	made     time.Time     // when the applier was made
@@ -138,6 +141,9 @@ func newApplier(m Machine, logger *slog.Logger) *applier {
 }
 
 func (a *applier) Apply(l *raft.Log) any {
+	if a.durable != nil && !a.durable(l.Index) {
+		return nil // the process ends
+	}
 	var out any = voided{}
 	if !isVoid(l) {
 		a.notifyReplay(l.Index <= a.replayEnd.Load())

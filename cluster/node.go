@@ -164,9 +164,14 @@ func (n *Node) startRaft() error {
 	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
 	n.logs.growth = n.stores.snapshots.growth
-	n.machine.worked = n.logs.growth.applied
+	n.machine.worked, n.machine.durable = n.logs.growth.applied, n.logs.awaitDurable
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
 	n.logs.fatal = n.cfg.Fatal
+	var running atomic.Pointer[raft.Raft]
+	n.logs.leads = func() bool {
+		r := running.Load()
+		return r != nil && r.State() == raft.Leader
+	}
 	transport := &transport{NetworkTransport: n.newTransport(n.mux), n: n}
 	transport.receiveCertified()
 	rc := n.cfg.raftConfig()
@@ -189,6 +194,7 @@ func (n *Node) startRaft() error {
 		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, stableStore{n.stores.stable, n.cfg.Fatal},
 			n.stores.snapshots, transport)
 	}
+	running.Store(n.raft)
 	if err != nil {
 		transport.Close()
 		return fmt.Errorf("cannot start Raft on data directory %s: %w", n.cfg.DataDir, err)

@@ -144,7 +144,7 @@ func (n *Node) shutdown() error {
 	if !drained {
 		n.logger.Error("the node stopped with entries in flight")
 	}
-	return errors.Join(err, n.stores.close())
+	return errors.Join(err, n.logs.flush(), n.stores.close())
 }
 
 // drain waits until no entry is in flight and no barrier is awaited: whatever waits for Raft ends

@@ -107,6 +107,10 @@ func (n *Node) Status() Status {
 	return s
 }
 
+// committed returns the index of the newest entry that Raft has committed and, on a leader, that is
+// durable there too. Every write acknowledged by now is at or below it.
+func (n *Node) committed() uint64 { return min(n.raft.CommitIndex(), n.logs.durableTo()) }
+
 // applied returns how far this node has applied the log. Entries that the machine never sees count
 // as applied with the one before them.
 func (n *Node) applied() uint64 {

@@ -454,7 +454,7 @@ func (l *link) ask(nonce uint64) {
 	defer l.mu.Unlock()
 	if l.wire != nil && l.wire.backlog() < maxAskQueue {
 		l.wire.send(endFrame(appendCommit(beginFrame(20), l.n.raft.CurrentTerm(),
-			l.n.raft.CommitIndex()), frameConfirm, 0, nonce), nil)
+			l.n.committed()), frameConfirm, 0, nonce), nil)
 	}
 }
 

@@ -24,7 +24,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 		return nil, err
 	}
 	park := func(term uint64) { _ = t.park(id, term) }
-	p := &pipeline{AppendPipeline: inner, may: t.receiver(id), park: park,
+	p := &pipeline{AppendPipeline: inner, t: t, may: t.receiver(id), park: park,
 		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
 		stop: make(chan struct{})}
 	go p.pass()
@@ -54,6 +54,7 @@ func (t *transport) receiver(id raft.ServerID) func() bool {
 // it, probes the member and opens another.
 type pipeline struct {
 	raft.AppendPipeline
+	t       *transport
 	may     func() bool       // see receiver
 	park    func(term uint64) // waits until it may, or the leadership in term has ended
 	stalled *atomic.Bool
@@ -78,7 +79,7 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	if p.stalled.Load() {
 		return nil, errStalled
 	}
-	return p.AppendPipeline.AppendEntries(verified(req), resp)
+	return p.AppendPipeline.AppendEntries(p.t.verified(req), resp)
 }
 
 // Consumer returns the answers.

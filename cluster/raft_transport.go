@@ -39,15 +39,16 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 			return err
 		}
 	}
-	return t.NetworkTransport.AppendEntries(id, target, verified(req), resp)
+	return t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
 }
 
-// verified returns a message whose commit index is at most its last entry. A follower of
-// hashicorp/raft v1.7.3 takes its own log for committed up to the leader's commit index, including
-// entries after those of the message, which may be another leader's. The Raft paper's rule (section
-// 5.3) is the index of the last new entry.
-func verified(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
-	last := req.PrevLogEntry + uint64(len(req.Entries))
+// verified returns a message whose commit index is at most its last entry, and at most the last
+// entry that is durable here, since Raft counts this node among the majority that stores those
+// after it. A follower of hashicorp/raft v1.7.3 takes its own log for committed up to the leader's
+// commit index, including entries after those of the message, which may be another leader's. The
+// Raft paper's rule (section 5.3) is the index of the last new entry.
+func (t *transport) verified(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	last := min(req.PrevLogEntry+uint64(len(req.Entries)), t.n.logs.durableTo())
 	if req.LeaderCommitIndex <= last {
 		return req
 	}

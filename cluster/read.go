@@ -98,7 +98,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 		return false
 	}
 	// The order matters: first the commit index, then the question. See read_confirm.go.
-	index := n.logs.lastVisible(n.raft.CommitIndex())
+	index := n.logs.lastVisible(n.committed())
 	if !n.confirm(lead) || !n.awaitApplied(index) {
 		n.retract(n.reads, append(light, heavy...))
 		return true

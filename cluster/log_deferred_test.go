@@ -1,0 +1,330 @@
+// This file holds the tests of entries that a leader sends before they are durable on its own disk.
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// powerLog is a log store whose writes can be held up, and then lost.
+type powerLog struct {
+	raft.LogStore
+	*power
+}
+
+type power struct {
+	held sync.RWMutex // locked: writes wait
+	lost atomic.Bool  // the power has failed: what waited is not written
+	room atomic.Int64
+}
+
+var errPower = errors.New("the power failed")
+
+func (p powerLog) StoreLog(l *raft.Log) error { return p.StoreLogs([]*raft.Log{l}) }
+
+func (p powerLog) StoreLogs(logs []*raft.Log) error {
+	p.held.RLock()
+	defer p.held.RUnlock()
+	if p.lost.Load() {
+		return errPower
+	}
+	return p.LogStore.StoreLogs(logs)
+}
+
+func (p powerLog) IsMonotonic() bool { return true }
+
+func (p powerLog) Room() int64 { return p.room.Load() }
+
+func newPower() *power {
+	p := &power{}
+	p.room.Store(1 << 30)
+	return p
+}
+
+// A leader loses its power with an entry that one follower has and Raft counts as committed. It was
+// not: the leader without the entry and the other follower go on without it, so neither a client
+// nor the follower may have been told.
+func TestPowerFailureOfALeaderThatSendsFirst(t *testing.T) {
+	powers, ended := map[string]*power{}, map[string]*atomic.Pointer[error]{}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		powers[id], ended[id] = newPower(), &atomic.Pointer[error]{}
+	}
+	c := newCluster(t, 3, func(cfg *Config) {
+		p, fatal := powers[cfg.ID], ended[cfg.ID]
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return powerLog{s, p} }
+		cfg.Fatal = func(err error) { fatal.Store(&err) }
+	})
+	lead := c.leader()
+	c.write(lead, "before")
+	has, lacks, id := c.followers()[0], c.followers()[1], lead.cfg.ID
+	c.net.isolate(lacks.cfg.ID)
+	powers[id].held.Lock()
+	release := sync.OnceFunc(powers[id].held.Unlock)
+	defer release()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := lead.write(context.Background(), []byte("lost"), 1)
+		answer <- err
+	}()
+	eventually(t, "Raft counts the entry as committed", func() bool {
+		last := lead.raft.LastIndex()
+		return last > lead.committed() && has.raft.LastIndex() == last &&
+			lead.raft.CommitIndex() == last
+	})
+	contact := has.raft.LastContact()
+	eventually(t, "the follower has heard more", func() bool {
+		return has.raft.LastContact().Sub(contact) > 10*commitTimeout
+	})
+	c.net.isolate(id)
+	c.net.isolate(has.cfg.ID)
+	powers[id].lost.Store(true)
+	release()
+	if err := <-answer; err == nil {
+		t.Error("the lost write was acknowledged")
+	}
+	eventually(t, "the process would have ended", func() bool { return ended[id].Load() != nil })
+	if err := c.nodes[id].Close(); !errors.Is(err, errNotDurable) {
+		t.Errorf("closed with %v", err)
+	}
+	delete(c.nodes, id)
+	if got := c.toys[id].batches(); strings.Contains(strings.Join(got, " "), "lost") {
+		t.Errorf("the leader applied what was not durable: %v", got)
+	}
+
+	powers[id].lost.Store(false)
+	c.reopen(id)
+	c.net.heal(id)
+	c.net.heal(lacks.cfg.ID)
+	c.write(c.leader(), "after")
+	c.net.heal(has.cfg.ID)
+	list := strings.Join(c.converged(), " ")
+	if strings.Contains(list, "lost") || !strings.Contains(list, "after") {
+		t.Errorf("the nodes have %s", list)
+	}
+}
+
+// deferringLog returns a log store over p that defers while leads is set, and the error that ended
+// the process.
+func deferringLog(p *power, leads *atomic.Bool) (*logStore, *atomic.Pointer[error]) {
+	s := newLogStore(powerLog{raft.NewInmemStore(), p},
+		&arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		func() int64 { return 0 })
+	s.leads = leads.Load
+	var ended atomic.Pointer[error]
+	s.fatal = func(err error) { ended.Store(&err) }
+	return s, &ended
+}
+
+func command(index uint64) []*raft.Log {
+	return []*raft.Log{{Index: index, Term: 1, Type: raft.LogCommand, Data: []byte("x")}}
+}
+
+// waits fails the test if do returns before release is called, or not after it.
+func waits(t *testing.T, what string, release func(), do func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+		t.Errorf("%s does not wait for the disk", what)
+	case <-time.After(30 * time.Millisecond):
+	}
+	release()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s waits for ever", what)
+	}
+}
+
+// What a node does with its log when it does not lead, and what a leader appends besides commands,
+// waits until everything before is durable.
+func TestWhatWaitsForTheDisk(t *testing.T) {
+	fail := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	var out raft.Log
+	for what, test := range map[string]struct {
+		leads bool
+		do    func(s *logStore)
+	}{
+		"applying":                  {true, func(s *logStore) { s.awaitDurable(2) }},
+		"a leader's noop":           {true, func(s *logStore) { fail(s.StoreLog(noop(3))) }},
+		"a leader's large entry":    {true, func(s *logStore) { fail(s.StoreLogs(large(3))) }},
+		"truncating":                {true, func(s *logStore) { fail(s.DeleteRange(1, 1)) }},
+		"a follower's entry":        {false, func(s *logStore) { fail(s.StoreLogs(command(3))) }},
+		"a follower's duplicate":    {false, func(s *logStore) { fail(s.GetLog(2, &out)) }},
+		"a follower's cut":          {false, func(s *logStore) { fail(s.DeleteRange(2, 2)) }},
+		"the end of a follower's":   {false, func(s *logStore) { _, err := s.LastIndex(); fail(err) }},
+		"the start of a follower's": {false, func(s *logStore) { _, err := s.FirstIndex(); fail(err) }},
+		"closing":                   {false, func(s *logStore) { fail(s.flush()) }},
+	} {
+		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
+			var leads atomic.Bool
+			leads.Store(true)
+			p := newPower()
+			s, ended := deferringLog(p, &leads)
+			fail(s.StoreLogs(command(1)))
+			fail(s.flush())
+			p.held.Lock()
+			fail(s.StoreLogs(command(2)))
+			if got := s.durableTo(); got != 1 {
+				t.Errorf("durable up to %d", got)
+			}
+			if err := s.GetLog(2, &out); err != nil || out.Index != 2 {
+				t.Errorf("the leader cannot send its entry: %v", err)
+			}
+			leads.Store(test.leads)
+			waits(t, what, p.held.Unlock, func() { test.do(s) })
+			if ended.Load() != nil {
+				t.Error(*ended.Load())
+			}
+		})
+	}
+}
+
+func noop(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Type: raft.LogNoop} }
+
+func large(index uint64) []*raft.Log {
+	l := command(index)
+	l[0].Data = bytes.Repeat([]byte("x"), maxDeferred)
+	return l
+}
+
+// While the disk writes one entry, the next ones gather, and are written at once and in order.
+func TestDeferredEntriesGather(t *testing.T) {
+	var leads atomic.Bool
+	leads.Store(true)
+	p := newPower()
+	s, _ := deferringLog(p, &leads)
+	p.held.Lock()
+	const last = 100
+	for i := range uint64(last) {
+		if err := s.StoreLogs(command(i + 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := s.LastIndex(); got != 0 || err != nil {
+		t.Errorf("%d entries are on disk, %v", got, err)
+	}
+	p.held.Unlock()
+	if !s.awaitDurable(last) {
+		t.Fatal("they do not become durable")
+	}
+	for i := range uint64(last) {
+		var l raft.Log
+		if err := s.LogStore.GetLog(i+1, &l); err != nil || l.Index != i+1 {
+			t.Fatalf("entry %d: %+v, %v", i+1, l, err)
+		}
+	}
+}
+
+// Entries that cannot be written end the process, and count for nothing until then.
+func TestFailedDeferredWriteEndsTheProcess(t *testing.T) {
+	var leads atomic.Bool
+	leads.Store(true)
+	p := newPower()
+	s, ended := deferringLog(p, &leads)
+	p.held.Lock()
+	if err := s.StoreLogs(command(1)); err != nil {
+		t.Fatal(err)
+	}
+	p.lost.Store(true)
+	waits(t, "applying", p.held.Unlock, func() {
+		if s.awaitDurable(1) {
+			t.Error("the entry is durable")
+		}
+	})
+	if err := ended.Load(); err == nil || !errors.Is(*err, errPower) {
+		t.Errorf("the process ends with %v", err)
+	}
+	p.lost.Store(false)
+	if err := s.StoreLogs(command(2)); err == nil {
+		t.Error("an entry is stored after those that were lost")
+	}
+	if err := s.GetLog(1, &raft.Log{}); err != nil {
+		t.Errorf("a leader cannot read: %v", err)
+	}
+	leads.Store(false)
+	if err := s.GetLog(1, &raft.Log{}); err == nil {
+		t.Error("a follower takes the lost entry for stored")
+	}
+}
+
+// Without room, entries are written before StoreLogs returns: the disk may refuse them.
+func TestNothingIsDeferredWithoutRoom(t *testing.T) {
+	var leads atomic.Bool
+	leads.Store(true)
+	p := newPower()
+	s, ended := deferringLog(p, &leads)
+	p.room.Store(sealReserve)
+	p.lost.Store(true)
+	if err := s.StoreLogs(command(1)); !errors.Is(err, errPower) {
+		t.Errorf("%v", err)
+	}
+	if ended.Load() != nil {
+		t.Error(*ended.Load())
+	}
+}
+
+// An append for which there is room creates no file and uses only space that is reserved.
+func TestRoomOfTheLog(t *testing.T) {
+	const segment, size = 4 << 20, 100 << 10
+	for _, full := range []bool{false, true} {
+		creations := 0
+		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+		d.fail = func(_ int, what string) (error, bool) {
+			if !strings.HasPrefix(what, "create") {
+				return nil, false
+			}
+			if creations++; full && creations%2 == 1 { // a whole segment does not fit
+				return syscall.ENOSPC, false
+			}
+			return nil, false
+		}
+		log, err := openWAL("wal", d, crashMeta{d}, segment, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roomy, created := 0, 0
+		for i := range uint64(200) {
+			room, before := log.Room() >= size+deferredOverhead+sealReserve, creations
+			if err := log.StoreLogs(entriesFrom(i+1, "x", size)); err != nil {
+				t.Fatal(err)
+			}
+			// which waits for the next segment, if one is due
+			_ = log.w.Load().DeleteRange(1<<40, 1<<40)
+			if room {
+				roomy++
+			}
+			if creations > before {
+				created++
+			}
+			if room && creations > before {
+				t.Fatalf("entry %d: there was room, and a segment was created", i+1)
+			}
+		}
+		if created == 0 || full != (roomy == 0) {
+			t.Errorf("full: %t, %d entries had room, %d created a segment", full, roomy, created)
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
