@@ -61,12 +61,12 @@ FUZZTIME ?= 30s
 fuzz:
 	sh .ci/fuzz $(GO) $(FUZZTIME)
 
-ATTACKS = TestHostileInput|TestTLSAttacks|TestClaimedIDs|TestDialedNodesAreChecked
+ATTACKS = TestAttacks|TestHostileInput|TestPathsOfFlags|TestClaimedIDs|TestDialedNodesAreChecked
 ATTACK_FUZZ = ./server/FuzzBeforeAuth ./server/FuzzTLSHandshake ./server/FuzzStream \
 	./cluster/FuzzPeerStranger ./cluster/FuzzPeerMember ./cluster/FuzzPeerTLS \
 	./cluster/FuzzRaftMessages ./cluster/FuzzReadFrame ./cluster/FuzzDecodePayloads
 attack:
-	$(GO) test -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
+	COORDD_ATTACK=1 $(GO) test -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
 	for target in $(ATTACK_FUZZ); do \
 		$(GO) test -run '^$$' -fuzz "^$${target##*/}\$$" -fuzztime $(FUZZTIME) $${target%/*} || exit; \
 	done

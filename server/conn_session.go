@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -194,6 +195,9 @@ func (s *session) serve() {
 		}
 		if len(cmds) > 0 {
 			s.handle(cmds)
+			if s.in.small { // strangers who send as fast as they can use no whole time slices
+				runtime.Gosched()
+			}
 			if s.quit || s.refused && s.srv.cutOff() {
 				return
 			}

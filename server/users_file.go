@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"strings"
 
@@ -28,12 +27,7 @@ const (
 // ReadUsers reads a file of users and returns its text with hashed passwords. now are the users
 // that it replaces. The error is Redis's.
 func ReadUsers(file string, now *acl.Users) (text []byte, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, loadError(file, err)
-	}
-	defer f.Close()
-	if text, err = io.ReadAll(io.LimitReader(f, acl.MaxFile+1)); err != nil {
+	if text, err = files.Read(file, acl.MaxFile); err != nil {
 		return nil, loadError(file, err)
 	}
 	users, _, err := now.Replace(file, text, 1, commands.MaxRequestWork)

@@ -117,7 +117,7 @@ func (w *certWriter) writeAll(nodes, hosts, clients []string) error {
 // authority loads an authority, or creates it if missing.
 func (w *certWriter) authority(file, name string) (*certs.Authority, error) {
 	path := filepath.Join(w.dir, file)
-	cert, err := os.ReadFile(path + ".crt")
+	cert, err := files.Read(path+".crt", maxSecret)
 	if errors.Is(err, fs.ErrNotExist) {
 		a, err := certs.NewAuthority(name, authorityYears*365*24*time.Hour)
 		if err != nil {
@@ -128,7 +128,7 @@ func (w *certWriter) authority(file, name string) (*certs.Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := os.ReadFile(path + ".key")
+	key, err := files.Read(path+".key", maxSecret)
 	if err != nil {
 		return nil, err
 	}

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/files"
 )
 
 // credentials are a user and a password, as flags and the environment name them.
@@ -60,9 +61,12 @@ func (c *credentials) password(getenv func(string) string) (string, error) {
 	return password, nil
 }
 
+// maxSecret bounds a file with a password or a key, in bytes.
+const maxSecret = 64 << 10
+
 // passwordIn returns the only line of a file.
 func passwordIn(file string) (string, error) {
-	text, err := os.ReadFile(file)
+	text, err := files.Read(file, maxSecret)
 	if err != nil {
 		return "", err
 	}

@@ -1,2 +1,3 @@
-// Package files writes small files so that a crash leaves the old content or the new one.
+// Package files reads small files, whatever a path leads to, and writes them so that a crash leaves
+// the old content or the new one.
 package files

@@ -2,9 +2,46 @@ package files
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 )
+
+// pipePatience is how long a pipe may send nothing.
+const pipePatience = 5 * time.Second
+
+// Read reads a small file, also from a pipe such as that of a shell's <(command). It fails past
+// limit bytes, and does not wait for somebody to open the other end of a pipe: a path may lead to
+// a device without end, or to a pipe that nobody writes to.
+func Read(path string, limit int64) ([]byte, error) {
+	fail := func(err error) ([]byte, error) {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	_ = f.SetReadDeadline(time.Now().Add(pipePatience)) // fails for all but pipes
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(text)) > limit:
+		return fail(fmt.Errorf("larger than %d bytes", limit))
+	case len(text) == 0 && !info.Mode().IsRegular():
+		return fail(errors.New("nobody writes to it"))
+	}
+	return text, nil
+}
 
 // Replace writes a file that only its owner can read, completely or not at all. When it returns
 // nil, the file survives a power failure.

@@ -3,6 +3,8 @@ package files
 import (
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -51,5 +53,41 @@ func expectEmpty(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("the directory holds %v, %v", left, err)
+	}
+}
+
+// A path may lead to anything: nothing is waited for, or read without end.
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	path, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "pipe")
+	if err := os.WriteFile(path, []byte("1234"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		path  string
+		limit int64
+		says  string
+	}{{path, 4, ""}, {path, 3, "larger than 3 bytes"}, {pipe, 9, "nobody writes to it"},
+		{"/dev/zero", 1 << 20, "larger than"}, {"/dev/null", 9, "nobody writes to it"},
+		{dir, 9, "is a directory"}, {filepath.Join(dir, "none"), 9, "no such file"}} {
+		got, err := Read(test.path, test.limit)
+		if test.says == "" && (err != nil || string(got) != "1234") ||
+			test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: %q %v, want %q", test.path, got, err, test.says)
+		}
+	}
+	w, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := w.WriteString("1234"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(pipe, 3); err == nil {
+		t.Errorf("%q", got)
 	}
 }

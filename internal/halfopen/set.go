@@ -13,12 +13,19 @@ type Set struct {
 	most int
 
 	mu     sync.Mutex
-	conns  []net.Conn
+	held   []held
+	count  map[string]int // of each host
 	closed bool
 }
 
+// held is a connection with the address of its peer, without the port.
+type held struct {
+	conn net.Conn
+	host string
+}
+
 // New returns a set that holds most connections.
-func New(most int) *Set { return &Set{most: most} }
+func New(most int) *Set { return &Set{most: most, count: map[string]int{}} }
 
 // Add adds a connection. It returns the one to close for it, or nil. A closed set returns conn.
 func (s *Set) Add(conn net.Conn) (evicted net.Conn) {
@@ -27,11 +34,13 @@ func (s *Set) Add(conn net.Conn) (evicted net.Conn) {
 	if s.closed {
 		return conn
 	}
-	if len(s.conns) >= s.most {
+	if len(s.held) >= s.most {
 		evicted = s.oldestOfMost()
 		s.remove(evicted)
 	}
-	s.conns = append(s.conns, conn)
+	h := held{conn, remoteHost(conn)}
+	s.held = append(s.held, h)
+	s.count[h.host]++
 	return evicted
 }
 
@@ -47,41 +56,44 @@ func (s *Set) Remove(conn net.Conn) bool {
 func (s *Set) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.conns)
+	return len(s.held)
 }
 
 // Close empties the set and returns what it held, for the caller to close. Later connections are
 // refused.
-func (s *Set) Close() []net.Conn {
+func (s *Set) Close() (conns []net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	held := s.conns
-	s.conns, s.closed = nil, true
-	return held
+	for _, h := range s.held {
+		conns = append(conns, h.conn)
+	}
+	s.held, s.closed = nil, true
+	clear(s.count)
+	return conns
 }
 
 // remove is Remove for a caller that holds mu.
 func (s *Set) remove(conn net.Conn) bool {
-	i := slices.Index(s.conns, conn)
-	if i >= 0 {
-		s.conns = slices.Delete(s.conns, i, i+1)
+	i := slices.IndexFunc(s.held, func(h held) bool { return h.conn == conn })
+	if i < 0 {
+		return false
 	}
-	return i >= 0
+	host := s.held[i].host
+	s.held = slices.Delete(s.held, i, i+1)
+	if s.count[host]--; s.count[host] == 0 {
+		delete(s.count, host)
+	}
+	return true
 }
 
 // oldestOfMost returns the oldest connection of the address with the most. The caller holds mu.
 func (s *Set) oldestOfMost() net.Conn {
-	count, oldest, most := map[string]int{}, map[string]net.Conn{}, ""
-	for _, c := range s.conns {
-		host := remoteHost(c)
-		if count[host]++; count[host] == 1 {
-			oldest[host] = c
-		}
-		if most == "" || count[host] > count[most] {
-			most = host
-		}
+	most := 0
+	for _, n := range s.count {
+		most = max(most, n)
 	}
-	return oldest[most]
+	i := slices.IndexFunc(s.held, func(h held) bool { return s.count[h.host] == most })
+	return s.held[i].conn
 }
 
 // remoteHost returns the peer's address without the port.

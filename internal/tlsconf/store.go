@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordd/coordd/internal/files"
 )
 
 // Files are the paths of a certificate with its chain, its key, and the authorities that the other
@@ -125,6 +126,9 @@ func (s *Store) Status() Status {
 	return st
 }
 
+// maxFile bounds a file of certificates, in bytes. That of a system's authorities has some 200 KiB.
+const maxFile = 4 << 20
+
 // load reads and checks the files.
 func (s *Store) load() (*Loaded, error) {
 	l := &Loaded{}
@@ -133,7 +137,7 @@ func (s *Store) load() (*Loaded, error) {
 			continue
 		}
 		var err error
-		if l.text[i], err = os.ReadFile(path); err != nil {
+		if l.text[i], err = files.Read(path, maxFile); err != nil {
 			return nil, err
 		}
 	}
@@ -265,7 +269,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func (f Files) Dial() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
-		text, err := os.ReadFile(f.CA)
+		text, err := files.Read(f.CA, maxFile)
 		if err != nil {
 			return nil, err
 		}
@@ -275,7 +279,15 @@ func (f Files) Dial() (*tls.Config, error) {
 		}
 	}
 	if f.Cert != "" || f.Key != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		cert, err := files.Read(f.Cert, maxFile)
+		if err != nil {
+			return nil, err
+		}
+		key, err := files.Read(f.Key, maxFile)
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return nil, err
 		}
