@@ -89,9 +89,6 @@ type Local struct {
 	Works bool
 	// Raw commands order their own replies.
 	Raw bool
-	// Rewrite returns the arguments as they may leave the connection: without passwords. nil: as
-	// they are.
-	Rewrite func(c Client, args [][]byte) ([][]byte, error)
 }
 
 // Spec declares a command. Arity is Redis's: the number of arguments with the name, negative for
@@ -127,6 +124,12 @@ type Spec struct {
 	Audit Audit
 	// Local answers Session and Admin commands.
 	Local *Local
+	// Rewrite returns the arguments as they may leave the connection: without passwords. It fails
+	// for those that may not leave it. nil: as they are.
+	Rewrite func(c Client, args [][]byte) ([][]byte, error)
+	// Ran tells the connection that the machine has run the command without an error. nil: nothing
+	// follows.
+	Ran func(c Client, args [][]byte)
 	// Subcommands makes the command a container. Arity is then the container's.
 	Subcommands []Spec
 

@@ -99,8 +99,14 @@ func (s *session) dispatch(args [][]byte) {
 		s.refuse(spec, err)
 		return
 	}
-	if spec.Local != nil && spec.Local.Rewrite != nil {
-		if args, err = spec.Local.Rewrite(s, args); err != nil {
+	call := queued{spec: spec, args: args}
+	if spec.Rewrite != nil {
+		switch args, err = spec.Rewrite(s, args); {
+		case err == nil:
+			call.args = args
+		case s.tx.open:
+			call.invalid = err
+		default:
 			s.refuse(spec, err)
 			return
 		}
@@ -122,7 +128,7 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	if s.tx.open && !spec.Has(commands.NotQueued) {
-		s.queue(spec, args)
+		s.queue(call)
 		return
 	}
 	if spec.Local != nil {
@@ -130,6 +136,9 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.request(spec, args)
+	if spec.Ran != nil {
+		s.flush() // what it does concerns the next command
+	}
 }
 
 // refusedByMode returns an error for a command that a subscribed connection of RESP2, or one with
@@ -499,8 +508,8 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	case executed:
 		s.spliceExec(p, reply, took/time.Duration(max(len(p.block), 1)))
 	default:
-		if p.spec.Local != nil && p.spec.Local.Rewrite != nil {
-			s.hasSetUser(p.args)
+		if p.spec.Ran != nil {
+			p.spec.Ran(s, p.args)
 		}
 		if len(reply) > maxBatchBytes && !p.muted {
 			// the session owns it: a large reply is not copied

@@ -31,12 +31,13 @@ type watchedKey struct {
 
 // queued is a command that waits for EXEC.
 type queued struct {
-	spec *commands.Spec
-	args [][]byte
+	spec    *commands.Spec
+	args    [][]byte
+	invalid error // not nil: the arguments must not leave the session, which answers this
 }
 
 // inMachine reports whether the machine runs the command, not the session.
-func (q *queued) inMachine() bool { return q.spec.Handler != nil }
+func (q *queued) inMachine() bool { return q.spec.Handler != nil && q.invalid == nil }
 
 const transactionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.AllowBusy
 
@@ -103,7 +104,8 @@ func argBytes(args [][]byte) int {
 	return n
 }
 
-func (s *session) queue(spec *commands.Spec, args [][]byte) {
+func (s *session) queue(q queued) {
+	spec, args := q.spec, q.args
 	if spec.Has(commands.NoMulti) {
 		s.refuse(spec, commands.Error("ERR Command not allowed inside a transaction"))
 		return
@@ -115,7 +117,8 @@ func (s *session) queue(spec *commands.Spec, args [][]byte) {
 		return
 	}
 	if !s.tx.failed {
-		s.tx.queue = append(s.tx.queue, queued{spec, copyArgs(args, size)})
+		q.args = copyArgs(args, size)
+		s.tx.queue = append(s.tx.queue, q)
 	}
 	s.answer(func() { s.w.Status("QUEUED") })
 }
@@ -172,7 +175,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 	for i := range s.tx.queue {
 		q := &s.tx.queue[i]
 		looks = looks && q.spec.Kind != commands.Write
-		together = together && q.inMachine() && !q.spec.Has(commands.SelectsDB)
+		together = together && q.inMachine() && q.spec.Ran == nil
 		if q.inMachine() {
 			s.remember(q.spec, q.args)
 			cmds = append(cmds, q.args)
@@ -230,12 +233,10 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 			s.quit = true
 			return
 		}
-		if q.spec.Has(commands.SelectsDB) && rest[0] == '+' {
-			if db, err := commands.ParseDB(q.args[1]); err == nil {
-				s.db = db
-			}
-		}
-		if rest[0] == '-' {
+		switch {
+		case rest[0] != '-' && q.spec.Ran != nil:
+			q.spec.Ran(s, q.args)
+		case rest[0] == '-':
 			line, _, _ := bytes.Cut(rest[1:n], []byte{'\r'})
 			s.countError(string(line))
 		}
@@ -255,6 +256,9 @@ func (s *session) runQueued(q *queued, own int) int {
 		s.fail(err)
 	case own > maxExecBytes:
 		s.fail(commands.Error("ERR transaction reply exceeds 64 MiB; the command did not run"))
+	case q.invalid != nil:
+		s.fail(q.invalid)
+		s.count(q.spec, q.args, true, 0)
 	case q.spec.Local != nil:
 		s.runCounted(q.spec.Local, q.spec, q.args)
 	}

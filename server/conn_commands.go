@@ -29,6 +29,11 @@ var connectionSpecs = []commands.Spec{
 		Syntax: "index:integer", Summary: "Changes the selected database of the connection.",
 		Complexity: "O(1)",
 		Handler:    selectHandler, Local: &commands.Local{Early: true, Run: serve(selectDB)},
+		Ran: func(c commands.Client, args [][]byte) {
+			if db, err := commands.ParseDB(args[1]); err == nil {
+				c.(*session).db = db
+			}
+		},
 	},
 	{
 		Name: "hello", Kind: commands.Session, Arity: -1, Group: "connection", Since: "6.0.0",

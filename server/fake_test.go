@@ -44,6 +44,7 @@ type fakeBackend struct {
 	asking          atomic.Int64  // waiting calls of Replication
 	lastBatch       []byte        // of the newest Write
 	users           atomic.Pointer[Users]
+	lags            bool // users stays as it is
 }
 
 func newFake() *fakeBackend {
@@ -308,7 +309,9 @@ func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.users.Store((*Users)(f.machine.Users()))
+	if !f.lags {
+		f.users.Store((*Users)(f.machine.Users()))
+	}
 	f.deliver(result.Events)
 	return result.Replies, nil
 }

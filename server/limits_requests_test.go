@@ -47,7 +47,7 @@ func TestAnswersInATransactionAreBounded(t *testing.T) {
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
 			s.w.Bulk(args[1])
 		})}}
-	echo := queued{own, [][]byte{[]byte("ECHO"), make([]byte, 1<<20)}}
+	echo := queued{spec: own, args: [][]byte{[]byte("ECHO"), make([]byte, 1<<20)}}
 	var block []queued
 	for range maxExecBytes>>20 + 3 {
 		block = append(block, echo)

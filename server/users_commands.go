@@ -60,16 +60,11 @@ func machineACLSpecs() []commands.Spec {
 	specs := commands.ACLSubcommands()
 	for i := range specs {
 		switch spec := &specs[i]; {
-		case spec.Name == "setuser":
-			spec.Secret = func(_ [][]byte, i int) bool { return i > 1 }
-			spec.Local = &commands.Local{Raw: true,
-				Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
-					s.request(spec, args)
-				}),
-				Rewrite: func(c commands.Client, args [][]byte) ([][]byte, error) {
-					return c.(*session).rewriteSetUser(args)
-				},
+		case spec.Secret != nil: // its passwords do not leave the session
+			spec.Rewrite = func(c commands.Client, args [][]byte) ([][]byte, error) {
+				return c.(*session).rewriteSetUser(args)
 			}
+			spec.Ran = func(c commands.Client, args [][]byte) { c.(*session).hasSetUser(args) }
 		case spec.Kind == commands.Read:
 			spec.Local = &commands.Local{Raw: true, Run: serve(showUsers)}
 		}

@@ -119,3 +119,28 @@ func TestUnknownUsers(t *testing.T) {
 		t.Errorf("AUTH, once the users are known: %q", got)
 	}
 }
+
+// Whoever gives the default user a password knows it: also on a node that lags, in a transaction,
+// and for what is sent at once.
+func TestWhoSetsThePasswordKnowsIt(t *testing.T) {
+	set := []string{"ACL", "SETUSER", "default", ">pw"}
+	for _, input := range []string{
+		pipeline(set, []string{"GET", "k"}),
+		pipeline([]string{"MULTI"}, set, []string{"EXEC"}, []string{"GET", "k"}),
+		pipeline([]string{"CONFIG", "SET", "requirepass", "pw"}, []string{"GET", "k"}),
+	} {
+		for _, lags := range []bool{false, true} {
+			n := start(t, nil)
+			n.fake.set(func() { n.fake.lags = lags })
+			c := n.dial(t)
+			c.raw(input)
+			var got string
+			for range strings.Count(input, "*") {
+				got = c.next()
+			}
+			if got != "$-1\r\n" {
+				t.Errorf("%q, lags %v: %q", input, lags, got)
+			}
+		}
+	}
+}

@@ -101,7 +101,7 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if decidedByMachine(spec) && !s.tx.open {
+	if decidedByMachine(spec) && !s.tx.open && !s.inExec {
 		return nil
 	}
 	d, denied, _ := spec.Check(u, args)
@@ -243,14 +243,14 @@ func (s *session) become(name []byte, created uint64) {
 }
 
 // knowsPassword makes a session that has not authenticated one that has, after it has given the
-// default user the password of a hash.
+// default user the password of a hash. This node may not have applied that yet.
 func (s *session) knowsPassword(hash []byte) {
-	users := s.srv.users()
-	if hash == nil || s.user.Load() != nil || users == nil || users == UsersAwaited {
+	if hash == nil || s.user.Load() != nil {
 		return
 	}
-	if u := users.Default(); !u.NoPass() && u.Accepts(hash) {
-		s.become([]byte(userDefault), 0)
+	created, err := s.srv.askUser(s.id, []byte(commands.SettingAuth), hash)
+	if err == nil {
+		s.become([]byte(userDefault), created)
 	}
 }
 
