@@ -194,6 +194,7 @@ func (m *Machine) loadHeader(in *snapshotReader) error {
 		return err
 	}
 	m.index, m.epoch, m.level = h.index, h.epoch, h.level
+	m.raiseUsers()
 	m.ks.RestoreClock(h.clockMs)
 	m.time.lastUs = h.timeUs
 	m.ks.RestoreSum(h.sum)

@@ -325,6 +325,21 @@ func TestNoUsersBelowTheirLevel(t *testing.T) {
 	}
 }
 
+// A machine that a snapshot of a level without users made knows its level's commands in its users.
+func TestUsersOfOldSnapshots(t *testing.T) {
+	for level := uint64(firstLevel); level < commands.LevelUsers; level++ {
+		m := NewMachine(testTable())
+		if _, err := m.Apply(1, &Entry{ClockMs: 1, Level: level}, false); err != nil {
+			t.Fatal(err)
+		}
+		again := restored(t, m)
+		if have, want := again.Users(), m.Users(); have.Level != level || want.Level != level ||
+			!have.Open || !have.Default().Full() {
+			t.Errorf("level %d: users of level %d, restored %d", level, want.Level, have.Level)
+		}
+	}
+}
+
 // A transaction that watches keys which its user may not read any more does not tell whether they
 // changed.
 func TestWatchedKeysNeedRights(t *testing.T) {
