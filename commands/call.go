@@ -95,6 +95,9 @@ type Event struct {
 type Scripts interface {
 	// Eval runs a script.
 	Eval(x *Call, script Script) error
+	// Flags returns the flags that a script or function declares. declared is false for a script
+	// that has no line for them, and for what is unknown.
+	Flags(s Script) (flags FunctionFlags, declared bool)
 	// Load compiles and caches a script and returns its SHA1 in hexadecimal.
 	Load(x *Call, source []byte) (sha string, err error)
 	Exists(sha []byte) bool
@@ -120,6 +123,7 @@ type Script struct {
 	Source, SHA, Function []byte
 	Keys, Args            [][]byte
 	ReadOnly              bool
+	AllowOOM              bool // it may use more memory than maxmemory allows
 }
 
 // Tx is the state that the commands of one request share: those of a transaction, or a script and
@@ -131,6 +135,9 @@ type Tx struct {
 	Woken  bool // a blocking command that was woken and runs again
 	Script bool // called by a script
 	Behind bool // a blocking command with other waiters before it: it takes nothing
+	// OOM means that the data exceeded maxmemory when the request began. It ends for a script at
+	// its first write: what has begun to change is not left half done.
+	OOM bool
 }
 
 // Call is one run of a command.

@@ -34,6 +34,8 @@ const (
 	ErrInvalidCursor  Error = "ERR invalid cursor"
 	ErrNoScript       Error = "NOSCRIPT No matching script. Please use EVAL."
 	ErrExecAbort      Error = "EXECABORT Transaction discarded because of previous errors."
+	ErrOOM            Error = "OOM command not allowed when used memory > 'maxmemory'."
+	ErrExecOOM        Error = "EXECABORT Transaction discarded because of: " + ErrOOM
 	ErrTooLong        Error = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 	ErrDBIndex        Error = "ERR DB index is out of range"
 	ErrDBNotInteger   Error = "ERR invalid DB index"

@@ -28,6 +28,7 @@ var functionSpecs = []Spec{
 		Since:  "7.0.0",
 		Syntax: fcallSyntax, Summary: "Calls a function of a library.",
 		Complexity: "Depends on the function that is executed.",
+		Grows:      functionGrows,
 		Handler:    func(x *Call) error { return callFunction(x, false) },
 	},
 	{
@@ -35,6 +36,7 @@ var functionSpecs = []Spec{
 		Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: fcallSyntax, Summary: "Calls a read-only function of a library.",
 		Complexity: "Depends on the function that is executed.",
+		Grows:      functionGrows,
 		Handler:    func(x *Call) error { return callFunction(x, true) },
 	},
 	{

@@ -39,9 +39,8 @@ type Function struct {
 // FunctionFlags are the flags that a function or a script declares.
 type FunctionFlags uint8
 
-// The flags in Redis's order. Only NoWrites has an effect here: coordd has no slots, any script may
-// read stale data after READONLY, and writes are refused for lack of memory before they reach the
-// log.
+// The flags in Redis's order. Only NoWrites and AllowOOM have an effect here: coordd has no slots,
+// and any script may read stale data after READONLY.
 const (
 	NoWrites FunctionFlags = 1 << iota
 	AllowOOM

@@ -18,7 +18,7 @@ var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | F
 		"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT " +
 		"unix-time-milliseconds:unix-time | PERSIST] [ENX]",
 	Summary:    "Increments the number of a key within bounds and sets its time to live.",
-	Complexity: "O(1)", Handler: increx}
+	Complexity: "O(1)", Grows: growsKey, Handler: increx}
 
 // limitSpecs are the commands for limits.
 var limitSpecs = append([]Spec{increxSpec}, rateSpecs...)

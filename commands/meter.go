@@ -49,6 +49,9 @@ func (x *Call) Handle(spec *Spec) (err error) {
 		}
 	}()
 	x.spendArgs()
+	if x.NeedsMemory(spec) {
+		return ErrOOM
+	}
 	return spec.Handler(x)
 }
 

@@ -37,12 +37,12 @@ var rateSpecs = []Spec{
 		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "0.1.0",
 		Syntax:     "key max_burst count_per_period:integer period [quantity]",
 		Summary:    "Takes tokens from a rate limit, or returns how long to wait for them.",
-		Complexity: "O(1)", Handler: clThrottle},
+		Complexity: "O(1)", Grows: growsKey, Handler: clThrottle},
 	{Name: "gcra", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
 		Syntax:     "key max_burst requests_per_period period [NUM_REQUESTS count:integer]",
 		Summary:    "Takes tokens from a rate limit, or returns how long to wait for them.",
-		Complexity: "O(1)", Handler: gcra},
+		Complexity: "O(1)", Grows: growsKey, Handler: gcra},
 }
 
 // rateLimit is one call: a burst of up to limit tokens, and count tokens per period.

@@ -29,6 +29,7 @@ var scriptSpecs = []Spec{
 		Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting",
 		Since:  "2.6.0",
 		Syntax: evalSyntax, Summary: "Executes a Lua script.", Complexity: evalComplexity,
+		Grows:   evalGrows,
 		Handler: func(x *Call) error { return eval(x, false) },
 	},
 	{
@@ -37,12 +38,14 @@ var scriptSpecs = []Spec{
 		Since:  "2.6.0",
 		Syntax: evalSHASyntax, Summary: "Executes a cached Lua script by its SHA1 digest.",
 		Complexity: evalComplexity,
+		Grows:      evalSHAGrows,
 		Handler:    func(x *Call) error { return evalSHA(x, false) },
 	},
 	{
 		Name: "eval_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags,
 		Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: evalSyntax, Summary: "Executes a read-only Lua script.", Complexity: evalComplexity,
+		Grows:   evalGrows,
 		Handler: func(x *Call) error { return eval(x, true) },
 	},
 	{
@@ -51,6 +54,7 @@ var scriptSpecs = []Spec{
 		Syntax:     evalSHASyntax,
 		Summary:    "Executes a cached read-only Lua script by its SHA1 digest.",
 		Complexity: evalComplexity,
+		Grows:      evalSHAGrows,
 		Handler:    func(x *Call) error { return evalSHA(x, true) },
 	},
 	{

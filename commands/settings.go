@@ -20,12 +20,21 @@ const (
 	// SettingDefaultUser changes the default user by the rules that follow. A node sends it at its
 	// start, without a user, if its operator asks for it.
 	SettingDefaultUser = "default-user"
+	// SettingMaxMemory is what the data may count, bytes in decimal, as CONFIG SET maxmemory gives
+	// it; 0: as much as there is.
+	SettingMaxMemory = "maxmemory"
+	// SettingFirstMaxMemory is SettingMaxMemory of a node at its start, without a user. It does
+	// nothing once the limit was set.
+	SettingFirstMaxMemory = "first-maxmemory"
 	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision
 	// that created the user, or ErrWrongPass.
 	SettingAuth = "auth"
 	// SettingUser is SettingAuth for a user who needs no password: a certificate names it.
 	SettingUser = "user"
 )
+
+// ErrNoSetting is the error for a setting that the machine does not know, or not yet.
+const ErrNoSetting Error = "ERR no such setting"
 
 // Errors about users that several parts give.
 const (

@@ -117,6 +117,9 @@ type Spec struct {
 	OwnCategories string
 	// Channels says which arguments are channels.
 	Channels Channels
+	// Grows reports whether maxmemory refuses a call, with the right number of arguments, while the
+	// data exceeds it. nil: DenyOOM says so.
+	Grows func(x *Call) bool
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
 	// Audit says what the audit trail shows of a call. nil: nothing, or for a subcommand what its

@@ -13,7 +13,7 @@ var stringSpecs = []Spec{
 			"PXAT unix-time-milliseconds:unix-time | KEEPTTL]",
 		Summary: "Sets the string value of a key, optionally with a condition and a time to " +
 			"live.",
-		Complexity: "O(1)", Handler: setCommand,
+		Complexity: "O(1)", Grows: growsByValue, Handler: setCommand,
 	},
 	{
 		Name: "setnx", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,
@@ -21,7 +21,7 @@ var stringSpecs = []Spec{
 		Since:      "1.0.0",
 		Syntax:     "key value",
 		Summary:    "Sets the string value of a key only if the key doesn't exist.",
-		Complexity: "O(1)", Handler: setnxCommand,
+		Complexity: "O(1)", Grows: growsKey, Handler: setnxCommand,
 	},
 	{
 		Name: "setex", Kind: Write, Arity: 4, Flags: DenyOOM,
@@ -29,7 +29,7 @@ var stringSpecs = []Spec{
 		Since:      "2.0.0",
 		Syntax:     "key seconds:integer value",
 		Summary:    "Sets the string value and the time to live in seconds of a key.",
-		Complexity: "O(1)", Handler: setexCommand,
+		Complexity: "O(1)", Grows: growsByLast, Handler: setexCommand,
 	},
 	{
 		Name: "psetex", Kind: Write, Arity: 4, Flags: DenyOOM,
@@ -37,7 +37,7 @@ var stringSpecs = []Spec{
 		Since:      "2.6.0",
 		Syntax:     "key milliseconds:integer value",
 		Summary:    "Sets the string value and the time to live in milliseconds of a key.",
-		Complexity: "O(1)", Handler: psetexCommand,
+		Complexity: "O(1)", Grows: growsByLast, Handler: psetexCommand,
 	},
 	{
 		Name: "get", Kind: Read, Arity: 2, Flags: WholeValues | Fast,
@@ -52,7 +52,7 @@ var stringSpecs = []Spec{
 		Group: "string", Since: "1.0.0",
 		Syntax:  "key value",
 		Summary: "Sets the string value of a key and returns the previous one.", Complexity: "O(1)",
-		Handler: getsetCommand,
+		Grows: growsByValue, Handler: getsetCommand,
 	},
 	{
 		Name: "getdel", Kind: Write, Arity: 2, Flags: WholeValues | Fast,
@@ -115,7 +115,7 @@ var stringSpecs = []Spec{
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key",
 		Summary:    "Increments the integer value of a key by one. A missing key counts as 0.",
-		Complexity: "O(1)", Handler: incrCommand,
+		Complexity: "O(1)", Grows: growsKey, Handler: incrCommand,
 	},
 	{
 		Name: "decr", Kind: Write, Arity: 2, Flags: DenyOOM | Fast,
@@ -123,7 +123,7 @@ var stringSpecs = []Spec{
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key",
 		Summary:    "Decrements the integer value of a key by one. A missing key counts as 0.",
-		Complexity: "O(1)", Handler: decrCommand,
+		Complexity: "O(1)", Grows: growsKey, Handler: decrCommand,
 	},
 	{
 		Name: "incrby", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,
@@ -131,7 +131,7 @@ var stringSpecs = []Spec{
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key increment:integer",
 		Summary:    "Increments the integer value of a key by a number. A missing key counts as 0.",
-		Complexity: "O(1)", Handler: incrbyCommand,
+		Complexity: "O(1)", Grows: growsKey, Handler: incrbyCommand,
 	},
 	{
 		Name: "decrby", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,
@@ -139,7 +139,7 @@ var stringSpecs = []Spec{
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key decrement:integer",
 		Summary:    "Decrements the integer value of a key by a number. A missing key counts as 0.",
-		Complexity: "O(1)", Handler: decrbyCommand,
+		Complexity: "O(1)", Grows: growsKey, Handler: decrbyCommand,
 	},
 	{
 		Name: "incrbyfloat", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,

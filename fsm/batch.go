@@ -102,7 +102,8 @@ func (r *runner) run(q *commands.Request, answer bool) {
 
 // perform is run with the place for the reply.
 func (r *runner) perform(q *commands.Request, out commands.Reply) {
-	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind}
+	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind,
+		OOM: r.m.oom()}
 	stop := r.env.Work + r.maxWork()
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call
@@ -123,6 +124,14 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	}
 	if r.readOnly && r.mayWrite(q.Cmds) {
 		r.beginDryRun() // before its reads: all of a transaction sees the same state
+		if r.env.Aborted {
+			return
+		}
+	}
+	if err := r.refuses(x, q.Cmds); err != nil {
+		r.room -= headBytes
+		out.Error(err.Error())
+		return
 	}
 	if r.env.Level >= commands.LevelBounded {
 		r.env.Work += watchedWork * uint64(len(q.Watch))
@@ -215,6 +224,9 @@ func (r *runner) command(x *commands.Call) {
 	}
 	if r.readOnly && writes {
 		r.beginDryRun()
+		if x.Aborted {
+			return
+		}
 	}
 	x.Run(spec, err)
 	size, refused := x.ReplySize()

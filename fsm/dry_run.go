@@ -25,6 +25,8 @@ func (r *runner) beginDryRun() {
 		env.Notify = func(commands.NotifyClass, string, int, []byte) { abort() }
 	}
 	if atMs, ok := env.Keyspace.NextDeadline(); ok && atMs < env.ClockMs {
+		// without what the entry would sweep first, the data may not exceed its limit
+		env.Aborted = r.tx.OOM
 		if r.view == nil {
 			r.view = env.Keyspace.At(env.ClockMs)
 		}

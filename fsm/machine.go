@@ -18,6 +18,7 @@ type Machine struct {
 	epoch  uint64
 	level  uint64
 	users  *Users
+	limit  memoryLimit
 	index  uint64 // of the newest applied entry
 	time   instants
 
@@ -164,14 +165,11 @@ func (m *Machine) verify(c Check) error {
 	return &DivergedError{Index: c.Index, Own: own.Sum, Leader: c.Sum}
 }
 
-// valueSamples is how many elements of a value ValueBytes measures.
-const valueSamples = 5
-
 // ValueBytes estimates the memory of the values of keys.
 func (m *Machine) ValueBytes(db int, keys [][]byte) (bytes int) {
 	for _, key := range keys {
 		if e := m.ks.DB(db).Find(key); e != nil {
-			bytes += e.Memory(valueSamples)
+			bytes += int(e.Size())
 		}
 	}
 	return bytes
@@ -185,6 +183,8 @@ type Stats struct {
 	Libraries      int // of functions
 	Functions      int
 	Notify         commands.NotifyFlags
+	Memory         int64 // what the data counts, bytes
+	MaxMemory      int64 // what it may count; 0: no limit
 	Keys, Volatile [keyspace.Databases]int
 }
 
@@ -193,6 +193,7 @@ func (m *Machine) Stats() Stats {
 	s := Stats{
 		Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(),
 		Scripts: m.engine.Len(), Notify: m.events.notify,
+		Memory: m.memory(), MaxMemory: m.limit.bytes,
 	}
 	for _, l := range m.engine.Libraries() {
 		s.Libraries++

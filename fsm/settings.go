@@ -4,10 +4,7 @@ package fsm
 
 import "github.com/coordd/coordd/commands"
 
-const (
-	errNoSetting   commands.Error = "ERR no such setting"
-	errNotReadable commands.Error = "ERR a setting is not read by a request"
-)
+const errNotReadable commands.Error = "ERR a setting is not read by a request"
 
 // set changes a setting, from the next request on.
 func (m *Machine) set(r *runner, q *commands.Request) error {
@@ -20,7 +17,7 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 		return m.setNotify(string(values[0]))
 	}
 	if m.level < commands.LevelUsers {
-		return errNoSetting
+		return commands.ErrNoSetting
 	}
 	switch {
 	case name == commands.SettingPassword && len(values) <= 1:
@@ -31,6 +28,16 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 			return m.setDefaultUser(r.env, []byte("resetpass"), []byte("nopass"))
 		}
 		return m.setDefaultUser(r.env, []byte("resetpass"), append([]byte("#"), values[0]...))
+	case name == commands.SettingMaxMemory && len(values) == 1:
+		if err := m.mayConfigure(r, q); err != nil {
+			return err
+		}
+		return m.setMaxMemory(values[0])
+	case name == commands.SettingFirstMaxMemory && len(values) == 1:
+		if m.limit.set {
+			return nil
+		}
+		return m.setMaxMemory(values[0])
 	case name == commands.SettingUsers && len(values) == 1:
 		if err := m.mayCall(r, q, "ACL", "LOAD"); err != nil {
 			return err
@@ -44,7 +51,7 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 	case name == commands.SettingDefaultUser:
 		return m.setDefaultUser(r.env, values...)
 	}
-	return errNoSetting
+	return commands.ErrNoSetting
 }
 
 func (m *Machine) setNotify(text string) error {

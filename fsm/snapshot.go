@@ -40,6 +40,7 @@ type header struct {
 	notify       uint64 // 0
 	level        uint64 // firstLevel
 	timeUs       int64  // instants.lastUs; from LevelBounded on
+	limit        uint64 // memoryLimit.encode; 0
 }
 
 func (h *header) appendTo(dst []byte) []byte {
@@ -55,6 +56,9 @@ func (h *header) appendTo(dst []byte) []byte {
 	}
 	if h.level >= commands.LevelBounded {
 		dst = binary.AppendUvarint(dst, uint64(h.timeUs))
+	}
+	if h.limit != 0 {
+		dst = binary.AppendUvarint(dst, h.limit)
 	}
 	return dst
 }
@@ -86,6 +90,11 @@ func readHeader(c *wire.Cursor) header {
 			c.Fail()
 		}
 	}
+	if h.level >= commands.LevelUsers && c.Len() > 0 {
+		if h.limit = c.Uvarint(); h.limit == 0 || decodeLimit(h.limit).bytes < 0 {
+			c.Fail()
+		}
+	}
 	return h
 }
 
@@ -103,6 +112,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	h := header{
 		index: m.index, epoch: m.epoch, clockMs: m.ks.Now(), sum: m.ks.Sum(),
 		notify: uint64(m.events.notify), level: m.level, timeUs: m.time.lastUs,
+		limit: m.limit.encode(),
 	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
 	if m.level >= commands.LevelUsers {
@@ -197,6 +207,7 @@ func (m *Machine) loadHeader(in *snapshotReader) error {
 	m.raiseUsers()
 	m.ks.RestoreClock(h.clockMs)
 	m.time.lastUs = h.timeUs
+	m.limit = decodeLimit(h.limit)
 	m.ks.RestoreSum(h.sum)
 	m.events.notify = commands.NotifyFlags(h.notify)
 	return nil

@@ -29,6 +29,14 @@ func newUsers(users *acl.Users, level uint64, changed keyspace.Revision) *Users 
 	return &Users{users, level, changed, d.On() && d.NoPass() && d.Full()}
 }
 
+// Size returns what the users count, bytes: an estimate.
+func (u *Users) Size() int { return userBytes*u.Len() + rulesFactor*u.Bytes() }
+
+const (
+	userBytes   = 1024
+	rulesFactor = 4 // rules are there as text and as what they allow
+)
+
 // Users returns the machine's users.
 func (m *Machine) Users() *Users { return m.users }
 

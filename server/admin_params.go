@@ -114,6 +114,9 @@ var params = []param{
 	}, choose: choosePercentiles},
 	{name: commands.SettingNotify, get: notifyText, share: shareNotify},
 	{name: "requirepass", get: passwordText, share: sharePassword},
+	{name: commands.SettingMaxMemory, get: maxMemoryText, share: shareMaxMemory},
+	{name: "maxmemory-policy", get: func(*Server) string { return neverEvict },
+		choose: choosePolicy},
 	{name: "port", frozen: true, get: func(s *Server) string {
 		plain, _ := s.ports()
 		return strconv.Itoa(plain)
@@ -168,8 +171,7 @@ var params = []param{
 	fixed("appendonly", "yes"), fixed("appendfsync", "always"),
 	fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),
 	fixed("stop-writes-on-bgsave-error", "no"),
-	// Nothing is evicted for memory or time.
-	fixed("maxmemory", "0"), fixed("maxmemory-policy", "noeviction"),
+	// Scripts are stopped by a count of instructions.
 	fixed("busy-reply-threshold", "0"), fixed("lua-time-limit", "0"),
 	fixed("activedefrag", "no"),
 	// Nodes do not log in to each other as clients.

@@ -6,6 +6,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -42,7 +43,11 @@ func (s *session) share(settings []setting) error {
 		reply := s.takeDenials(replies[:resp.Len(replies)])
 		replies = replies[resp.Len(replies):]
 		if reply[0] == '-' {
-			return commands.Error(bytes.TrimSpace(reply[1:]))
+			err := commands.Error(bytes.TrimSpace(reply[1:]))
+			if err == commands.ErrNoSetting {
+				err = errTooEarly
+			}
+			return err
 		}
 	}
 	start := time.Now()
@@ -53,6 +58,42 @@ func (s *session) share(settings []setting) error {
 		s.knowsPassword(settings[i].hash)
 	}
 	return nil
+}
+
+// errTooEarly stands for commands.ErrNoSetting of a setting that this release knows.
+const errTooEarly commands.Error = "some nodes run an older release without it; try again when " +
+	"all run this one"
+
+// ParseMaxMemory parses a limit of the data: bytes, or a size such as 64mb.
+func ParseMaxMemory(text string) (bytes int64, err error) {
+	bytes, ok := parseMemory(text)
+	if !ok && text != "" {
+		return 0, commands.Error("argument must be a memory value")
+	}
+	return bytes, nil
+}
+
+// shareMaxMemory returns the setting for the limit of the data.
+func shareMaxMemory(text string) (setting, error) {
+	want, err := ParseMaxMemory(text)
+	return setting{
+		words:   [][]byte{[]byte(commands.SettingMaxMemory), []byte(formatInt(want))},
+		applied: func(s *Server) bool { return s.backend.Stats().MaxMemory == want },
+	}, err
+}
+
+// maxMemoryText returns the limit that this node has applied.
+func maxMemoryText(s *Server) string { return formatInt(s.backend.Stats().MaxMemory) }
+
+// neverEvict is the only maxmemory-policy.
+const neverEvict = "noeviction"
+
+// choosePolicy accepts the only policy.
+func choosePolicy(text string) (func(*Server), error) {
+	if strings.EqualFold(text, neverEvict) {
+		return func(*Server) {}, nil
+	}
+	return nil, commands.Error("only noeviction is supported: an evicted lock is a lost lock")
 }
 
 // shareNotify returns the setting for flags of keyspace notifications.

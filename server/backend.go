@@ -168,6 +168,7 @@ type Stats struct {
 	Libraries, Functions int              // function libraries, and the functions in them
 	Scripts              int              // in the cache
 	Notify               commands.NotifyFlags
+	Memory, MaxMemory    int64 // what the data counts and may count, bytes; 0: no limit
 }
 
 // ChangeKind is a kind of membership change.

@@ -160,6 +160,7 @@ func (f *fakeBackend) Stats() (st Stats) {
 	}
 	st.Notify, st.Scripts, st.Libraries, st.Functions = m.Notify, m.Scripts, m.Libraries,
 		m.Functions
+	st.Memory, st.MaxMemory = m.Memory, m.MaxMemory
 	return st
 }
 

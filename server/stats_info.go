@@ -147,16 +147,17 @@ func infoMemory(t *infoText) {
 	t.bytes("used_memory_peak", m.peak)
 	t.fields("used_memory_peak_perc", fmt.Sprintf("%.2f%%", percent(m.objects, m.peak)),
 		"used_memory_overhead", overhead, "used_memory_startup", t.srv.startBytes,
-		"used_memory_dataset", m.objects-overhead,
-		"used_memory_dataset_perc", fmt.Sprintf("%.2f%%", percent(m.objects-overhead, m.objects)),
+		"used_memory_dataset", t.has.Memory,
+		"used_memory_dataset_perc", fmt.Sprintf("%.2f%%", percent(uint64(t.has.Memory),
+			m.objects)),
 		"allocator_allocated", m.objects, "allocator_active", m.held, "allocator_resident", m.held)
 	if total := systemMemory(); total > 0 {
 		t.bytes("total_system_memory", total)
 	}
 	t.fields("number_of_cached_scripts", t.has.Scripts, "number_of_functions", t.has.Functions,
 		"number_of_libraries", t.has.Libraries)
-	t.bytes("maxmemory", 0)
-	t.fields("maxmemory_policy", "noeviction",
+	t.bytes("maxmemory", uint64(t.has.MaxMemory))
+	t.fields("maxmemory_policy", neverEvict,
 		"allocator_frag_ratio", fmt.Sprintf("%.2f", ratio(m.held, m.objects)),
 		"allocator_frag_bytes", m.held-min(m.held, m.objects),
 		"rss_overhead_ratio", fmt.Sprintf("%.2f", ratio(m.resident, m.held)), "rss_overhead_bytes",

@@ -22,7 +22,7 @@ var memorySpecs = []commands.Spec{{
 			Keys:       commands.KeySpec{First: 2, Last: 2, Step: 1, Flags: commands.KeyRO},
 			Syntax:     "key [SAMPLES count:integer]",
 			Summary:    "Estimates the memory use of a key in bytes.",
-			Complexity: "O(N) where N is the number of samples", Handler: memoryUsage,
+			Complexity: "O(1)", Handler: memoryUsage,
 		},
 		memorySub("stats", "Returns the memory statistics of the process.", memoryStats),
 		memorySub("doctor", "Explains the memory use of the process in words.", memoryDoctor),
@@ -52,7 +52,8 @@ func memorySub(name, summary string, run func(*session, *commands.Spec, [][]byte
 	}
 }
 
-// defaultSamples is how many elements of a collection MEMORY USAGE examines by default.
+// defaultSamples is how many elements of a collection MEMORY USAGE examines by default, below
+// LevelUsers. From then on it has the count of all.
 const defaultSamples = 5
 
 func memoryUsage(x *commands.Call) error {
@@ -73,6 +74,10 @@ func memoryUsage(x *commands.Call) error {
 	e := x.DB().Find(x.Args[2])
 	if e == nil {
 		x.Out.Null()
+		return nil
+	}
+	if x.Level >= commands.LevelUsers {
+		x.Out.Int(e.Size())
 		return nil
 	}
 	if c := e.Collection(); c != nil {
@@ -135,12 +140,12 @@ func (s *Server) biggestClient() int64 {
 func memoryStats(s *session, _ *commands.Spec, _ [][]byte) {
 	m := readMemory()
 	clients := uint64(max(s.srv.clientMemory.total.Load(), 0))
-	keys := uint64(0)
-	for _, db := range s.srv.backend.Stats().Databases {
+	has, keys := s.srv.backend.Stats(), uint64(0)
+	for _, db := range has.Databases {
 		keys += uint64(db.Keys)
 	}
 	overhead := min(s.srv.startBytes+clients, m.objects)
-	dataset := m.objects - overhead
+	dataset := uint64(has.Memory)
 	numbers := []struct {
 		name  string
 		value any // uint64 or float64

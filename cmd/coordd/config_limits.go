@@ -44,6 +44,15 @@ func setProtected(c *config, v string) error {
 	return err
 }
 
+func setMaxMemory(c *config, v string) error {
+	n, err := server.ParseMaxMemory(v)
+	if err != nil {
+		return errors.New("must be a size such as 2gb")
+	}
+	c.FirstMaxMemory = n
+	return nil
+}
+
 func setClientMemory(c *config, v string) error {
 	m, err := server.ParseClientMemory(v)
 	if err != nil {

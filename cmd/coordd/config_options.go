@@ -233,6 +233,12 @@ var options = []option{
 		setNumber(func(c *config, n int) { c.MaxClients = n }, 1),
 	},
 	{
+		"maxmemory", "0",
+		"bytes that the data of a new cluster may count, such as 2gb, before commands that need " +
+			"more are refused; CONFIG SET maxmemory changes it on all nodes; 0: no limit",
+		setMaxMemory,
+	},
+	{
 		"maxmemory-clients", "10%",
 		"memory limit of all client connections together, such as 512mb, or a percentage of " +
 			"the process's memory; past it the largest are closed; 0: no limit",

@@ -245,7 +245,7 @@ func (g *Group) RemoveConsumer(name []byte) {
 		return
 	}
 	g.mix(g.consumerSum(c))
-	g.count(-consumerSize(c.Name) - c.Pending*pendingCost)
+	g.count(-consumerSize(c.Name) - c.Pending*deliveredCost)
 	if RebuildCheaper(c.Pending, g.pending.Len()) {
 		g.owned = without(g.owned, ownedLess, c.Pending, func(o ownedID) bool {
 			return o.consumer == c.Name
@@ -330,7 +330,7 @@ func (g *Group) SetPending(p Pending) {
 	if exists {
 		g.mix(g.pendingSum(old))
 	} else {
-		g.count(pendingCost)
+		g.count(deliveredCost)
 	}
 	g.mix(g.pendingSum(p))
 	if exists && old.Consumer == p.Consumer {
@@ -357,7 +357,7 @@ func (g *Group) Acknowledge(id StreamID) bool {
 	p, ok := g.pending.DeleteHint(Pending{ID: id}, &g.pendingHint)
 	if ok {
 		g.mix(g.pendingSum(p))
-		g.count(-pendingCost)
+		g.count(-deliveredCost)
 		g.disown(p)
 	}
 	return ok

@@ -101,10 +101,20 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 // loadedFull reports whether SCRIPT LOAD has no room for another source of n bytes.
 func (e *Engine) loadedFull(level uint64, n int) bool {
 	if level >= commands.LevelBounded {
-		return footprint(0)*(e.loadedCount+1)+
-			footprint(e.loadedBytes+n)-footprint(0) > maxLoadedSize
+		return loadedSize(e.loadedCount+1, e.loadedBytes+n) > maxLoadedSize
 	}
 	return e.loadedBytes+n > maxLoadedBytes
+}
+
+// Size returns what scripts and libraries count, bytes: an estimate from the lengths of sources.
+func (e *Engine) Size() int {
+	return e.cachedSize + loadedSize(e.loadedCount, e.loadedBytes) +
+		loadedSize(len(e.libraries.list), e.libraries.bytes)
+}
+
+// loadedSize is the footprint of count sources of that many bytes together.
+func loadedSize(count, bytes int) int {
+	return footprint(0)*count + footprint(bytes) - footprint(0)
 }
 
 // keep adds a script to those of SCRIPT LOAD.

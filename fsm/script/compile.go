@@ -25,13 +25,17 @@ const errWritesInReadOnly commands.Error = "ERR Can not execute a script with wr
 // program is a compiled script. Running does not change it, so interpreters share it; keep changes
 // with the set of libraries, under the machine's lock.
 type program struct {
-	proto    *lua.FunctionProto
-	shebang  bool // the first line is #!lua
-	noWrites bool // with the flag no-writes
-	keep     bool // of a library: interpreters keep it loaded
-	tokens   int  // of its source
-	work     int  // what compiling it cost, in units of Env.Work
+	proto   *lua.FunctionProto
+	shebang bool                   // the first line is #!lua
+	flags   commands.FunctionFlags // of that line
+	keep    bool                   // of a library: interpreters keep it loaded
+	tokens  int                    // of its source
+	work    int                    // what compiling it cost, in units of Env.Work
 }
+
+func (p *program) noWrites() bool { return p.flags&commands.NoWrites != 0 }
+
+func (p *program) allowOOM() bool { return p.flags&commands.AllowOOM != 0 }
 
 // The cost of compiling, in units of Env.Work, and the most that a request may compile: about as
 // much as it may do.
@@ -133,7 +137,7 @@ func (p *program) readFlags(list []byte) error {
 		if flag == 0 {
 			return commands.Errorf("ERR Unexpected flag in script shebang: %s", name)
 		}
-		p.noWrites = p.noWrites || flag == commands.NoWrites
+		p.flags |= flag
 	}
 	return nil
 }

@@ -68,11 +68,36 @@ func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
 
 // chosen is what a call runs.
 type chosen struct {
-	script  commands.Script // ReadOnly is also set if a function declares that
+	script  commands.Script // ReadOnly and AllowOOM are also set if a function declares that
 	source  string          // of a script
 	cached  *cachedScript   // nil: a function, or a script that EVALSHA cannot call
 	name    string          // the SHA1 of a script that is cached, or the name of a function
 	program *program        // nil: not compiled yet
+}
+
+// Flags returns what the caller of a script or function knows of it before it runs: the flags that
+// it declares. There are none for a script without a first line for them, for one that is unknown,
+// and for a line that cannot be read.
+func (e *Engine) Flags(script commands.Script) (flags commands.FunctionFlags, declared bool) {
+	source := script.Source
+	switch {
+	case script.Function != nil:
+		if l := e.libraryOf(script.Function); l != nil {
+			return l.function(script.Function).Flags, true
+		}
+		return 0, false
+	case source == nil:
+		s := e.find(script.SHA)
+		if s == nil {
+			return 0, false
+		}
+		source = []byte(s.source)
+	}
+	var p program
+	if _, err := p.readShebang(source); err != nil {
+		return 0, false
+	}
+	return p.flags, p.shebang
 }
 
 // choose finds what is called, without any change. It fails if EVALSHA does not know the script, or
@@ -171,7 +196,7 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	if c.name == "" {
 		c.name = shaOf(c.source)
 	}
-	if c.script.ReadOnly && c.program.shebang && !c.program.noWrites {
+	if c.script.ReadOnly && c.program.shebang && !c.program.noWrites() {
 		return errWritesInReadOnly
 	}
 	in := e.takeReader()

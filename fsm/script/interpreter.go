@@ -146,9 +146,10 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 	b lua.Budget) (reusable bool) {
 	L := in.L
 	in.begin(b)
-	in.x, in.readOnly = x, script.ReadOnly || p.noWrites
+	in.x, in.readOnly = x, script.ReadOnly || p.noWrites()
 	in.random = luaRandom{state: x.Seed}
-	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true}
+	in.tx = commands.Tx{DB: x.Tx.DB, Proto: 2, Multi: x.Tx.Multi, Script: true,
+		OOM: x.Tx.OOM && !p.allowOOM() && !script.AllowOOM}
 	in.setGlobals(script)
 	var failed *lua.ApiError
 	var l *loadedLibrary

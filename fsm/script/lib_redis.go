@@ -159,6 +159,9 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		in.x.Called(in.tx.DB, in.args)
 	}
 	before, copied := x.Work, x.Copied
+	if in.tx.OOM && spec.Writes() && !x.NeedsMemory(spec) {
+		in.tx.OOM = false
+	}
 	var failed error
 	if x.DryRun {
 		failed = in.dryRun(L, x, spec)

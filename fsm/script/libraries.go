@@ -63,6 +63,7 @@ func (l *library) size() int {
 type librarySet struct {
 	list       []*library          // in order of name
 	byFunction map[string]*library // by the name in lower case
+	bytes      int                 // of all, by library.size
 }
 
 func newLibrarySet() *librarySet { return &librarySet{byFunction: map[string]*library{}} }
@@ -91,6 +92,7 @@ func (s *librarySet) add(l *library) error {
 	}
 	index, _ := s.search(l.Name)
 	s.list = slices.Insert(s.list, index, l)
+	s.bytes += l.size()
 	return nil
 }
 
@@ -103,6 +105,7 @@ func (s *librarySet) remove(name string) bool {
 	for _, f := range s.list[index].Functions {
 		delete(s.byFunction, strings.ToLower(f.Name))
 	}
+	s.bytes -= s.list[index].size()
 	s.list = slices.Delete(s.list, index, index+1)
 	return true
 }
@@ -128,12 +131,11 @@ func (s *librarySet) clone() *librarySet {
 
 // check fails if the set exceeds the limits.
 func (s *librarySet) check() error {
-	size, cost := 0, int64(0)
+	cost := int64(0)
 	for _, l := range s.list {
-		size += l.size()
 		cost += l.cost
 	}
-	if len(s.list) > commands.MaxLibraries || size > commands.MaxLibraryBytes ||
+	if len(s.list) > commands.MaxLibraries || s.bytes > commands.MaxLibraryBytes ||
 		cost > maxLoadCost {
 		return commands.ErrLibrariesFull
 	}
@@ -239,7 +241,7 @@ func (e *Engine) chooseFunction(script commands.Script) (chosen, error) {
 	if script.ReadOnly && !readOnly {
 		return chosen{}, errWritesInReadOnly
 	}
-	script.ReadOnly = readOnly
+	script.ReadOnly, script.AllowOOM = readOnly, f.Flags&commands.AllowOOM != 0
 	return chosen{script: script, name: f.Name, program: l.program}, nil
 }
 

@@ -202,7 +202,7 @@ func (n backend) Role() string {
 func (n backend) Stats() server.Stats {
 	m := n.adapter.Stats()
 	s := server.Stats{Expired: m.Expired, Scripts: m.Scripts, Libraries: m.Libraries,
-		Functions: m.Functions, Notify: m.Notify}
+		Functions: m.Functions, Notify: m.Notify, Memory: m.Memory, MaxMemory: m.MaxMemory}
 	for i := range keyspace.Databases {
 		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i],
 			Volatile: m.Volatile[i]})

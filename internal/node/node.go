@@ -53,6 +53,9 @@ type Config struct {
 	// user, who may do everything.
 	FirstUsers []byte
 	UsersFile  string // of ACL SAVE and ACL LOAD; empty: none
+	// FirstMaxMemory is what the data of a cluster may count while nobody has set a limit, bytes;
+	// 0: as much as there is.
+	FirstMaxMemory int64
 
 	DataDir           string
 	LogStore          string // cluster.LogStoreWAL (default) or cluster.LogStoreBolt

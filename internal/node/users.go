@@ -1,5 +1,5 @@
-// The users that a node gives its cluster by itself: the first ones, and the default user that an
-// administrator who was locked out asks for.
+// What a node gives its cluster by itself: the first users, the first limit of the data, and the
+// default user that an administrator who was locked out asks for.
 
 package node
 
@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -38,13 +39,21 @@ func WriteReset(dir string, password []byte) error {
 	return files.Replace(filepath.Join(dir, resetName), []byte(acl.Hash(password)+"\n"))
 }
 
-// settleUsers gives the cluster the users that this node was told to, as soon as it takes them.
+// settleUsers gives the cluster the users and the limit of the data that this node was told to, as
+// soon as it takes them.
 func (n *Node) settleUsers(ctx context.Context) {
 	if n.cfg.FirstUsers != nil {
 		err := n.settle(ctx, []byte(commands.SettingFirstUsers), n.cfg.FirstUsers)
 		if err != nil { // nobody could log in
 			n.failed <- fmt.Errorf("the cluster refused its first users: %w", err)
 			return
+		}
+	}
+	if n.cfg.FirstMaxMemory > 0 && ctx.Err() == nil {
+		err := n.settle(ctx, []byte(commands.SettingFirstMaxMemory),
+			strconv.AppendInt(nil, n.cfg.FirstMaxMemory, 10))
+		if err != nil {
+			n.log.Error("the cluster refused the limit of --maxmemory", "error", err)
 		}
 	}
 	if ctx.Err() == nil {
@@ -102,7 +111,7 @@ func (n *Node) settle(ctx context.Context, words ...[]byte) error {
 		case errors.As(err, &fault) && fault.Outcome == server.Refused:
 			return err
 		}
-		n.log.Warn("the cluster did not take a change of the users yet", "setting",
+		n.log.Warn("the cluster did not take a setting of this node yet", "setting",
 			string(words[0]), "error", err)
 		pause = min(2*pause, maxSettlePause)
 	}

@@ -1,0 +1,103 @@
+// What maxmemory refuses while the data exceeds it: commands that may use more memory, unless the
+// call only replaces what exists. Redis refuses those calls too. But they renew and release locks,
+// and who holds one must be able to do both.
+
+package commands
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// NeedsMemory reports whether maxmemory refuses the call x of spec.
+func (x *Call) NeedsMemory(spec *Spec) bool {
+	switch {
+	case !x.Tx.OOM:
+		return false
+	case spec.Grows != nil:
+		return spec.Grows(x)
+	}
+	return spec.Has(DenyOOM)
+}
+
+// growsKey is for calls that change the number in a key, or nothing if the key exists.
+func growsKey(x *Call) bool { return x.DB().Find(x.Args[1]) == nil }
+
+// growsByValue is for calls that set the key to the first argument after it.
+func growsByValue(x *Call) bool { return x.longer(x.Args[2]) }
+
+// growsByLast is for SETEX and PSETEX.
+func growsByLast(x *Call) bool { return x.longer(x.Args[3]) }
+
+// longer reports whether the key holds no string, or one that is shorter than value.
+func (x *Call) longer(value []byte) bool {
+	e := x.DB().Find(x.Args[1])
+	return e == nil || e.Kind() != keyspace.KindString || len(value) > len(e.Bytes())
+}
+
+// growsField is for calls that change the number in a field, or nothing if the field exists.
+func growsField(x *Call) bool {
+	_, exists := x.fieldOf(x.Args[2])
+	return !exists
+}
+
+// growsByFields is for calls that set fields to values.
+func growsByFields(x *Call) bool {
+	for i := 2; i+1 < len(x.Args); i += 2 {
+		if old, exists := x.fieldOf(x.Args[i]); !exists || len(x.Args[i+1]) > len(old) {
+			return true
+		}
+	}
+	return false
+}
+
+// growsNothing is for commands that set deadlines of what exists, as EXPIRE does.
+func growsNothing(*Call) bool { return false }
+
+// growsMember is for ZINCRBY.
+func growsMember(x *Call) bool { return !x.scored(x.Args[3]) }
+
+// growsMembers is for ZADD.
+func growsMembers(x *Call) bool {
+	var a zaddition
+	if a.parse(x.Args[2:]) != nil {
+		return true
+	}
+	for i := 1; i < len(a.pairs); i += 2 {
+		if !x.scored(a.pairs[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// fieldOf returns the value of a field of the hash at the key.
+func (x *Call) fieldOf(name []byte) (value []byte, exists bool) {
+	if e := x.DB().Find(x.Args[1]); e != nil {
+		if h, ok := e.Collection().(*keyspace.Hash); ok {
+			return h.Get(name)
+		}
+	}
+	return nil, false
+}
+
+// scored reports whether the sorted set at the key has a member.
+func (x *Call) scored(member []byte) (exists bool) {
+	if e := x.DB().Find(x.Args[1]); e != nil {
+		if z, ok := e.Collection().(*keyspace.ZSet); ok {
+			_, exists = z.Score(member)
+		}
+	}
+	return exists
+}
+
+// A script or function that declares flags says with them whether it needs memory. One that
+// declares none ends at its first command that does.
+
+func evalGrows(x *Call) bool { return x.declaresGrowth(Script{Source: x.Args[1]}) }
+
+func evalSHAGrows(x *Call) bool { return x.declaresGrowth(Script{SHA: x.Args[1]}) }
+
+func functionGrows(x *Call) bool { return x.declaresGrowth(Script{Function: x.Args[1]}) }
+
+func (x *Call) declaresGrowth(s Script) bool {
+	flags, declared := x.Scripts.Flags(s)
+	return declared && flags&(NoWrites|AllowOOM) == 0
+}

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+)
+
+// While some nodes run an older release, CONFIG SET says that a setting has to wait.
+func TestSettingBeforeItsFeatureLevel(t *testing.T) {
+	n := start(t, nil)
+	n.fake.set(func() {
+		n.fake.machine = fsm.NewMachine(n.fake.table)
+		if _, err := n.fake.machine.Apply(1, &fsm.Entry{ClockMs: 1000,
+			Level: commands.LevelBounded}, false); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c := n.dial(t)
+	want := "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - some nodes run an "
+	if got := c.call("CONFIG", "SET", "maxmemory", "1mb"); !strings.HasPrefix(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := c.call("CONFIG", "GET", "maxmemory"); !strings.HasSuffix(got, "$1\r\n0\r\n") {
+		t.Errorf("%q", got)
+	}
+}
+
+// INFO memory shows how near the data is to its limit, and MEMORY USAGE what a key adds.
+func TestDataAndItsLimitAreShown(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("CONFIG", "SET", "maxmemory", "2mb")
+	shown := func() int64 {
+		t.Helper()
+		info := c.call("INFO", "memory")
+		if !strings.Contains(info, "\r\nmaxmemory:2097152\r\nmaxmemory_human:2.00M\r\n") ||
+			!strings.Contains(info, "\r\nmaxmemory_policy:noeviction\r\n") {
+			t.Error(info)
+		}
+		_, rest, _ := strings.Cut(info, "\r\nused_memory_dataset:")
+		text, _, _ := strings.Cut(rest, "\r\n")
+		bytes, ok := commands.ParseInt([]byte(text))
+		if !ok {
+			t.Fatalf("used_memory_dataset:%s", text)
+		}
+		return bytes
+	}
+	before := shown()
+	c.call("RPUSH", "list", strings.Repeat("x", 1000), "a", "b", "c", "d", "e", "f")
+	usage, ok := commands.ParseInt([]byte(strings.Trim(c.call("MEMORY", "USAGE", "list"), ":\r\n")))
+	if grown := shown() - before; !ok || grown != usage || grown < 1000 || grown > 2000 {
+		t.Errorf("the list counts %d bytes, MEMORY USAGE says %d", grown, usage)
+	}
+}
