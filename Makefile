@@ -61,7 +61,7 @@ FUZZTIME ?= 30s
 fuzz:
 	sh .ci/fuzz $(GO) $(FUZZTIME)
 
-ATTACKS = TestAttacks|TestHostileInput|TestPathsOfFlags|TestClaimedIDs|TestDialedNodesAreChecked
+ATTACKS = TestAttacks|TestHostileInput|TestPathsOfFlags|TestClaimedIDs|TestDialedNodesAreChecked|TestReplay
 ATTACK_FUZZ = ./server/FuzzBeforeAuth ./server/FuzzTLSHandshake ./server/FuzzStream \
 	./cluster/FuzzPeerStranger ./cluster/FuzzPeerMember ./cluster/FuzzPeerTLS \
 	./cluster/FuzzRaftMessages ./cluster/FuzzReadFrame ./cluster/FuzzDecodePayloads

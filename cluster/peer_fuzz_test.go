@@ -40,7 +40,7 @@ type fuzzed struct {
 	may  map[string]bool // that members sent
 }
 
-func newFuzzed(f *testing.F, size int, change func(*Config)) *fuzzed {
+func newFuzzed(f testing.TB, size int, change func(*Config)) *fuzzed {
 	c := newCluster(f, size, func(cfg *Config) {
 		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
 		if change != nil {
@@ -280,6 +280,43 @@ func (z *fuzzed) writeAs(conn *tls.Conn, id string, batch []byte) {
 		[][]byte{batch})...), frameWrite, 0, 1)); err == nil {
 		_, _ = readFrame(r)
 	}
+}
+
+// TestReplay sends what a member sent over TLS once more, as somebody can who has seen it pass.
+func TestReplay(t *testing.T) {
+	ca := newCA(t)
+	z := newFuzzed(t, 3, ca.useTLS(PeerTLSRequired))
+	member := z.followers()[0].cfg.ID
+	conn, err := net.Dial("tcp", z.n.mux.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(fuzzEnds))
+	seen := &recorded{Conn: conn}
+	z.writeAs(tls.Client(seen, intruder{files: ca.files("prod", member)}.config()), member,
+		[]byte("once"))
+	eventually(t, "the batch is applied", func() bool {
+		return len(z.toys[z.n.cfg.ID].batches()) == 1
+	})
+	for range 3 {
+		z.send(t, len(seen.sent), func(conn net.Conn) { _, _ = conn.Write(seen.sent) })
+	}
+	z.write(z.n, "after")
+	if list := z.converged(); len(list) != 2 {
+		t.Errorf("applied %q", list)
+	}
+}
+
+// recorded keeps what is sent.
+type recorded struct {
+	net.Conn
+	sent []byte
+}
+
+func (r *recorded) Write(p []byte) (int, error) {
+	r.sent = append(r.sent, p...)
+	return r.Conn.Write(p)
 }
 
 // FuzzRaftMessages sends bytes to the library's decoder of Raft messages, which takes them from
