@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxDeferred bounds the bytes of deferred entries: the log cache holds them all.
+	// maxDeferred bounds the bytes of deferred entries: the log cache holds them all, of which
+	// there are cacheEntries at most.
 	maxDeferred = 8 << 20
 	// deferredOverhead is more than what an entry takes on disk besides its data.
 	deferredOverhead = 256
@@ -64,8 +65,13 @@ func (s *logStore) mayDefer(logs []*raft.Log) bool {
 	d := &s.deferred
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	first, last := logs[0].Index, logs[len(logs)-1].Index
+	if oldest := d.first.Load(); oldest != 0 {
+		first = oldest
+	}
 	size := d.bytes + deferredSize(logs)
-	return !d.failed && size <= maxDeferred && size+sealReserve <= log.Room()
+	return !d.failed && last-first < cacheEntries && size <= maxDeferred &&
+		size+sealReserve <= log.Room()
 }
 
 // deferWrite has entries written by another goroutine.

@@ -235,6 +235,63 @@ func TestDeferredEntriesGather(t *testing.T) {
 	}
 }
 
+// A snapshot that drops the beginning of the log leaves alone what only the cache has: replication
+// would send followers the snapshot instead, in place of a log that is longer.
+func TestCompactionKeepsDeferredEntries(t *testing.T) {
+	var leads atomic.Bool
+	leads.Store(true)
+	p := newPower()
+	s, _ := deferringLog(p, &leads)
+	for i := range uint64(3) {
+		if err := errors.Join(s.StoreLogs(command(i+1)), s.flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.held.Lock()
+	if err := s.StoreLogs(command(4)); err != nil { // after DeleteRange has flushed
+		t.Fatal(err)
+	}
+	if err := s.deleteLocked(1, 2, 3, false); err != nil {
+		t.Error(err)
+	}
+	for index, there := range []bool{2: false, 3: true, 4: true} {
+		if err := s.GetLog(uint64(index), &raft.Log{}); (err == nil) != there {
+			t.Errorf("entry %d: %v", index, err)
+		}
+	}
+	if s.oldest != 3 || s.newest != 4 || s.bytes != 2 {
+		t.Errorf("cached: %d bytes of %d to %d", s.bytes, s.oldest, s.newest)
+	}
+	p.held.Unlock()
+	if err := s.flush(); err != nil {
+		t.Error(err)
+	}
+}
+
+// No more entries are deferred than the cache holds, however small they are.
+func TestCacheHoldsDeferredEntries(t *testing.T) {
+	var leads atomic.Bool
+	leads.Store(true)
+	p := newPower()
+	s, _ := deferringLog(p, &leads)
+	p.held.Lock()
+	for i := range uint64(cacheEntries) {
+		if err := s.StoreLogs(command(i + 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint64(cacheEntries) {
+		if err := s.GetLog(i+1, &raft.Log{}); err != nil {
+			t.Fatalf("entry %d: %v", i+1, err)
+		}
+	}
+	waits(t, "one entry more", p.held.Unlock, func() {
+		if err := s.StoreLogs(command(cacheEntries + 1)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Entries that cannot be written end the process, and count for nothing until then.
 func TestFailedDeferredWriteEndsTheProcess(t *testing.T) {
 	var leads atomic.Bool

@@ -316,6 +316,24 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 	}
 }
 
+// uncacheLocked drops the entries of a range. Others stay: deferred ones are nowhere else.
+func (s *logStore) uncacheLocked(low, high uint64) {
+	s.bytes, s.oldest, s.newest = 0, 0, 0
+	for i, l := range s.ring {
+		switch {
+		case l == nil:
+		case low <= l.Index && l.Index <= high:
+			s.ring[i] = nil
+		default:
+			s.bytes += len(l.Data)
+			if s.oldest == 0 || l.Index < s.oldest {
+				s.oldest = l.Index
+			}
+			s.newest = max(s.newest, l.Index)
+		}
+	}
+}
+
 // DeleteRange drops entries: those that a snapshot holds, except for the newest, which followers
 // may need. When the end of the log goes (a conflict with a new leader, or a snapshot that replaced
 // the log), the newest stamp becomes that of the last remaining entry, arrived now.
@@ -348,8 +366,7 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 		return s.failure
 	}
 	s.mu.Lock()
-	clear(s.ring[:])
-	s.bytes, s.oldest, s.newest = 0, 0, 0
+	s.uncacheLocked(low, high)
 	if high >= last {
 		s.invisible = slices.DeleteFunc(s.invisible, func(i uint64) bool { return i >= low })
 	}
