@@ -62,7 +62,8 @@ fuzz:
 	sh .ci/fuzz $(GO) $(FUZZTIME)
 
 ATTACKS = TestAttacks|TestHostileInput|TestPathsOfFlags|TestClaimedIDs|TestDialedNodesAreChecked|TestReplay
-ATTACK_FUZZ = ./server/FuzzBeforeAuth ./server/FuzzTLSHandshake ./server/FuzzStream \
+ATTACK_FUZZ = ./commands/acl/FuzzRules ./server/FuzzBeforeAuth ./server/FuzzTLSHandshake \
+	./server/FuzzStream \
 	./cluster/FuzzPeerStranger ./cluster/FuzzPeerMember ./cluster/FuzzPeerTLS \
 	./cluster/FuzzRaftMessages ./cluster/FuzzReadFrame ./cluster/FuzzDecodePayloads
 attack:
