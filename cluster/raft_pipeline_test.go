@@ -92,7 +92,8 @@ func (p *sentPipeline) AppendEntries(*raft.AppendEntriesRequest,
 func TestSilentLeaderSendsNoEntries(t *testing.T) {
 	var silent atomic.Bool
 	inner := &sentPipeline{}
-	p := &pipeline{AppendPipeline: inner, t: testTransport(), may: func() bool { return true }, stalled: &silent}
+	p := &pipeline{AppendPipeline: inner, t: testTransport(), may: func() bool { return true },
+		stalled: &silent}
 	for _, quiet := range []bool{false, true, false} {
 		silent.Store(quiet)
 		before := inner.sent

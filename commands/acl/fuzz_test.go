@@ -12,9 +12,11 @@ import (
 func FuzzRules(f *testing.F) {
 	c := testCatalog()
 	for _, rules := range []string{
-		"on\nnopass\n~*\n&*\n+@all", "reset\n>secret\n%R~a*\n%W~b\n%RW~*", "-@all\n+get|x\n-@read\n+get|x",
-		"(~a +@read)\n(%R~b\\) +get)\nclearselectors", "#" + strings.Repeat("a", 64), "!x\n<y\n&", "(", "()", "~",
-		"+@nosuch\n+config|get\n-config", "allkeys\n~b", "resetkeys\nresetchannels\nallchannels\n&b",
+		"on\nnopass\n~*\n&*\n+@all", "reset\n>secret\n%R~a*\n%W~b\n%RW~*",
+		"-@all\n+get|x\n-@read\n+get|x", "(~a +@read)\n(%R~b\\) +get)\nclearselectors",
+		"#" + strings.Repeat("a", 64), "!x\n<y\n&", "(", "()", "~",
+		"+@nosuch\n+config|get\n-config", "allkeys\n~b",
+		"resetkeys\nresetchannels\nallchannels\n&b",
 	} {
 		f.Add(rules)
 	}

@@ -51,7 +51,8 @@ var networkAttacks = []networkAttack{
 	{"10,000 connections that send nothing", 10_000, "client", say(""), false, 150},
 	{"half a request", 2000, "client", say("*2\r\n$4\r\nAUTH\r\n$100\r\nx"), false, 0},
 	{"garbage", 50, "client", say(strings.Repeat("\x00\xff*$", 10_000)), false, 0},
-	{"a byte every 50 ms", 500, "client", drip("*2\r\n$4\r\nAUTH\r\n$9\r\nwhatever?\r\n"), false, 0},
+	{"a byte every 50 ms", 500, "client", drip("*2\r\n$4\r\nAUTH\r\n$9\r\nwhatever?\r\n"),
+		false, 0},
 	{"requests before AUTH, replies unread", 50, "client",
 		say(strings.Repeat("PING\r\n", 100_000)), false, 30},
 	{"guessing passwords", 50, "client", guess, false, 0},
@@ -70,7 +71,8 @@ var networkAttacks = []networkAttack{
 	{"a client's certificate, peer port", 4, "peer", handshake("app", claimMember), false, 0},
 	{"another authority's certificate, peer port", 4, "peer", handshake("other", claimMember),
 		false, 0},
-	{"another node's certificate, peer port", 4, "peer", handshake("n3-peer", claimMember), false, 0},
+	{"another node's certificate, peer port", 4, "peer", handshake("n3-peer", claimMember),
+		false, 0},
 }
 
 // strangers are told what to do in the environment, in JSON.

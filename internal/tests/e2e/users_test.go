@@ -31,8 +31,8 @@ const (
 const usersFile = "user default off\nuser admin on >" + adminPassword + " ~* &* +@all\n" +
 	"user app on >" + appPassword + " ~k:* &ch:* +@all -@admin -@dangerous\n"
 
-// startWithUsers starts a cluster whose users come from a file, with a change to each process before
-// it starts.
+// startWithUsers starts a cluster whose users come from a file, with changes to each process
+// before it starts.
 func startWithUsers(t *testing.T, nodes int, changes ...func(*process)) (ps []*process,
 	file string) {
 	t.Helper()
