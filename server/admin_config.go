@@ -113,7 +113,7 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		}
 		if p.share != nil {
-			setting, _ := p.share(string(args[2*i+1]))
+			setting, _ := p.share(s.srv, string(args[2*i+1]))
 			shared, first = append(shared, setting), cmp.Or(first, p)
 		}
 	}
@@ -133,7 +133,7 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 func (p *param) change(s *Server, text string) (func(*Server), error) {
 	switch {
 	case p.share != nil:
-		_, err := p.share(text)
+		_, err := p.share(s, text)
 		return func(*Server) {}, err
 	case p.choose != nil:
 		return p.choose(text)

@@ -23,7 +23,7 @@ type param struct {
 	// in place of set, for values that are not numbers
 	choose func(text string) (apply func(*Server), err error)
 	// in place of set: the setting of all nodes that text stands for
-	share  func(text string) (setting, error)
+	share  func(s *Server, text string) (setting, error)
 	fits   func(*Server, int64) error // with set: checks beyond low and max
 	frozen bool
 }

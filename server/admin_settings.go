@@ -74,7 +74,7 @@ func ParseMaxMemory(text string) (bytes int64, err error) {
 }
 
 // shareMaxMemory returns the setting for the limit of the data.
-func shareMaxMemory(text string) (setting, error) {
+func shareMaxMemory(_ *Server, text string) (setting, error) {
 	want, err := ParseMaxMemory(text)
 	return setting{
 		words:   [][]byte{[]byte(commands.SettingMaxMemory), []byte(formatInt(want))},
@@ -97,7 +97,7 @@ func choosePolicy(text string) (func(*Server), error) {
 }
 
 // shareNotify returns the setting for flags of keyspace notifications.
-func shareNotify(text string) (setting, error) {
+func shareNotify(_ *Server, text string) (setting, error) {
 	want, err := commands.ParseNotifyFlags(text)
 	return setting{
 		words:   [][]byte{[]byte(commands.SettingNotify), []byte(text)},
@@ -110,7 +110,10 @@ func notifyText(s *Server) string { return s.backend.Stats().Notify.String() }
 
 // sharePassword returns the setting for the default user's password. The password does not leave
 // the session.
-func sharePassword(text string) (setting, error) {
+func sharePassword(s *Server, text string) (setting, error) {
+	if users := s.users(); users != nil && users.Level < commands.LevelUsers {
+		return setting{}, errUsersLevel
+	}
 	words, hash := [][]byte{[]byte(commands.SettingPassword)}, []byte(nil)
 	if text != "" {
 		hash = []byte(acl.Hash([]byte(text)))

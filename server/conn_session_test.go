@@ -371,6 +371,12 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%q: alive: %d %v", x.reason, code, body)
 		}
 	}
+	n.fake.set(func() { n.fake.st.LogTrouble = "" })
+	n.fake.users.Store(UsersAwaited)
+	if code, body := get("/readyz"); code != 503 ||
+		body["reason"] != "the cluster does not have its first users yet" {
+		t.Error(code, body)
+	}
 	if code, _ := get("/other"); code != 404 {
 		t.Error(code)
 	}

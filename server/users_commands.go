@@ -59,24 +59,45 @@ var aclSpecs = []commands.Spec{{
 func machineACLSpecs() []commands.Spec {
 	specs := commands.ACLSubcommands()
 	for i := range specs {
-		switch spec := &specs[i]; {
-		case spec.Secret != nil: // its passwords do not leave the session
+		spec := &specs[i]
+		run := showUsers
+		if spec.Kind == commands.Write {
+			run = changeUsers
+		}
+		spec.Local = &commands.Local{Raw: true, Run: serve(run)}
+		if spec.Secret != nil { // its passwords do not leave the session
 			spec.Rewrite = func(c commands.Client, args [][]byte) ([][]byte, error) {
 				return c.(*session).rewriteSetUser(args)
 			}
 			spec.Ran = func(c commands.Client, args [][]byte) { c.(*session).hasSetUser(args) }
-		case spec.Kind == commands.Read:
-			spec.Local = &commands.Local{Raw: true, Run: serve(showUsers)}
 		}
 	}
 	return specs
 }
 
+// changeUsers passes a subcommand that changes the users on. Below LevelUsers the machine does not
+// know it.
+func changeUsers(s *session, spec *commands.Spec, args [][]byte) {
+	switch users := s.srv.users(); {
+	case users == nil && !s.awaitUsers():
+		s.failRaw(spec, args, errUsersUnknown)
+	case s.srv.users().Level < commands.LevelUsers:
+		s.failRaw(spec, args, commands.Errorf("ERR %v", errUsersLevel))
+	default:
+		s.request(spec, args)
+		s.flush() // what it changes concerns the next command
+	}
+}
+
 // showUsers answers a subcommand that reads the users. Below LevelUsers the machine does not know
 // it, and nothing has changed the users that this node has.
 func showUsers(s *session, spec *commands.Spec, args [][]byte) {
+	if s.srv.users() == nil && !s.awaitUsers() {
+		s.failRaw(spec, args, errUsersUnknown)
+		return
+	}
 	users := s.srv.users()
-	if users == nil || users.Level >= commands.LevelUsers {
+	if users.Level >= commands.LevelUsers {
 		s.request(spec, args)
 		return
 	}

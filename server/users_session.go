@@ -41,6 +41,8 @@ const (
 		"authenticate the client and select the RESP protocol version at the same time"
 	errUsersUnknown commands.Error = "LOADING the command did not run: this node does not know " +
 		"the users yet"
+	errUsersLevel commands.Error = "users need feature level 3, which the cluster has once every " +
+		"node runs coordd 0.2"
 	errUsersAwaited commands.Error = "LOADING the command did not run: the cluster does not have " +
 		"its first users yet"
 )
@@ -225,6 +227,7 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 	s.srv.guessing.end(key, err == commands.ErrWrongPass)
 	if err == nil {
 		s.become(name, created)
+		s.awaitUser()
 		return nil
 	}
 	if err == commands.ErrWrongPass {
@@ -251,6 +254,20 @@ func (s *session) knowsPassword(hash []byte) {
 	created, err := s.srv.askUser(s.id, []byte(commands.SettingAuth), hash)
 	if err == nil {
 		s.become([]byte(userDefault), created)
+	}
+}
+
+// awaitUser waits until this node knows the session's user: it may be behind the leader, which let
+// the user in.
+func (s *session) awaitUser() {
+	for until := time.Now().Add(ownDelay); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		users := s.srv.users()
+		if users == nil || s.killed.Load() || s.srv.closing.Load() {
+			return
+		}
+		if _, err := users.of(s.user.Load()); err == nil {
+			return
+		}
 	}
 }
 
