@@ -116,7 +116,7 @@ func (l *lockProgram) check(t *testing.T) {
 	if !l.ended {
 		t.Error("it exited early")
 	}
-	if !strings.Contains(l.denied, "NOPERM this user has no permissions to access one of") &&
+	if !strings.Contains(l.denied, "NOPERM this user has no permissions to access one of the") &&
 		!strings.Contains(l.denied, "NoPermissionError") {
 		t.Errorf("SET other:1: %q", l.denied)
 	}

@@ -75,18 +75,19 @@ func TestMain(m *testing.M) {
 
 // process is one coordd process, which can be killed and restarted with the same flags.
 type process struct {
-	t    *testing.T
-	args []string
-	in   string // the network namespace that it runs in; "": the test's own
-	id   string
-	addr string // for clients
-	http string
-	next bool // the simulated next release
-	tiny bool // with small log files
-	most int  // limit of open files; 0: the test's own
-	cmd  *exec.Cmd
-	log  *logBuffer
-	done chan struct{}
+	t     *testing.T
+	args  []string
+	in    string // the network namespace that it runs in; "": the test's own
+	id    string
+	addr  string // for clients
+	http  string
+	next  bool // the simulated next release
+	first bool // release 0.1
+	tiny  bool // with small log files
+	most  int  // limit of open files; 0: the test's own
+	cmd   *exec.Cmd
+	log   *logBuffer
+	done  chan struct{}
 }
 
 // logBuffer holds the output of a process, for the log of a failed test.
@@ -195,6 +196,8 @@ func (p *process) start() {
 	switch {
 	case p.next:
 		binary = nextBinary
+	case p.first:
+		binary = firstBinary
 	case p.tiny:
 		binary = smallBinary
 	}

@@ -168,14 +168,20 @@ func (v *visitors) finish(t *testing.T, c *redis.Client) {
 func caughtUp(t *testing.T, p *process, asked *redis.Client) {
 	t.Helper()
 	p.waitReady()
-	wait.For(t, 20*time.Second, p.id+" to catch up", func() bool {
+	upToDate(t, p.id, asked)
+}
+
+// upToDate waits until the leader reports that a node is almost up to date.
+func upToDate(t *testing.T, id string, asked *redis.Client) {
+	t.Helper()
+	wait.For(t, 20*time.Second, id+" to catch up", func() bool {
 		members, err := asked.Do(context.Background(), "RAFT", "MEMBERS").Slice()
 		if err != nil {
 			return false
 		}
 		for _, m := range members {
 			fields, _ := m.(map[any]any)
-			if fields["id"] == p.id {
+			if fields["id"] == id {
 				behind, ok := fields["entries-behind"].(int64)
 				return ok && behind >= 0 && behind < 100
 			}
