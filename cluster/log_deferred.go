@@ -19,14 +19,14 @@ const (
 	// maxDeferred bounds the bytes of deferred entries: the log cache holds them all, of which
 	// there are cacheEntries at most.
 	maxDeferred = 8 << 20
-	// deferredOverhead is more than what an entry takes on disk besides its data.
+	// deferredOverhead is more than what an entry takes on disk besides its data, in the index too.
 	deferredOverhead = 256
-	// sealReserve is more than what sealing a segment adds to it.
+	// sealReserve is more than what sealing a segment adds to it, except for the index.
 	sealReserve = 1 << 20
 )
 
-// roomyLog is a log on disk that knows how many bytes can be appended for sure: the space is
-// reserved, and no file has to be created.
+// roomyLog is a log on disk that knows how many bytes can be appended for sure, besides the index
+// of the entries that it has: the space is reserved, and no file has to be created.
 type roomyLog interface{ Room() int64 }
 
 // deferred holds the entries that Raft takes for stored and that are not durable yet, in order.

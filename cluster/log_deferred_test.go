@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -384,5 +385,36 @@ func TestRoomOfTheLog(t *testing.T) {
 		if err := log.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Sealing a segment of small entries adds a large index, for which the space is reserved too.
+func TestRoomCountsTheIndex(t *testing.T) {
+	const segment, many, few = 16 << 20, 4000, 100
+	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+	log, err := openWAL("wal", d, crashMeta{d}, segment, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for next := uint64(1); next == 1 || log.Room() > 0; {
+		count := few
+		if next == 1 || log.Room() > 3<<20 {
+			count = many
+		}
+		logs := entriesFrom(next, "x", slices.Repeat([]int{1}, count)...)
+		next += uint64(count)
+		roomy := deferredSize(logs)+sealReserve <= log.Room()
+		if err := log.StoreLogs(logs); err != nil {
+			t.Fatal(err)
+		}
+		_ = log.w.Load().DeleteRange(1<<40, 1<<40) // which waits for the next segment
+		for name, f := range d.names {
+			if roomy && len(f.data) > segment {
+				t.Errorf("entry %d: there was room, and %s has %d bytes", next, name, len(f.data))
+			}
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -26,6 +26,9 @@ const zeroAhead = 512 << 10
 
 var zeros [zeroAhead]byte
 
+// indexEntry is how many bytes an entry takes in the index of a segment.
+const indexEntry = 4
+
 // fileLayer is where the log's files are: the file system, except in tests. Its writable files are
 // segmentFiles.
 type fileLayer interface {
@@ -175,6 +178,7 @@ type walFile struct {
 	size    int64 // reserved
 	end     int64 // of the last entry written
 	zeroed  int64 // bytes before this one were written
+	index   int64 // size of the index that sealing the segment appends
 	synced  bool  // including the name
 }
 
@@ -190,7 +194,7 @@ func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
 		_, _ = f.segmentFile.WriteAt(zeros[:f.zeroed-f.end], f.end)
 	}
 	if f.room != nil {
-		f.room.Store(f.size - f.end)
+		f.room.Store(f.size - f.end - f.index)
 	}
 	return n, err
 }
@@ -218,24 +222,36 @@ type walFiler struct {
 }
 
 func (f *walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
-	return f.writer(f.Filer.Create(info))
+	w, err := f.Filer.Create(info)
+	return f.writer(info, w, err)
 }
 
 func (f *walFiler) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
-	return f.writer(f.Filer.RecoverTail(info))
+	w, err := f.Filer.RecoverTail(info)
+	return f.writer(info, w, err)
 }
 
-func (f *walFiler) writer(w types.SegmentWriter, err error) (types.SegmentWriter, error) {
+func (f *walFiler) writer(info types.SegmentInfo, w types.SegmentWriter,
+	err error) (types.SegmentWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return segmentWriter{w, f.files.newest}, nil
+	return segmentWriter{w, f.files.newest, info.BaseIndex}, nil
 }
 
 // segmentWriter is a writable segment and its file.
 type segmentWriter struct {
 	types.SegmentWriter
-	file *walFile
+	file  *walFile
+	first uint64 // index of its first entry
+}
+
+// Append appends entries, and the index if that fills the segment.
+func (w segmentWriter) Append(entries []types.LogEntry) error {
+	if len(entries) > 0 {
+		w.file.index = int64(entries[len(entries)-1].Index-w.first+1) * indexEntry
+	}
+	return w.SegmentWriter.Append(entries)
 }
 
 // ForceSeal seals the segment before it is full, when the end of the log is truncated. It returns
