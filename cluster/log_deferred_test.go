@@ -345,9 +345,10 @@ func TestNothingIsDeferredWithoutRoom(t *testing.T) {
 // An append for which there is room creates no file and uses only space that is reserved.
 func TestRoomOfTheLog(t *testing.T) {
 	const segment, size = 4 << 20, 100 << 10
-	for _, full := range []bool{false, true} {
-		creations := 0
-		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+	for _, disk := range []string{"", "full", "sparse"} {
+		creations, full := 0, disk == "full"
+		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1,
+			sparse: disk == "sparse"}
 		d.fail = func(_ int, what string) (error, bool) {
 			if !strings.HasPrefix(what, "create") {
 				return nil, false
@@ -379,8 +380,8 @@ func TestRoomOfTheLog(t *testing.T) {
 				t.Fatalf("entry %d: there was room, and a segment was created", i+1)
 			}
 		}
-		if created == 0 || full != (roomy == 0) {
-			t.Errorf("full: %t, %d entries had room, %d created a segment", full, roomy, created)
+		if created == 0 || (disk != "") != (roomy == 0) {
+			t.Errorf("%s: %d entries had room, %d created a segment", disk, roomy, created)
 		}
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -416,5 +417,24 @@ func TestRoomCountsTheIndex(t *testing.T) {
 	}
 	if err := log.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// After an entry that could not be applied no snapshot is taken: Raft would name it as covered.
+func TestNoSnapshotWithoutAnEntry(t *testing.T) {
+	a := newApplier(newToy(), testLogger())
+	durable := true
+	a.durable = func(uint64) bool { return durable }
+	entry := &raft.Log{Index: 1, Data: newToy().AppendEntry(nil, 1, 0, [][]byte{[]byte("w")})}
+	a.Apply(entry)
+	if _, err := a.Snapshot(); err != nil {
+		t.Error(err)
+	}
+	durable, entry.Index = false, 2
+	if got := a.Apply(entry); got != nil || a.appliedIndex.Load() != 1 {
+		t.Errorf("applied: %v, up to %d", got, a.appliedIndex.Load())
+	}
+	if _, err := a.Snapshot(); !errors.Is(err, errNotDurable) {
+		t.Errorf("a snapshot: %v", err)
 	}
 }

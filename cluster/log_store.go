@@ -59,8 +59,8 @@ type logStore struct {
 
 	failWait time.Duration // how long the log may fail to store, except for lack of space
 
-	// reports whether Raft leads. Within StoreLogs, DeleteRange and a follower's GetLog that does
-	// not change: Raft calls them from the goroutine that changes its state.
+	// reports whether Raft leads. Within StoreLogs, DeleteRange and a follower's GetLog a node does
+	// not begin to lead: the goroutine in which it does makes those calls.
 	leads    func() bool
 	deferred deferred
 }

@@ -35,8 +35,9 @@ type crashDisk struct {
 	// steps that are taken; then the power fails. <0: all
 	last int
 	// an error for one step, and whether the step is taken
-	fail  func(step int, what string) (error, bool)
-	power func() // called before each step, if set
+	fail   func(step int, what string) (error, bool)
+	power  func() // called before each step, if set
+	sparse bool   // files have a size and no blocks
 }
 
 type crashFile struct {
@@ -230,6 +231,8 @@ func (f *crashFile) Sync() error {
 }
 
 func (f *crashFile) SyncData() error { return f.Sync() }
+
+func (f *crashFile) Reserved() bool { return !f.d.sparse }
 
 // crashMeta is metadata that changes as a whole or not at all.
 type crashMeta struct{ d *crashDisk }

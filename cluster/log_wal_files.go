@@ -42,6 +42,7 @@ type segmentFile interface {
 	types.WritableFile
 	Size() (int64, error)
 	Truncate(size int64) error
+	Reserved() bool  // all of its blocks are on disk
 	SyncData() error // Sync without the file's times
 }
 
@@ -82,6 +83,8 @@ func (f osFile) Size() (int64, error) {
 }
 
 func (f osFile) SyncData() error { return syncData(f.File) }
+
+func (f osFile) Reserved() bool { return reserved(f.File) }
 
 // walFiles is a file layer that writes blocks before they are needed.
 type walFiles struct {
@@ -160,6 +163,9 @@ func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile
 		syncDir: func() error { return v.SyncDir(dir) }}
 	if v.room != nil {
 		v.room.Store(0) // until it is written
+	}
+	if !f.Reserved() { // a file system without that, or a call that was interrupted
+		f.room = nil
 	}
 	var err error
 	if f.size, err = f.Size(); err != nil {

@@ -104,6 +104,7 @@ type applier struct {
 
 	// waits until this node's log is durable up to an index, false: it never will; may be nil
 	durable func(index uint64) bool
+	skipped error // an entry was not applied: Raft's indexes are wrong; the applying goroutine's
 
 	applying atomic.Uint64 // index of the entry being applied; 0: none
 	began    atomic.Int64  // when that began, ns since made
@@ -142,7 +143,8 @@ func newApplier(m Machine, logger *slog.Logger) *applier {
 
 func (a *applier) Apply(l *raft.Log) any {
 	if a.durable != nil && !a.durable(l.Index) {
-		return nil // the process ends
+		a.skipped = errNotDurable // the process ends
+		return nil
 	}
 	var out any = voided{}
 	if !isVoid(l) {
@@ -254,6 +256,9 @@ func (a *applier) StoreConfiguration(index uint64, c raft.Configuration) {
 func (a *applier) removed(id string) bool { return a.members.Load().retired[id] }
 
 func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
+	if a.skipped != nil {
+		return nil, a.skipped
+	}
 	a.busy.Store(true)
 	defer a.busy.Store(false)
 	return a.machine.Snapshot()
