@@ -29,8 +29,11 @@ func (s *session) rewriteSetUser(args [][]byte) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := acl.HashRules(args[3:])
-	if err := users.CheckRules(rules); err != nil {
+	rules, err := acl.HashRules(args[3:])
+	if err == nil {
+		err = users.CheckRules(rules)
+	}
+	if err != nil {
 		return nil, commands.Errorf("ERR %v", err)
 	}
 	return slices.Concat(args[:3], rules), nil

@@ -358,12 +358,22 @@ func TestLimitsOfAll(t *testing.T) {
 }
 
 func TestPasswordsAreHashed(t *testing.T) {
-	rules := HashRules([][]byte{[]byte("on"), []byte(">a"), []byte("<b"), {}, []byte("~>c")})
+	rules, err := HashRules([][]byte{[]byte("on"), []byte(">a"), []byte("<b"), {}, []byte("~>c")})
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := []string{"on", "#" + Hash([]byte("a")), "!" + Hash([]byte("b")), "", "~>c"}
 	for i, r := range rules {
 		if string(r) != want[i] {
 			t.Errorf("%s, want %s", r, want[i])
 		}
+	}
+	many := slices.Repeat([][]byte{[]byte(">x")}, maxRules+1)
+	if _, err := HashRules(many[1:]); err != nil {
+		t.Error(err)
+	}
+	if n := testing.AllocsPerRun(1, func() { _, err = HashRules(many) }); err != errRules || n > 0 {
+		t.Errorf("too many: %v after %v allocations", err, n)
 	}
 }
 

@@ -146,8 +146,12 @@ func (s *selector) fileText() string {
 
 var inQuotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// HashRules returns rules with the hashes of the passwords in place of the passwords.
-func HashRules(rules [][]byte) [][]byte {
+// HashRules returns rules with the hashes of the passwords in place of the passwords. It hashes no
+// more than can be given at once.
+func HashRules(rules [][]byte) ([][]byte, error) {
+	if len(rules) > maxRules {
+		return nil, errRules
+	}
 	hashed := slices.Clone(rules)
 	for i, r := range rules {
 		if len(r) > 0 && r[0] == '>' {
@@ -156,7 +160,7 @@ func HashRules(rules [][]byte) [][]byte {
 			hashed[i] = []byte("!" + Hash(r[1:]))
 		}
 	}
-	return hashed
+	return hashed, nil
 }
 
 // CheckRules returns the error for rules that no user can get. What is left depends on the user: a
