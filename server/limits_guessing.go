@@ -5,12 +5,10 @@
 package server
 
 import (
-	"errors"
 	"hash/maphash"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -197,15 +195,10 @@ func (s *session) waitToGuess(key guesser) bool {
 	}()
 	for ; wait > 0; wait = g.begin(key, s) {
 		// whoever kills does so before it sets the deadline to the past
-		if !s.killed.Load() {
-			err := s.watchClient(wait)
-			if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-				continue
-			}
-			s.gone = true
+		if s.killed.Load() || !s.watchClient(wait) {
+			g.abandon(key, s)
+			return false
 		}
-		g.abandon(key, s)
-		return false
 	}
 	return true
 }

@@ -9,9 +9,7 @@
 package server
 
 import (
-	"errors"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -293,11 +291,7 @@ func (s *session) holdBack(wait time.Duration, requests int) bool {
 		switch { // after the deadline is set: whoever interrupts sets an earlier one later
 		case left <= 0 || s.srv.closing.Load() || s.srv.config.rates.Load() != s.meterOf:
 			return true
-		case s.killed.Load():
-			return false
-		}
-		if err := s.watchClient(left); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			s.gone = true
+		case s.killed.Load() || !s.watchClient(left):
 			return false
 		}
 	}

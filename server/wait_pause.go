@@ -4,8 +4,6 @@
 package server
 
 import (
-	"errors"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,12 +117,7 @@ func (s *session) waitPaused(spec *commands.Spec) bool {
 		if until.IsZero() || s.srv.closing.Load() { // a stopping server answers received commands
 			return true
 		}
-		if s.killed.Load() {
-			return false
-		}
-		if err := s.watchClient(time.Until(until)); err != nil &&
-			!errors.Is(err, os.ErrDeadlineExceeded) {
-			s.gone = true
+		if s.killed.Load() || !s.watchClient(time.Until(until)) {
 			return false
 		}
 	}

@@ -6,7 +6,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"slices"
 	"sync"
@@ -167,8 +166,7 @@ func (q *replicationQuestion) await(local, want int64) (own, others int64, ok bo
 		if s.srv.closing.Load() || s.killed.Load() {
 			return 0, 0, false
 		}
-		if err := s.watchClient(q.left(pollInterval)); err != nil &&
-			!errors.Is(err, os.ErrDeadlineExceeded) {
+		if !s.watchClient(q.left(pollInterval)) {
 			return 0, 0, false
 		}
 	}
@@ -299,26 +297,27 @@ func (s *session) linger(d time.Duration) bool {
 		return false
 	}
 	_ = s.conn.SetReadDeadline(time.Now().Add(d))
-	err := s.watchClient(d)
-	_ = s.conn.SetReadDeadline(time.Time{})
-	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
+	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
+	return s.watchClient(d)
 }
 
 // watchClient reads the connection until its deadline, d away, to notice a disconnect. It buffers
-// the input; with too much of it, it polls.
-func (s *session) watchClient(d time.Duration) error {
+// the input; with too much of it, it polls. It returns false if the client or the server has gone
+// away.
+func (s *session) watchClient(d time.Duration) bool {
 	if len(s.in.ahead) < maxAhead {
-		return s.in.peek()
+		err := s.in.peek()
+		s.gone = err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+		return !s.gone
 	}
 	t := time.NewTimer(min(d, pollInterval))
 	defer t.Stop()
 	select {
 	case <-t.C:
-		if ended, known := endedByPeer(socket(s.conn)); ended && known {
-			return io.EOF
-		}
-		return nil
+		ended, known := endedByPeer(socket(s.conn))
+		s.gone = ended && known
+		return !s.gone
 	case <-s.srv.ctx.Done():
-		return s.srv.ctx.Err()
+		return false
 	}
 }
