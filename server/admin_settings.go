@@ -14,8 +14,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// ownDelay is how long CONFIG SET of a shared setting waits for this node, which may be behind the
-// leader.
+// ownDelay is how long CONFIG SET of a shared setting and AUTH wait for this node, which may be
+// behind the leader.
 const ownDelay = time.Second
 
 // setting is a value for all nodes.
@@ -50,11 +50,9 @@ func (s *session) share(settings []setting) error {
 			return err
 		}
 	}
-	start := time.Now()
+	until := time.Now().Add(ownDelay)
 	for i := range settings {
-		for !settings[i].applied(s.srv) && time.Since(start) < ownDelay {
-			time.Sleep(time.Millisecond)
-		}
+		s.awaitNode(until, func() bool { return settings[i].applied(s.srv) })
 		s.knowsPassword(settings[i].hash)
 	}
 	return nil

@@ -78,7 +78,8 @@ type Backend interface {
 	// ValueBytes estimates the size of the values of keys on this node, in its current state. ok
 	// is false if it would have to wait.
 	ValueBytes(db int, keys [][]byte) (bytes int, ok bool)
-	// Users are the users as this node has applied them; nil while it cannot know the newest.
+	// Users are the users as this node has applied them; nil until it has caught up with a leader
+	// once.
 	Users() *Users
 	// Status describes the node and its cluster. It waits neither for the machine nor for Raft:
 	// probes call it, and clients that should learn quickly that the node is busy.

@@ -144,3 +144,22 @@ func TestWhoSetsThePasswordKnowsIt(t *testing.T) {
 		}
 	}
 }
+
+// However many sessions wait for a node, they leave it the processor, and each ends with its
+// client.
+func TestWaitingForANodeIsCheap(t *testing.T) {
+	s := unservedSession(start(t, nil))
+	asked := 0
+	never := func() bool { asked++; return false }
+	if s.awaitNode(time.Now().Add(300*time.Millisecond), never) || asked < 2 || asked > 20 {
+		t.Errorf("it asked %d times", asked)
+	}
+	if !s.awaitNode(time.Now().Add(hangs), func() bool { asked++; return asked > 25 }) {
+		t.Error("it gave up")
+	}
+	s.kill()
+	asked = 0
+	if s.awaitNode(time.Now().Add(hangs), never) || asked != 1 {
+		t.Errorf("a session that is killed asked %d times", asked)
+	}
+}

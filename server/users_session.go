@@ -142,26 +142,21 @@ func decidedByMachine(spec *commands.Spec) bool {
 }
 
 // A node that has just started hears from the leader within usersWait. A connection waits once.
-const (
-	usersWait = 2 * time.Second
-	usersPoll = 5 * time.Millisecond
-)
+const usersWait = 2 * time.Second
 
 // awaitUsers waits until the node knows the users, unless it loads its data, which takes longer. It
 // reports whether the node knows them.
 func (s *session) awaitUsers() bool {
-	for s.srv.users() == nil {
-		now := time.Now()
-		if s.usersUntil.IsZero() {
-			s.usersUntil = now.Add(usersWait)
-		}
-		if now.After(s.usersUntil) || s.killed.Load() || s.srv.closing.Load() ||
-			s.srv.backend.Status().Loading {
-			return false
-		}
-		time.Sleep(usersPoll)
+	known := func() bool { return s.srv.users() != nil }
+	switch {
+	case known():
+		return true
+	case s.srv.backend.Status().Loading:
+		return false
+	case s.usersUntil.IsZero():
+		s.usersUntil = time.Now().Add(usersWait)
 	}
-	return true
+	return s.awaitNode(s.usersUntil, known)
 }
 
 // knownUsers returns the users, or an error if this node does not know them yet.
@@ -257,18 +252,13 @@ func (s *session) knowsPassword(hash []byte) {
 	}
 }
 
-// awaitUser waits until this node knows the session's user: it may be behind the leader, which let
-// the user in.
+// awaitUser waits until this node, which knows users, knows the session's: it may be behind the
+// leader, which let the user in.
 func (s *session) awaitUser() {
-	for until := time.Now().Add(ownDelay); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		users := s.srv.users()
-		if users == nil || s.killed.Load() || s.srv.closing.Load() {
-			return
-		}
-		if _, err := users.of(s.user.Load()); err == nil {
-			return
-		}
-	}
+	s.awaitNode(time.Now().Add(ownDelay), func() bool {
+		_, err := s.srv.users().of(s.user.Load())
+		return err == nil
+	})
 }
 
 // authenticateFirst answers below LevelUsers, where there is the default user only.

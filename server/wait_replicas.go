@@ -291,6 +291,19 @@ const maxAhead = 64 << 10
 // pollInterval is how often a waiting session checks its state when it cannot read the connection.
 const pollInterval = 50 * time.Millisecond
 
+// awaitNode waits until this node has what it may lack because it lags, or has just started; at
+// most until a time, or the session ends. It asks less and less often: however many sessions wait,
+// they do not take the processor from what they wait for. It reports whether the node has it.
+func (s *session) awaitNode(until time.Time, has func() bool) bool {
+	for pause := time.Millisecond; !has(); pause = min(2*pause, pollInterval) {
+		if !time.Now().Before(until) || s.killed.Load() || s.srv.closing.Load() {
+			return false
+		}
+		time.Sleep(pause)
+	}
+	return true
+}
+
 // linger pauses the current command. It returns false if the client or the server has gone away.
 func (s *session) linger(d time.Duration) bool {
 	if s.srv.closing.Load() || s.killed.Load() {
