@@ -97,7 +97,7 @@ type Scripts interface {
 	Eval(x *Call, script Script) error
 	// Flags returns the flags that a script or function declares. declared is false for a script
 	// that has no line for them, and for what is unknown.
-	Flags(s Script) (flags FunctionFlags, declared bool)
+	Flags(x *Call, s Script) (flags FunctionFlags, declared bool)
 	// Load compiles and caches a script and returns its SHA1 in hexadecimal.
 	Load(x *Call, source []byte) (sha string, err error)
 	Exists(sha []byte) bool

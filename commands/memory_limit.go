@@ -98,6 +98,6 @@ func evalSHAGrows(x *Call) bool { return x.declaresGrowth(Script{SHA: x.Args[1]}
 func functionGrows(x *Call) bool { return x.declaresGrowth(Script{Function: x.Args[1]}) }
 
 func (x *Call) declaresGrowth(s Script) bool {
-	flags, declared := x.Scripts.Flags(s)
+	flags, declared := x.Scripts.Flags(x, s)
 	return declared && flags&(NoWrites|AllowOOM) == 0
 }

@@ -34,6 +34,7 @@ const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT F
 
 // cachedScript is a script that EVALSHA can call.
 type cachedScript struct {
+	firstLine
 	source     string
 	sha        string                  // SHA1 of source in lower-case hexadecimal
 	loaded     bool                    // by SCRIPT LOAD: it stays until SCRIPT FLUSH
@@ -135,6 +136,7 @@ func (e *Engine) uncache(s *cachedScript) {
 // add indexes a script without putting it in a list.
 func (e *Engine) add(source string) *cachedScript {
 	s := &cachedScript{source: source, sha: shaOf(source)}
+	_, _ = s.readShebang([]byte(source)) // cannot fail: it was compiled
 	e.bySHA[s.sha], e.bySource[source] = s, s
 	return s
 }

@@ -227,6 +227,37 @@ func TestCompilingIsPaidFor(t *testing.T) {
 	}
 }
 
+// What a script declares decides whether maxmemory refuses it. Reading that takes no time for a
+// cached script, restored or not, however long, and is charged for a source that the request brings.
+func TestWhatAScriptDeclaresIsPaidFor(t *testing.T) {
+	line := "#!lua flags=" + strings.Repeat("allow-stale,", 10_000) + "allow-oom\n"
+	source := line + "return 1 --" + strings.Repeat("x", 100_000)
+	live, restored := NewEngine(testTable()), NewEngine(testTable())
+	sha, err := live.Load(newestCall(), []byte(source))
+	if err == nil {
+		err = restored.Restore(live.AppendTo(nil))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = commands.AllowOOM | commands.AllowStale
+	for _, e := range []*Engine{live, restored} {
+		x, known := newestCall(), commands.Script{SHA: []byte(sha)}
+		flags, declared := e.Flags(x, known)
+		if flags != want || !declared || x.Work != 0 {
+			t.Errorf("a cached script declares %b, %v, with %d units", flags, declared, x.Work)
+		}
+		if n := testing.AllocsPerRun(10, func() { e.Flags(x, known) }); n != 0 {
+			t.Errorf("%v allocations for a cached script", n)
+		}
+		flags, declared = e.Flags(x, commands.Script{Source: []byte(source)})
+		if most := uint64(len(line)); flags != want || !declared ||
+			x.Work < most/bytesPerWork-1 || x.Work > most {
+			t.Errorf("a source declares %b, %v, with %d units", flags, declared, x.Work)
+		}
+	}
+}
+
 // From LevelBounded on, a source with more tokens than a request may compile is refused everywhere.
 func TestSourcesOfManyTokensAreRefused(t *testing.T) {
 	source := []byte("return {" + string(bytes.Repeat([]byte("1,"), maxTokens/2)) + "}")

@@ -25,17 +25,22 @@ const errWritesInReadOnly commands.Error = "ERR Can not execute a script with wr
 // program is a compiled script. Running does not change it, so interpreters share it; keep changes
 // with the set of libraries, under the machine's lock.
 type program struct {
-	proto   *lua.FunctionProto
-	shebang bool                   // the first line is #!lua
-	flags   commands.FunctionFlags // of that line
-	keep    bool                   // of a library: interpreters keep it loaded
-	tokens  int                    // of its source
-	work    int                    // what compiling it cost, in units of Env.Work
+	firstLine
+	proto  *lua.FunctionProto
+	keep   bool // of a library: interpreters keep it loaded
+	tokens int  // of its source
+	work   int  // what compiling it cost, in units of Env.Work
 }
 
-func (p *program) noWrites() bool { return p.flags&commands.NoWrites != 0 }
+// firstLine is what the first line of a script declares.
+type firstLine struct {
+	shebang bool // it is #!lua
+	flags   commands.FunctionFlags
+}
 
-func (p *program) allowOOM() bool { return p.flags&commands.AllowOOM != 0 }
+func (l *firstLine) noWrites() bool { return l.flags&commands.NoWrites != 0 }
+
+func (l *firstLine) allowOOM() bool { return l.flags&commands.AllowOOM != 0 }
 
 // The cost of compiling, in units of Env.Work, and the most that a request may compile: about as
 // much as it may do.
@@ -90,7 +95,7 @@ const (
 
 // readShebang reads the flags of a first line `#!lua flags=a,b` and returns the script without the
 // text of that line.
-func (p *program) readShebang(source []byte) (body []byte, err error) {
+func (l *firstLine) readShebang(source []byte) (body []byte, err error) {
 	if !bytes.HasPrefix(source, []byte("#!")) {
 		return source, nil
 	}
@@ -101,14 +106,14 @@ func (p *program) readShebang(source []byte) (body []byte, err error) {
 	if string(words[0]) != "#!lua" {
 		return nil, commands.Errorf("ERR Unexpected engine in script shebang: %s", words[0])
 	}
-	p.shebang = true
+	l.shebang = true
 	for _, word := range words[1:] {
 		list, ok := bytes.CutPrefix(word, []byte("flags="))
 		if !ok {
 			return nil, commands.Errorf("ERR Unknown lua shebang option: %s", word)
 		}
 		if len(list) > 0 {
-			if err := p.readFlags(list); err != nil {
+			if err := l.readFlags(list); err != nil {
 				return nil, err
 			}
 		}
@@ -131,13 +136,13 @@ func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body 
 	return words, source[end:], nil
 }
 
-func (p *program) readFlags(list []byte) error {
+func (l *firstLine) readFlags(list []byte) error {
 	for _, name := range bytes.Split(list, []byte(",")) {
 		flag := commands.ParseFunctionFlag(name)
 		if flag == 0 {
 			return commands.Errorf("ERR Unexpected flag in script shebang: %s", name)
 		}
-		p.flags |= flag
+		l.flags |= flag
 	}
 	return nil
 }

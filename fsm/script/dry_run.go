@@ -56,8 +56,10 @@ func (e *Engine) fading(s *cachedScript) bool {
 		e.cached.root.prev != s
 }
 
-func (t dryRunScripts) Flags(s commands.Script) (commands.FunctionFlags, bool) {
-	return t.e.Flags(s)
+func (t dryRunScripts) Flags(
+	x *commands.Call, s commands.Script,
+) (commands.FunctionFlags, bool) {
+	return t.e.Flags(x, s)
 }
 
 func (t dryRunScripts) Load(_ *commands.Call, source []byte) (sha string, err error) {

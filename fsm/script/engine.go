@@ -78,26 +78,27 @@ type chosen struct {
 // Flags returns what the caller of a script or function knows of it before it runs: the flags that
 // it declares. There are none for a script without a first line for them, for one that is unknown,
 // and for a line that cannot be read.
-func (e *Engine) Flags(script commands.Script) (flags commands.FunctionFlags, declared bool) {
-	source := script.Source
+func (e *Engine) Flags(
+	x *commands.Call, script commands.Script,
+) (flags commands.FunctionFlags, declared bool) {
 	switch {
 	case script.Function != nil:
 		if l := e.libraryOf(script.Function); l != nil {
 			return l.function(script.Function).Flags, true
 		}
-		return 0, false
-	case source == nil:
-		s := e.find(script.SHA)
-		if s == nil {
-			return 0, false
+	case script.Source != nil:
+		var line firstLine
+		body, err := line.readShebang(script.Source)
+		x.Spend((len(script.Source) - len(body)) / bytesPerWork)
+		if err == nil {
+			return line.flags, line.shebang
 		}
-		source = []byte(s.source)
+	default:
+		if s := e.find(script.SHA); s != nil {
+			return s.flags, s.shebang
+		}
 	}
-	var p program
-	if _, err := p.readShebang(source); err != nil {
-		return 0, false
-	}
-	return p.flags, p.shebang
+	return 0, false
 }
 
 // choose finds what is called, without any change. It fails if EVALSHA does not know the script, or
