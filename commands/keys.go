@@ -170,7 +170,7 @@ var keySpecs = []Spec{
 		Complexity: "O(1)", Handler: swapdbCommand,
 	},
 	{
-		Name: "fence", Kind: Read, Arity: 2, Flags: Fast,
+		Name: "fence", Kind: Read, Arity: 2, Flags: Fast | Linearizable,
 		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "0.1.0",
 		Syntax: "key",
 		Summary: "Returns the revision that created a key: a fencing token that grows with " +

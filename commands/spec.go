@@ -55,6 +55,9 @@ const (
 	// the users.
 	Discovery
 
+	// Linearizable commands read the leader's state, even on a connection that said READONLY.
+	Linearizable
+
 	// Administrative commands are those of administrators, like Admin commands, but run in the
 	// machine. COMMAND shows both as admin.
 	Administrative

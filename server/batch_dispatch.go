@@ -6,6 +6,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,12 +52,18 @@ type pending struct {
 	spec   *commands.Spec
 }
 
+// linearizable reports whether the request has a command that is commands.Linearizable.
+func (p *pending) linearizable() bool {
+	return p.spec.Has(commands.Linearizable) ||
+		slices.ContainsFunc(p.block, func(q queued) bool { return q.spec.Has(commands.Linearizable) })
+}
+
 // batch is the set of requests that goes to the backend next.
 type batch struct {
 	bytes    []byte // encoded requests
 	count    int
 	write    bool // contains a write
-	fresh    bool // contains a read that must not be stale
+	fresh    bool // contains a command that is commands.Linearizable
 	pending  []pending
 	literals commands.RESP
 	req      commands.Request
@@ -328,7 +335,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	}
 	b.bytes = commands.AppendRequest(b.bytes, &b.req)
 	b.count++
-	b.write = b.write || write
+	b.write, b.fresh = b.write || write, b.fresh || owed.linearizable()
 	owed.muted = s.silent()
 	b.pending = append(b.pending, owed)
 }

@@ -81,6 +81,10 @@ func TestBatches(t *testing.T) {
 			"MULTI", "GET a", "EXEC"},
 			[]string{"+OK\r\n", "$1\r\n7\r\n", "+OK\r\n", "$1\r\n7\r\n", "+OK\r\n", "+OK\r\n",
 				"+OK\r\n", "+QUEUED\r\n", "*1\r\n$1\r\n1\r\n"}, "local 1, read 1, write 2"},
+		{"a fencing token is never stale", []string{"READONLY", "FENCE none", "GET none", "READWRITE",
+			"READONLY", "MULTI", "GET none", "FENCE none", "EXEC"},
+			[]string{"+OK\r\n", "$-1\r\n", "$-1\r\n", "+OK\r\n", "+OK\r\n", "+OK\r\n",
+				"+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n$-1\r\n$-1\r\n"}, "read 2, read 1"},
 		{"time is the leader's", []string{"TIME"},
 			[]string{"*2\r\n$10\r\n1700000000\r\n$6\r\n123456\r\n"}, "read 1"},
 	} {

@@ -66,7 +66,7 @@ var transactionSpecs = []commands.Spec{
 	},
 	{
 		Name: "watch", Kind: commands.Read, Arity: -2, Group: "transactions", Since: "2.2.0",
-		Flags:      transactionFlags | commands.Fast | commands.NotQueued,
+		Flags:      transactionFlags | commands.Fast | commands.NotQueued | commands.Linearizable,
 		Keys:       commands.KeySpec{First: 1, Last: -1, Step: 1, Flags: commands.KeyRO},
 		Syntax:     "key [key ...]",
 		Summary:    "Makes the next EXEC fail if one of the keys changes first.",
@@ -287,7 +287,6 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 	}
 	s.batch.cmd[0] = args
 	s.addRequest(false, s.batch.cmd[:], pending{step: watched, args: args, spec: spec})
-	s.batch.fresh = true
 }
 
 // keepWatch remembers the revisions that WATCH received. A key that is already watched keeps its

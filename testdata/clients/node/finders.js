@@ -29,10 +29,7 @@ function ofIORedis(client) {
     set: (key, value) => client.set(key, value),
     setNX: async (key, value, leaseMs) => (await client.set(key, value, 'PX', leaseMs, 'NX')) === 'OK',
     get: (key) => client.get(key),
-    // While it knows no master, ioredis sends a command whose keys it does not
-    // know to a replica's connection, which is READONLY: the token could be from
-    // before the lock. A script's keys it knows.
-    fence: (key) => client.eval("return redis.call('FENCE', KEYS[1])", 1, key),
+    fence: (key) => client.call('FENCE', key),
     script: (name, key, args) => client[name](key, ...args),
     close: () => client.disconnect(),
   };
