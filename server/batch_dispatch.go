@@ -48,6 +48,7 @@ type pending struct {
 	db     int      // selected for the command
 	block  []queued // of executed
 	looks  bool     // of executed: no command can write
+	denied bool     // to a client that tracks, as far as this node knows; see remember
 	hint   hintKey
 	spec   *commands.Spec
 }
@@ -296,10 +297,10 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 // enqueue adds a command for the machine to the batch. behind says that it queues behind other
 // waiters and must not take anything.
 func (s *session) enqueue(spec *commands.Spec, args [][]byte, behind bool) {
-	s.remember(spec, args)
+	denied := s.remember(spec, args)
 	s.batch.cmd[0] = args
 	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:],
-		pending{step: plain, args: args, spec: spec, behind: behind})
+		pending{step: plain, args: args, spec: spec, behind: behind, denied: denied})
 }
 
 // addRequest encodes a command, or a transaction if owed.step is executed, into the batch.
@@ -506,6 +507,9 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 		s.countError(line)
 		s.reply.Buf = append(s.reply.Buf, reply...)
 		return
+	}
+	if p.denied {
+		s.uncache(p.spec, p.args)
 	}
 	switch p.step {
 	case delivered:

@@ -33,6 +33,7 @@ type watchedKey struct {
 type queued struct {
 	spec    *commands.Spec
 	args    [][]byte
+	denied  bool  // as in pending
 	invalid error // not nil: the arguments must not leave the session, which answers this
 }
 
@@ -177,7 +178,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		looks = looks && q.spec.Kind != commands.Write
 		together = together && q.inMachine() && q.spec.Ran == nil
 		if q.inMachine() {
-			s.remember(q.spec, q.args)
+			q.denied = s.remember(q.spec, q.args)
 			cmds = append(cmds, q.args)
 		}
 	}
@@ -232,6 +233,9 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 			s.srv.log.Error("transaction returned too few replies", "commands", len(block))
 			s.quit = true
 			return
+		}
+		if rest[0] != '-' && q.denied {
+			s.uncache(q.spec, q.args)
 		}
 		switch {
 		case rest[0] != '-' && q.spec.Ran != nil:

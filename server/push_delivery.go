@@ -43,7 +43,7 @@ type parcel struct {
 	audience
 	event   *commands.Event // a Message, ScriptCall, StateReplaced or UsersChanged
 	changes []keyChange     // of one entry, for tracking
-	evicted invalidation    // keys that the tracking table had no room for
+	evicted invalidation    // keys that are not in the tracking table
 	line    []byte          // for monitors
 	lost    bool            // parcels were dropped here
 }

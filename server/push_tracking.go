@@ -1,7 +1,8 @@
 // Client-side caching: which keys a client with CLIENT TRACKING ON has read, and who receives an
 // invalidation when a key changes. A key is recorded before the read of it is sent, so that no
 // later change is missed. From then on messages wait until the current replies are written
-// (output.hold), so that a stale value never follows its invalidation.
+// (output.hold), so that a stale value never follows its invalidation. What the client's user may
+// not read is not recorded.
 //
 // Applying the log only checks whether a key is in the table. The delivery goroutine finds the
 // receivers. It may be behind, so a client that has read the key again meanwhile may receive one

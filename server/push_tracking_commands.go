@@ -337,30 +337,50 @@ func (s *session) requestClient() uint64 {
 // clientNumber identifies the session in requests and events, uniquely in the cluster.
 func (s *session) clientNumber() uint64 { return s.srv.clientBase + s.id }
 
-// remember records the keys that a command is about to read, if the client tracks them. Only the
-// machine knows which keys a script reads, so all of its keys count.
-func (s *session) remember(spec *commands.Spec, args [][]byte) {
+// remember records the keys that a command is about to read, if the client tracks them and its user
+// may run the command.
+//
+// The machine decides whether the user may, by users that this node may not have applied yet.
+// denied reports that this node would not permit the command; if it runs, uncache must follow.
+func (s *session) remember(spec *commands.Spec, args [][]byte) (denied bool) {
 	t := s.track.Load()
 	if t == nil || t.bcast || t.optin && !s.caching || t.optout && s.caching {
-		return
+		return false
 	}
-	if (spec.Kind != commands.Read && spec.Group != "scripting") || spec.Group == "transactions" ||
-		spec.Has(commands.PubSub) {
-		return
-	}
-	indexes, err := spec.KeyIndexes(args)
-	if err != nil || len(indexes) == 0 {
-		return
-	}
-	keys := make([]string, len(indexes))
-	for i, at := range indexes {
-		keys[i] = string(args[at])
-	}
-	if !s.out.hold(&s.srv.wg) {
+	keys := keysRead(spec, args)
+	switch {
+	case len(keys) == 0:
+		return false
+	case !s.mayRun(spec, args):
+		return true
+	case !s.out.hold(&s.srv.wg):
 		s.quit = true
-		return
+		return false
 	}
 	s.srv.tracking.remember(s, keys, func(v invalidation) {
 		s.srv.pubsub.delivery.offer(parcel{evicted: v})
 	})
+	return false
+}
+
+// keysRead returns the keys that a command reads. Only the machine knows which keys a script reads,
+// so all of its keys count.
+func keysRead(spec *commands.Spec, args [][]byte) []string {
+	if (spec.Kind != commands.Read && spec.Group != "scripting") || spec.Group == "transactions" ||
+		spec.Has(commands.PubSub) {
+		return nil
+	}
+	indexes, _ := spec.KeyIndexes(args) // none if the call is invalid
+	keys := make([]string, len(indexes))
+	for i, at := range indexes {
+		keys[i] = string(args[at])
+	}
+	return keys
+}
+
+// uncache invalidates what a command has read although this node did not permit it: the keys are
+// not tracked.
+func (s *session) uncache(spec *commands.Spec, args [][]byte) {
+	s.srv.pubsub.delivery.offer(parcel{
+		evicted: invalidation{keys: keysRead(spec, args), to: []*session{s}}})
 }

@@ -203,6 +203,107 @@ func TestChangeBeforeTheReadIsToldBehindIt(t *testing.T) {
 	c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
 }
 
+// bobTracks starts a client with CLIENT TRACKING ON, whose user may touch b:* and what rules say.
+func bobTracks(t *testing.T, n *node, rules ...string) *client {
+	t.Helper()
+	n.fake.setUser(t, "bob", append([]string{"on", "nopass", "+@all", "~b:*"}, rules...)...)
+	bob := n.dial(t)
+	bob.call("HELLO", "3", "AUTH", "bob", "any")
+	bob.call("CLIENT", "TRACKING", "ON")
+	return bob
+}
+
+// tracks fails the test unless the clients of the node track so many keys.
+func (n *node) tracks(t *testing.T, want int) {
+	t.Helper()
+	if _, keys, items, _ := n.tracking.counts(); keys != want || items != want {
+		t.Errorf("%d keys and %d items are tracked, want %d", keys, items, want)
+	}
+}
+
+const (
+	deniedKey = "-NOPERM this user has no permissions to access one of the keys used as " +
+		"arguments\r\n"
+	invalidates = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\n"
+)
+
+// A client does not track what it is not permitted to read, however often it tries.
+func TestDeniedReadsAreNotTracked(t *testing.T) {
+	n := start(t, nil)
+	bob := bobTracks(t, n)
+	bob.call("CLIENT", "TRACKING", "OFF")
+	for _, mode := range []string{"", "OPTOUT", "NOLOOP", "OPTIN"} {
+		bob.call(strings.Fields("CLIENT TRACKING ON " + mode)...)
+		for _, words := range []string{"GET secret", "MGET b:1 secret", "EVAL return 2 b:1 secret",
+			"EVAL_RO return 1 secret", "XREAD BLOCK 0 STREAMS secret 0"} {
+			if mode == "OPTIN" {
+				bob.call("CLIENT", "CACHING", "YES")
+			}
+			if got := bob.call(strings.Fields(words)...); got != deniedKey {
+				t.Errorf("%q: %q", words, got)
+			}
+		}
+		n.tracks(t, 0)
+		bob.call("CLIENT", "TRACKING", "OFF")
+	}
+}
+
+// What a client tracks it tracks further after its user has lost the right, as in Redis.
+func TestDeniedReadsEndNoTracking(t *testing.T) {
+	n := start(t, nil)
+	bob := bobTracks(t, n, "~c:*")
+	bob.call("GET", "c:1")
+	bob.call("MULTI")
+	bob.call("GET", "b:1")
+	bob.call("GET", "c:2")
+	n.fake.setUser(t, "bob", "resetkeys", "~b:*")
+	if got := bob.call("EXEC"); !strings.HasPrefix(got, "*2\r\n_\r\n-NOPERM ACLs rules changed") {
+		t.Error(got)
+	}
+	if got := bob.call("GET", "c:1"); got != deniedKey {
+		t.Error(got)
+	}
+	n.tracks(t, 2) // b:1, c:1
+	n.dial(t).call("SET", "c:1", "1")
+	bob.want(invalidates + "c:1\r\n")
+}
+
+// A node that lags does not know yet what the client may read: the client is told at once to forget
+// it.
+func TestReadsThatThisNodeWouldDeny(t *testing.T) {
+	n := start(t, nil)
+	bob := bobTracks(t, n, "~c:*")
+	bob.call("MULTI")
+	bob.call("GET", "c:1")
+	bob.call("GET", "b:1")
+	n.fake.setUser(t, "bob", "resetkeys", "~b:*")
+	n.fake.set(func() { n.fake.lags = true })
+	n.fake.setUser(t, "bob", "~c:*")
+	n.dial(t).call("XADD", "c:4", "1-1", "field", "value")
+	for _, c := range []struct {
+		words, reply string
+		told         string
+	}{
+		{"EXEC", "*2\r\n_\r\n_\r\n", "c:1"},
+		{"GET c:2", "_\r\n", "c:2"},
+		{"EVAL return{err='no'} 1 c:3", "-no\r\n", ""},
+		{"GET secret", deniedKey, ""},
+		{"XREAD BLOCK 1 STREAMS c:5 0", "_\r\n", "c:5"},
+		{"XREAD BLOCK 0 STREAMS c:4 0",
+			"%1\r\n$3\r\nc:4\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$5\r\nfield\r\n$5\r\nvalue\r\n",
+			"c:4"},
+		{"PING", "+PONG\r\n", ""},
+	} {
+		if got := bob.call(strings.Fields(c.words)...); got != c.reply {
+			t.Errorf("%s: %q", c.words, got)
+		}
+		if c.told != "" {
+			bob.want(invalidates + c.told + "\r\n")
+		}
+	}
+	n.tracks(t, 1) // b:1
+}
+
 // While replies are still owed, messages wait for them too.
 func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	near, far := net.Pipe()

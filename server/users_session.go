@@ -118,6 +118,23 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	return commands.DeniedError(d)
 }
 
+// mayRun reports whether the session's user may run a command, as far as this node knows.
+func (s *session) mayRun(spec *commands.Spec, args [][]byte) bool {
+	users, id := s.srv.users(), s.user.Load()
+	switch {
+	case users == nil:
+		return false
+	case users.Open && id == nil:
+		return true
+	}
+	u, err := users.of(id)
+	if err != nil {
+		return false
+	}
+	_, denied, _ := spec.Check(u, args)
+	return !denied
+}
+
 // context is where the session denies something, as ACL LOG shows it.
 func (s *session) context() string {
 	if s.tx.open || s.inExec {
