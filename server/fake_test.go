@@ -32,11 +32,12 @@ type fakeBackend struct {
 	clockMs         int64
 	wants           fsm.Interest
 	watched         bool
-	calls           []string      // "write 3", "read 1", "local 2"
-	fail            error         // the reply to everything
-	scheduled       []Workload    // calls of Schedule
-	gate            chan struct{} // if set, Write waits for it
-	begun           chan struct{} // if set, Write signals its start
+	calls           []string        // "write 3", "read 1", "local 2"
+	fail            error           // the reply to everything
+	scheduled       []Workload      // calls of Schedule
+	computing       map[uint64]bool // the connections for which Schedule runs
+	gate            chan struct{}   // if set, Write waits for it
+	begun           chan struct{}   // if set, Write signals its start
 	st              Status
 	replication     *Replication
 	leaderChanged   chan struct{}
@@ -94,8 +95,9 @@ func (f *fakeBackend) takeCalls() string {
 	return s
 }
 
-func (f *fakeBackend) Write(ctx context.Context, _ Workload, batch []byte,
+func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	count int) ([]byte, error) {
+	f.mayWait(load)
 	f.mu.Lock()
 	gate, begun := f.gate, f.begun
 	f.lastBatch = slices.Clone(batch)
@@ -116,7 +118,8 @@ func (f *fakeBackend) Write(ctx context.Context, _ Workload, batch []byte,
 	return f.run("write", batch, true)
 }
 
-func (f *fakeBackend) Read(_ context.Context, _ Workload, batch []byte) ([]byte, error) {
+func (f *fakeBackend) Read(_ context.Context, load Workload, batch []byte) ([]byte, error) {
+	f.mayWait(load)
 	return f.run("read", batch, false)
 }
 
@@ -131,9 +134,24 @@ func (f *fakeBackend) ReadLocal(_ Workload, batch []byte) ([]byte, error) {
 func (f *fakeBackend) Schedule(load Workload, do func()) error {
 	f.mu.Lock()
 	f.scheduled = append(f.scheduled, load)
+	if f.computing == nil {
+		f.computing = map[uint64]bool{}
+	}
+	f.computing[load.Conn] = true
 	f.mu.Unlock()
 	do()
+	f.set(func() { delete(f.computing, load.Conn) })
 	return nil
+}
+
+// mayWait panics if what Schedule runs asks the cluster: others would wait for that too, and it
+// could wait for itself.
+func (f *fakeBackend) mayWait(load Workload) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.computing[load.Conn] {
+		panic("a session asks the cluster in what it schedules")
+	}
 }
 
 func (f *fakeBackend) ValueBytes(db int, keys [][]byte) (int, bool) {

@@ -17,21 +17,21 @@ var aclSpecs = []commands.Spec{{
 	Summary: "Shows and changes users and their rules.", Complexity: "That of the subcommand",
 	Audit: commands.AuditFirst, // of ACL SETUSER the name, not the rules
 	Subcommands: slices.Concat(machineACLSpecs(), []commands.Spec{
-		aclSub(commands.Session, "whoami", 2, "", "Returns the user of the connection.",
+		aclSub(commands.Session, false, "whoami", 2, "", "Returns the user of the connection.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				s.w.BulkString(s.userName())
 			}),
-		aclSub(commands.Session, "cat", -2, "[category]",
+		aclSub(commands.Session, true, "cat", -2, "[category]",
 			"Lists the command categories, or the commands of one.", aclCat),
-		aclSub(commands.Session, "genpass", -2, "[bits:integer]",
+		aclSub(commands.Session, false, "genpass", -2, "[bits:integer]",
 			"Generates a random password, in hexadecimal.", aclGenPass),
-		aclSub(commands.Admin, "log", -2, "[count:integer | RESET]",
+		aclSub(commands.Admin, true, "log", -2, "[count:integer | RESET]",
 			"Returns what clients of this node were denied, newest first, or clears the list.",
 			aclLog),
-		aclSub(commands.Admin, "load", 2, "",
+		aclSub(commands.Admin, false, "load", 2, "",
 			"Replaces all users by those of the node's --users-file.", aclLoad),
-		aclSub(commands.Admin, "save", 2, "", "Writes all users to the node's --users-file.",
-			aclSave),
+		aclSub(commands.Admin, false, "save", 2, "",
+			"Writes all users to the node's --users-file.", aclSave),
 		helpSpec("ACL", "6.0.0", "server",
 			"CAT [<category>]",
 			"    List all commands that belong to <category>, or all command categories",
@@ -111,13 +111,15 @@ func showUsers(s *session, spec *commands.Spec, args [][]byte) {
 	s.count(spec, args, false, 0)
 }
 
-func aclSub(kind commands.Kind, name string, arity int, syntax, summary string,
+// aclSub declares a subcommand. One that works does nothing but compute: it asks the cluster for
+// nothing.
+func aclSub(kind commands.Kind, works bool, name string, arity int, syntax, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: kind, Arity: arity, Group: "server", Since: "6.0.0",
 		Flags:  commands.NoScript | commands.Loading | commands.Stale,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of commands",
-		Local: &commands.Local{Run: serve(run), Works: true},
+		Local: &commands.Local{Run: serve(run), Works: works},
 	}
 }
 

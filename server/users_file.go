@@ -48,7 +48,7 @@ func loadError(file string, err error) error {
 		strings.ToUpper(why[:1]), why[1:])
 }
 
-func aclLoad(s *session, _ *commands.Spec, _ [][]byte) {
+func aclLoad(s *session, spec *commands.Spec, args [][]byte) {
 	file := s.srv.cfg.UsersFile
 	if file == "" {
 		s.fail(errNoUsersFile)
@@ -59,9 +59,16 @@ func aclLoad(s *session, _ *commands.Spec, _ [][]byte) {
 		s.fail(err)
 		return
 	}
-	text, err := ReadUsers(file, users.Users)
+	var text []byte
+	var invalid error
+	err = s.srv.backend.Schedule(s.localWorkload(spec, args), func() {
+		text, invalid = ReadUsers(file, users.Users)
+	})
+	if invalid != nil {
+		err = commands.Errorf("ERR %v", invalid)
+	}
 	if err != nil {
-		s.fail(commands.Errorf("ERR %v", err))
+		s.fail(err)
 		return
 	}
 	before := users.Changed
