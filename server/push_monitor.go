@@ -125,7 +125,7 @@ func (s *session) showMonitors(spec *commands.Spec, args [][]byte) {
 }
 
 func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
-	if spec.Kind == commands.Admin {
+	if spec.Administers() {
 		return // as in Redis: they may hold secrets
 	}
 	s.srv.pubsub.delivery.offer(parcel{line: monitorLine(db, s.addr, redact(spec, args))})
