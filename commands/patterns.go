@@ -2,14 +2,12 @@
 
 package commands
 
-// maxPattern is the longest accepted pattern, in bytes. Matching costs up to len(pattern)/64 steps
-// per byte.
-const maxPattern = 1 << 10
+import "github.com/coordd/coordd/commands/glob"
 
 // CheckPattern refuses a pattern that is too long to match in bounded time.
 func CheckPattern(pattern []byte) error {
-	if len(pattern) > maxPattern {
-		return Errorf("ERR pattern is longer than %d bytes", maxPattern)
+	if len(pattern) > glob.MaxPattern {
+		return Errorf("ERR pattern is longer than %d bytes", glob.MaxPattern)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/commands/glob"
 )
 
 // testCatalog has a container, and a category that no command is in.
@@ -239,7 +241,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	long := strings.Repeat("x", maxPattern)
+	long := strings.Repeat("x", glob.MaxPattern)
 	s = change(t, s, "a", "~"+long, "&"+long)
 	refused(errPattern, "a", "~x"+long)
 	refused(errPattern, "a", "&x"+long)
@@ -296,7 +298,7 @@ func TestLimitsOfAll(t *testing.T) {
 		"first arguments": {func(i int) string { return line(i, manyFirstArgs(450)...) },
 			65},
 		"bytes": {func(i int) string {
-			return line(i, "&"+strings.Repeat(string(rune('a'+i%26)), maxPattern))
+			return line(i, "&"+strings.Repeat(string(rune('a'+i%26)), glob.MaxPattern))
 		}, 3600},
 	} {
 		var file strings.Builder
@@ -475,7 +477,7 @@ func BenchmarkRules(b *testing.B) {
 		"flags":            {many, slices.Repeat([]string{"on"}, 2000)},
 		"nothing":          {many, nil},
 		"selectors of few": {many, slices.Repeat([]string{"()"}, 2000)},
-		"long":             {many, []string{"&" + strings.Repeat("x", maxPattern)}},
+		"long":             {many, []string{"&" + strings.Repeat("x", glob.MaxPattern)}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			done := 0

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/coordd/coordd/commands/glob"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -130,10 +131,6 @@ func parseAccess(op string) (access Access, pattern string, err error) {
 	return access, "", nil
 }
 
-// maxPattern is the longest pattern of keys or channels, in bytes: every key of every call may be
-// matched with it.
-const maxPattern = 1 << 10
-
 const errPattern Error = "The pattern is longer than 1024 bytes"
 
 // checkPattern refuses a pattern with spaces, which ACL LIST could not show, and a long one.
@@ -141,7 +138,7 @@ func checkPattern(pattern string) error {
 	if hasSpace(pattern) {
 		return errSyntax
 	}
-	if len(pattern) > maxPattern {
+	if len(pattern) > glob.MaxPattern {
 		return errPattern
 	}
 	return nil

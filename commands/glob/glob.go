@@ -1,5 +1,9 @@
 package glob
 
+// MaxPattern is the longest pattern that clients may give, in bytes. Matching costs up to
+// MaxPattern/64 steps per byte.
+const MaxPattern = 1 << 10
+
 // Prefix returns the literal bytes that every matching string starts with.
 func Prefix(pattern []byte) []byte {
 	var prefix []byte

@@ -31,19 +31,16 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// maxPattern is the longest pattern that package commands takes, in bytes.
-const maxPattern = 1 << 10
-
 // The longest pattern and a name of a megabyte, the plain way, would take a billion steps; classes
 // are the worst.
 func TestBombIsBounded(t *testing.T) {
 	s := []byte(strings.Repeat("a", 1<<20))
 	bombs := 0
 	for _, pattern := range []string{
-		"*" + strings.Repeat("a", maxPattern-2) + "b", strings.Repeat("a*", maxPattern/2-1) + "b",
-		"*[" + strings.Repeat("b", maxPattern-4) + "]c",
+		"*" + strings.Repeat("a", MaxPattern-2) + "b", strings.Repeat("a*", MaxPattern/2-1) + "b",
+		"*[" + strings.Repeat("b", MaxPattern-4) + "]c",
 	} {
-		if len(pattern) > maxPattern || Match([]byte(pattern), s) {
+		if len(pattern) > MaxPattern || Match([]byte(pattern), s) {
 			t.Fatalf("a bomb of %d bytes matched", len(pattern))
 		}
 		// The plain way ends, or gives up, after its steps; the table then costs so many words a
@@ -54,7 +51,7 @@ func TestBombIsBounded(t *testing.T) {
 		}
 		var m Matcher
 		m.build([]byte(pattern))
-		if m.words > maxPattern/64+1 {
+		if m.words > MaxPattern/64+1 {
 			t.Fatalf("%.10s…: %d words a byte", pattern, m.words)
 		}
 	}
