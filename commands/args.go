@@ -3,7 +3,6 @@
 package commands
 
 import (
-	"bytes"
 	"math"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -23,12 +22,6 @@ func isWord(arg []byte, word string) bool {
 		}
 	}
 	return true
-}
-
-// cText cuts arg at its first zero byte. That much of an argument Redis shows in an error.
-func cText(arg []byte) []byte {
-	before, _, _ := bytes.Cut(arg, []byte{0})
-	return before
 }
 
 // findString returns the entry of a key that holds a string, nil if the key does not exist, or

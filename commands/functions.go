@@ -6,6 +6,7 @@ import (
 	"bytes"
 
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // Errors of the function commands.
@@ -135,7 +136,7 @@ func functionLoad(x *Call) error {
 	replace := false
 	for _, option := range x.Args[2:last] {
 		if !isWord(option, "REPLACE") {
-			return Errorf("ERR Unknown option given: %s", cText(option))
+			return Errorf("ERR Unknown option given: %s", resp.CText(option))
 		}
 		replace = true
 	}
@@ -184,7 +185,7 @@ func functionList(x *Call) error {
 			pattern, filter = bytes.ToLower(x.Args[i]), true
 		default:
 			// Unlike in other errors, line breaks at the end stay, as spaces.
-			return Errorf("ERR Unknown argument %s", spaceForBreak.Replace(string(cText(arg))))
+			return Errorf("ERR Unknown argument %s", spaceForBreak.Replace(string(resp.CText(arg))))
 		}
 	}
 	if err := CheckPattern(pattern); err != nil {

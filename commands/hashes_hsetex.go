@@ -2,6 +2,8 @@
 
 package commands
 
+import "github.com/coordd/coordd/internal/resp"
+
 // hsetexOptions are the options and fields of HSETEX.
 type hsetexOptions struct {
 	when       setCondition // setAlways; setNX or setXX for all fields
@@ -41,7 +43,7 @@ func (o *hsetexOptions) parse(x *Call) (err error) {
 				o.when = setNX
 			}
 		default:
-			return Errorf("ERR unknown argument: %s", cText(args[i]))
+			return Errorf("ERR unknown argument: %s", resp.CText(args[i]))
 		}
 	}
 	return x.Spec.ArityError()

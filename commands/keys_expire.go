@@ -3,7 +3,11 @@
 
 package commands
 
-import "math"
+import (
+	"math"
+
+	"github.com/coordd/coordd/internal/resp"
+)
 
 // Errors of the EXPIRE family for options that exclude each other.
 const (
@@ -26,7 +30,7 @@ func (o *expireOptions) parse(args [][]byte) error {
 		case isWord(arg, "LT"):
 			o.lt = true
 		default:
-			return Errorf("ERR Unsupported option %s", cText(arg))
+			return Errorf("ERR Unsupported option %s", resp.CText(arg))
 		}
 	}
 	switch {

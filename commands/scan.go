@@ -8,11 +8,12 @@ import (
 
 	"github.com/coordd/coordd/commands/glob"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // parseCursor parses a cursor: what C's strtoul accepts, up to a zero byte.
 func parseCursor(arg []byte) (uint64, error) {
-	arg = cText(arg)
+	arg = resp.CText(arg)
 	digits, negative := arg, false
 	if len(arg) > 1 && (arg[0] == '-' || arg[0] == '+') {
 		digits, negative = arg[1:], arg[0] == '-'

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/commands/radix"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // Errors of SORT.
@@ -143,7 +144,7 @@ type sortPattern struct {
 // parseSortPattern parses a pattern. Like Redis it searches for the star and for the arrow before a
 // field's name up to the first zero byte.
 func parseSortPattern(arg []byte) sortPattern {
-	text := cText(arg)
+	text := resp.CText(arg)
 	p := sortPattern{self: string(text) == "#", text: arg, star: bytes.IndexByte(text, '*')}
 	if arrow := bytes.Index(text[p.star+1:], []byte("->")); p.star >= 0 && arrow >= 0 {
 		arrow += p.star + 1
@@ -397,7 +398,7 @@ func (s *sorting) weigh(x *Call, e *weighed) (err error) {
 		e.weight = upToZero(e.value) // cut once, compared often
 	case s.alpha && !s.storing:
 		// without STORE Redis compares by strcoll, which stops at a zero byte
-		e.weight = string(cText(weight))
+		e.weight = string(resp.CText(weight))
 	case s.alpha:
 		e.weight = string(weight)
 	case s.by == nil:
@@ -419,7 +420,7 @@ func sortNumber(number string) (float64, bool) {
 	if n, ok := shortInteger(number); ok {
 		return float64(n), true
 	}
-	text := cText([]byte(number))
+	text := resp.CText([]byte(number))
 	if len(text) == 0 {
 		return 0, true
 	}

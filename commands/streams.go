@@ -3,7 +3,10 @@
 
 package commands
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
+)
 
 var streamSpecs = []Spec{
 	{Name: "xadd", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
@@ -189,14 +192,16 @@ func findGroup(x *Call, key, name []byte) (*keyspace.Stream, *keyspace.Group, er
 func mustFindGroup(x *Call, key, name []byte) (*keyspace.Stream, *keyspace.Group, error) {
 	s, g, err := findGroup(x, key, name)
 	if err == nil && g == nil {
-		err = Errorf("NOGROUP No such key '%s' or consumer group '%s'", cText(key), cText(name))
+		err = Errorf("NOGROUP No such key '%s' or consumer group '%s'", resp.CText(key),
+			resp.CText(name))
 	}
 	return s, g, err
 }
 
 // errNoGroupOf is the error for a subcommand on a stream without that group.
 func errNoGroupOf(key, name []byte) error {
-	return Errorf("NOGROUP No such consumer group '%s' for key name '%s'", cText(name), cText(key))
+	return Errorf("NOGROUP No such consumer group '%s' for key name '%s'", resp.CText(name),
+		resp.CText(key))
 }
 
 // see records that a consumer took something. It creates the consumer if missing and notifies that.

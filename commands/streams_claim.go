@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // Errors of XCLAIM and XAUTOCLAIM.
@@ -76,7 +77,7 @@ func (a *claimArgs) parse(x *Call) error {
 				return err
 			}
 		default:
-			return Errorf("ERR Unrecognized XCLAIM option '%s'", cText(word))
+			return Errorf("ERR Unrecognized XCLAIM option '%s'", resp.CText(word))
 		}
 	}
 	if deliveredMs < 0 || deliveredMs > nowMs { // not given, or from a wrong clock

@@ -2,7 +2,10 @@
 
 package commands
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
+)
 
 // Errors of XADD, XTRIM and XSETID.
 const (
@@ -53,7 +56,7 @@ func (a *addArgs) parse(args [][]byte, add bool) error {
 	for ; i < len(args); i++ {
 		arg, more := args[i], len(args)-1-i
 		switch {
-		case add && string(cText(arg)) == "*":
+		case add && string(resp.CText(arg)) == "*":
 			a.fields = i + 1
 			return a.check(add)
 		case isWord(arg, "MAXLEN") && more > 0, isWord(arg, "MINID") && more > 0:
@@ -99,7 +102,7 @@ func (a *addArgs) parseTrim(args [][]byte) (taken int, err error) {
 	a.trim.ByLength = isWord(args[0], "MAXLEN")
 	a.trim.Approx = false
 	at := 1
-	if mark := string(cText(args[1])); len(args) > 2 && (mark == "~" || mark == "=") {
+	if mark := string(resp.CText(args[1])); len(args) > 2 && (mark == "~" || mark == "=") {
 		a.trim.Approx = mark == "~"
 		at = 2
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // Errors of stream ids.
@@ -33,7 +34,7 @@ func readStreamID(arg []byte, seq uint64) (id keyspace.StreamID, auto, ok bool) 
 	if len(arg) > maxStreamIDText {
 		return id, false, false
 	}
-	text := string(cText(arg))
+	text := string(resp.CText(arg))
 	ms, number, parted := cutByte(text, '-')
 	if id.Ms, ok = parseUnsigned(ms); !ok {
 		return id, false, false
@@ -92,7 +93,7 @@ func parseOpenStreamID(arg []byte, seq uint64) (keyspace.StreamID, error) {
 	if len(arg) > maxStreamIDText {
 		return keyspace.StreamID{}, errStreamID
 	}
-	switch string(cText(arg)) {
+	switch string(resp.CText(arg)) {
 	case "-":
 		return keyspace.StreamID{}, nil
 	case "+":
@@ -149,7 +150,7 @@ func parseStreamIDs(args [][]byte) ([]keyspace.StreamID, error) {
 // +.
 func parseLastID(arg []byte, s *keyspace.Stream, open bool) (keyspace.StreamID, error) {
 	switch {
-	case string(cText(arg)) == "$":
+	case string(resp.CText(arg)) == "$":
 		return lastID(s), nil
 	case open:
 		return parseOpenStreamID(arg, 0)

@@ -2,7 +2,10 @@
 
 package commands
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
+)
 
 // Errors of XREAD and XREADGROUP.
 const (
@@ -67,7 +70,7 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 		case isWord(args[0], "BLOCK") && more > 0:
 			if x.Tx.Script {
 				return Errorf("ERR %s command is not allowed with BLOCK option from scripts",
-					cText(x.Args[0]))
+					resp.CText(x.Args[0]))
 			}
 			args = args[1:]
 			a.blocks = true
@@ -202,7 +205,7 @@ func xread(x *Call) error {
 
 // readAfter parses an id of XREAD for a stream, which may be nil. The entries after it are read.
 func readAfter(arg []byte, s *keyspace.Stream) (keyspace.StreamID, error) {
-	switch string(cText(arg)) {
+	switch string(resp.CText(arg)) {
 	case ">":
 		return keyspace.StreamID{}, errReadNew
 	case "+": // of Redis 7.4: the last entry
@@ -237,10 +240,10 @@ func (a *readArgs) find(x *Call, key, id []byte) (r groupRead, err error) {
 	case g == nil:
 		return r, Errorf(
 			"NOGROUP No such key '%s' or consumer group '%s' in XREADGROUP with GROUP option",
-			cText(key), cText(a.group))
+			resp.CText(key), resp.CText(a.group))
 	}
 	r.stream = s
-	switch string(cText(id)) {
+	switch string(resp.CText(id)) {
 	case "$":
 		return r, errReadDollar
 	case ">":

@@ -7,6 +7,7 @@ import (
 	"bytes"
 
 	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const errDefaultUser Error = "ERR The 'default' user cannot be removed"
@@ -167,19 +168,19 @@ func aclUsers(x *Call) error {
 func aclDryRun(x *Call) error {
 	u := x.Users.Get(x.Args[2])
 	if u == nil {
-		return Errorf("ERR User '%s' not found", cText(x.Args[2]))
+		return Errorf("ERR User '%s' not found", resp.CText(x.Args[2]))
 	}
 	args := x.Args[3:]
 	spec, err := x.Table.ResolveAt(x.Level, args)
 	switch {
 	case spec == nil:
-		return Errorf("ERR Command '%s' not found", cText(args[0]))
+		return Errorf("ERR Command '%s' not found", resp.CText(args[0]))
 	case err != nil:
 		return err
 	}
 	d, denied, units := spec.Check(u, args)
 	x.Spend(units)
-	object := string(cText([]byte(d.Object)))
+	object := resp.CText(d.Object)
 	switch {
 	case !denied:
 		x.Out.Status("OK")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // Errors of bounds.
@@ -143,7 +144,7 @@ func parseScoreBound(arg []byte) (score float64, open, ok bool) {
 		open = true
 		arg = arg[1:]
 	}
-	arg = cText(arg)
+	arg = resp.CText(arg)
 	if len(arg) == 0 {
 		return 0, open, true
 	}
@@ -178,9 +179,9 @@ func parseLexBound(arg []byte) (b lexBound, ok bool) {
 	}
 	switch arg[0] {
 	case '-':
-		return lexBound{side: -1, open: true}, len(cText(arg)) == 1
+		return lexBound{side: -1, open: true}, len(resp.CText(arg)) == 1
 	case '+':
-		return lexBound{side: 1, open: true}, len(cText(arg)) == 1
+		return lexBound{side: 1, open: true}, len(resp.CText(arg)) == 1
 	case '[', '(':
 		return lexBound{name: string(arg[1:]), open: arg[0] == '('}, true
 	}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // FileError says what is wrong with a file of users, in Redis's words.
@@ -175,7 +177,7 @@ func (s *Users) CheckRules(rules [][]byte) error {
 		case errNoPassword, errAfterAllKeys, errAfterAllChannels:
 			return true
 		}
-		err = &RuleError{cText(rule), e}
+		err = &RuleError{resp.CText(rule), e}
 		return false
 	})
 	return err

@@ -75,7 +75,7 @@ func joinSelectors(args [][]byte) (rules []string, err error) {
 		}
 	}
 	if open >= 0 {
-		return nil, &UnmatchedError{cText(string(args[open]))}
+		return nil, &UnmatchedError{resp.CText(string(args[open]))}
 	}
 	return rules, nil
 }
@@ -145,12 +145,6 @@ func checkPattern(pattern string) error {
 }
 
 func hasSpace(s string) bool { return strings.ContainsAny(s, " \t\n\v\f\r\x00") }
-
-// cText is what C takes of a text: up to its first zero byte.
-func cText(s string) string {
-	text, _, _ := strings.Cut(s, "\x00")
-	return text
-}
 
 // parseCommandRule reads "+command", "-command", "+command|subcommand", "+command|argument",
 // "+@category" or "-@category".

@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // User is somebody who asks. It is immutable.
@@ -91,7 +93,7 @@ func (u *User) change(rules []string) (v *User, units int, err error) {
 	w.hashes, w.selectors = slices.Clone(u.hashes), slices.Clone(u.selectors)
 	w.root = u.root.clone()
 	units = w.give(rules, func(rule string, e error) bool {
-		err = &RuleError{cText(rule), e}
+		err = &RuleError{resp.CText(rule), e}
 		return false
 	})
 	if units += u.bytes / keptBytes; err != nil {

@@ -228,7 +228,7 @@ func TestCompilingIsPaidFor(t *testing.T) {
 }
 
 // What a script declares decides whether maxmemory refuses it. Reading that takes no time for a
-// cached script, restored or not, however long, and is charged for a source that the request brings.
+// cached script, restored or not, and is charged for a source that the request brings.
 func TestWhatAScriptDeclaresIsPaidFor(t *testing.T) {
 	line := "#!lua flags=" + strings.Repeat("allow-stale,", 10_000) + "allow-oom\n"
 	source := line + "return 1 --" + strings.Repeat("x", 100_000)
