@@ -111,7 +111,8 @@ const (
 // measure updates the session's own part of its account.
 func (s *session) measure() {
 	b := &s.batch
-	s.memory.set(memorySession, sessionBytes+s.tlsBytes+s.in.bytes()+s.tx.bytes+
+	names := len(s.name) + len(s.libName) + len(s.libVer)
+	s.memory.set(memorySession, sessionBytes+names+s.tlsBytes+s.in.bytes()+s.tx.bytes+
 		cap(s.reply.Buf)+cap(b.bytes)+cap(b.literals.Buf)+cap(b.pending)*pendingBytesEach)
 }
 

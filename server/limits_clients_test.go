@@ -24,6 +24,16 @@ func (n *node) number(t *testing.T, c *client) *session {
 	return n.session(id)
 }
 
+func TestNamesOfClientsCount(t *testing.T) {
+	s := unservedSession(start(t, nil))
+	s.measure()
+	before := s.memory.bytes()
+	s.name, s.libName, s.libVer = strings.Repeat("n", 1000), strings.Repeat("l", 200), "1.0"
+	if s.measure(); s.memory.bytes() != before+1203 {
+		t.Errorf("%d bytes more", s.memory.bytes()-before)
+	}
+}
+
 func setOf(bytes int) string {
 	return fmt.Sprintf("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", bytes)
 }

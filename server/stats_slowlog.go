@@ -85,7 +85,7 @@ func (l *slowlog) note(s *session, spec *commands.Spec, args [][]byte, took time
 		return
 	}
 	e := slowEntry{at: time.Now().Unix(), took: took, args: slowCall(redact(spec, args)),
-		addr: s.addr, name: s.name}
+		addr: s.addr, name: beginning(s.name)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.id = l.nextID

@@ -17,7 +17,7 @@ const (
 	// A denial like one of the newest denialsAlike, within denialsApart of it, is counted there.
 	denialsAlike = 10
 	denialsApart = time.Minute
-	// maxDenied bounds what an entry keeps of a name that a client sent, in bytes.
+	// maxDenied bounds each text of an entry, bytes: clients choose the names in them.
 	maxDenied = 1024
 )
 
@@ -56,8 +56,8 @@ func (s *session) deny(d refusedCall, count int64) {
 	}
 	s.auditDenial(d, count)
 	s.show(0)
-	client := s.describe(now)
 	d.object, d.user = beginning(d.object), beginning(d.user)
+	client := beginning(s.describe(now))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := denialEntry{refusedCall: d}
@@ -76,12 +76,12 @@ func (s *session) deny(d refusedCall, count int64) {
 	}
 }
 
-// beginning returns what a log entry keeps of a name.
-func beginning(name string) string {
-	if len(name) <= maxDenied {
-		return name
+// beginning returns what a log entry keeps of a text.
+func beginning(text string) string {
+	if len(text) <= maxDenied {
+		return text
 	}
-	return strings.Clone(name[:maxDenied])
+	return strings.Clone(text[:maxDenied])
 }
 
 // newest returns n entries, the newest first.

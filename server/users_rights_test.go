@@ -25,14 +25,15 @@ func TestDebugNeedsRights(t *testing.T) {
 	}
 }
 
-// Who has no rights cannot fill a node's memory with what it was denied.
-func TestLogOfDenialsKeepsBeginnings(t *testing.T) {
+// Who has no rights cannot fill a node's memory with what it was denied, or with its name.
+func TestLogsKeepBeginnings(t *testing.T) {
 	n := start(t, nil)
 	admin, bob := n.dial(t), n.dial(t)
+	admin.call("CONFIG", "SET", "slowlog-log-slower-than", "0")
 	admin.call("ACL", "SETUSER", "bob", "on", ">secret", "+@all", "~k")
 	bob.call("AUTH", "bob", "secret")
 	long := strings.Repeat("x", 100_000)
-	for _, words := range [][]string{{"SUBSCRIBE", long}, {"AUTH", long, "wrong"}, {"GET", long},
+	for _, words := range [][]string{{"CLIENT", "SETNAME", long}, {"SUBSCRIBE", long}, {"AUTH", long, "wrong"}, {"GET", long},
 		{"MULTI"}, {"GET", long + "y"}, {"DISCARD"}} {
 		bob.call(words...)
 	}
@@ -42,6 +43,9 @@ func TestLogOfDenialsKeepsBeginnings(t *testing.T) {
 	}
 	if len(log) > 16<<10 || !strings.Contains(log, long[:maxDenied]) {
 		t.Errorf("%d bytes", len(log))
+	}
+	if log := admin.call("SLOWLOG", "GET"); len(log) > 16<<10 || !strings.Contains(log, "xxx") {
+		t.Errorf("%d bytes of slow calls", len(log))
 	}
 }
 
