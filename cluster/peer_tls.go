@@ -217,7 +217,7 @@ func (s *stream) mayBe(id string) bool { return s.who == nil || s.m.tls.names(s.
 // verified reports whether the authorities in use know the certificate of the other end.
 func (s *stream) verified() bool {
 	secure, ok := s.Conn.(*tls.Conn)
-	return !ok || s.m.tls.Current().Verify(secure.ConnectionState().PeerCertificates,
+	return !ok || s.m.tls.Current().VerifyOpen(secure.ConnectionState().PeerCertificates,
 		x509.ExtKeyUsageAny) == nil
 }
 

@@ -54,7 +54,7 @@ func (n *Node) watchCertificates() {
 	if c := n.certs.client; c != nil && n.cfg.TLSClientAuth != tls.NoClientCert {
 		c.OnChange(func() {
 			n.server.CloseUnverified(func(chain []*x509.Certificate) error {
-				return c.Current().Verify(chain, x509.ExtKeyUsageClientAuth)
+				return c.Current().VerifyOpen(chain, x509.ExtKeyUsageClientAuth)
 			})
 		})
 	}

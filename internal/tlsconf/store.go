@@ -181,6 +181,20 @@ func (l *Loaded) Expires() time.Time {
 
 // Verify checks a chain, leaf first, for a use by the authorities.
 func (l *Loaded) Verify(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
+	return l.verifyAt(time.Now(), chain, use)
+}
+
+// VerifyOpen is Verify for a connection whose handshake is over. A certificate that has expired
+// since ends no connection, as with Redis and etcd: only that its authority is gone does.
+func (l *Loaded) VerifyOpen(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
+	at := time.Now()
+	if len(chain) > 0 && chain[0].NotAfter.Before(at) {
+		at = chain[0].NotAfter
+	}
+	return l.verifyAt(at, chain, use)
+}
+
+func (l *Loaded) verifyAt(at time.Time, chain []*x509.Certificate, use x509.ExtKeyUsage) error {
 	if len(chain) == 0 {
 		return errors.New("no certificate")
 	}
@@ -189,7 +203,7 @@ func (l *Loaded) Verify(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
 		between.AddCert(c)
 	}
 	_, err := chain[0].Verify(x509.VerifyOptions{Roots: l.CAs, Intermediates: between,
-		KeyUsages: []x509.ExtKeyUsage{use}})
+		KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: at})
 	return err
 }
 

@@ -383,3 +383,29 @@ func TestDeadlineLetsHandshakesEnd(t *testing.T) {
 		t.Errorf("the handshake was cut off: %v", err)
 	}
 }
+
+// TestExpiryEndsNoConnection: a certificate that has expired is refused, but not on a connection
+// that is open, unless its authority is gone.
+func TestExpiryEndsNoConnection(t *testing.T) {
+	a, other, f := newAuthority(t), newAuthority(t), in(t.TempDir())
+	writePair(t, f, a, issue(t, a, certs.Request{}))
+	s, _ := open(t, f)
+	now := time.Now()
+	for what, r := range map[string]certs.Request{"valid": {},
+		"expired":       {From: now.Add(-3 * time.Minute), To: now.Add(-time.Minute)},
+		"not yet valid": {From: now.Add(time.Hour)}} {
+		for _, by := range []*certs.Authority{a, other} {
+			p := issue(t, by, r)
+			pair, err := tls.X509KeyPair(p.Cert, p.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			chain, use := []*x509.Certificate{pair.Leaf}, x509.ExtKeyUsageClientAuth
+			err, openErr := s.Current().Verify(chain, use), s.Current().VerifyOpen(chain, use)
+			if (err == nil) != (by == a && what == "valid") ||
+				(openErr == nil) != (by == a && what != "not yet valid") {
+				t.Errorf("%s, known %v: %v, on an open connection %v", what, by == a, err, openErr)
+			}
+		}
+	}
+}
