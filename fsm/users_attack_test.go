@@ -4,6 +4,7 @@ package fsm
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -19,7 +20,7 @@ const secret = "SECRET"
 func attacked(t *testing.T, rules ...string) *scenarioNode {
 	t.Helper()
 	table := testTable()
-	node := &scenarioNode{table: table, machine: newestMachine(table)}
+	node := &scenarioNode{table: table, machine: newestMachine(table), beganMs: 1_700_000_000_000}
 	admin := &scenarioSession{node: node, proto: 2}
 	do := func(words ...string) {
 		t.Helper()
@@ -100,5 +101,67 @@ func TestRightsHoldAgainstRandomCalls(t *testing.T) {
 				t.Errorf("%d read, %d changed, %d denied", read, changed, denied)
 			}
 		})
+	}
+}
+
+// own makes most of the keys that a request names eve's own.
+func own(g *random.Calls, q *commands.Request) {
+	mine := func(key []byte) []byte {
+		if len(key) > 0 && slices.Contains(random.KeyPool, string(key)) && g.IntN(4) > 0 {
+			return append([]byte("own:"), key...)
+		}
+		return key
+	}
+	for _, args := range q.Cmds {
+		for i := range args {
+			args[i] = mine(args[i])
+		}
+	}
+	for i := range q.Watch {
+		q.Watch[i].Key = mine(q.Watch[i].Key)
+	}
+}
+
+// Two nodes differ in the keys that eve has no right to: one has none of them. Whatever she does
+// with her own keys and those, she does not see which node she is on.
+func TestRightsHideWhatKeysThereAre(t *testing.T) {
+	g := random.NewCalls(testTable(), random.Seed(t))
+	good, denied := 0, 0
+	var full, empty *scenarioNode
+	do := func(node *scenarioNode, want string, words ...string) {
+		t.Helper()
+		raw, err := (&scenarioSession{node: node, proto: 2}).Do(commandtest.Args(words...))
+		if err != nil || string(raw) != want {
+			t.Fatalf("%q: %q, %v", words, raw, err)
+		}
+	}
+	for n := range 20000 {
+		if n%500 == 0 {
+			// as in Redis, these show keys to everybody
+			rules := []string{"~own:*", "-keys", "-scan", "-randomkey", "-dbsize", "-debug"}
+			full, empty = attacked(t, rules...), attacked(t, rules...)
+			do(full, "+OK\r\n", "SET", "k1", secret)
+			do(empty, "+OK\r\n", "FLUSHALL")
+		}
+		q := g.Request()
+		own(g, q)
+		raw, err := full.ask(q, n%3 == 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := empty.ask(q, n%3 == 0)
+		if err != nil || !bytes.Equal(raw, other) {
+			t.Fatalf("%.1000q: %.1000q, without the keys %.1000q, %v", q.Cmds, raw, other, err)
+		}
+		denials, reply := commands.CutDenials(raw)
+		if denied += len(denials); len(denials) == 0 && len(reply) > 0 && reply[0] != '-' {
+			good++
+		}
+		if n%500 == 499 {
+			do(empty, ":0\r\n", append([]string{"EXISTS"}, random.KeyPool...)...)
+		}
+	}
+	if good < 3000 || denied < 1000 {
+		t.Errorf("%d requests succeeded, %d denials", good, denied)
 	}
 }
