@@ -228,8 +228,12 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 		}
 	}
 	if users := s.srv.users(); users != nil {
-		if _, err := users.of(s.user.Load()); err != nil {
-			s.fail(errHelloNoAuth)
+		_, err := users.of(s.user.Load())
+		if err == commands.ErrNoAuth {
+			err = errHelloNoAuth
+		}
+		if err != nil {
+			s.fail(err)
 			return
 		}
 	}

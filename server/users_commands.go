@@ -78,10 +78,10 @@ func machineACLSpecs() []commands.Spec {
 // changeUsers passes a subcommand that changes the users on. Below LevelUsers the machine does not
 // know it.
 func changeUsers(s *session, spec *commands.Spec, args [][]byte) {
-	switch users := s.srv.users(); {
-	case users == nil && !s.awaitUsers():
-		s.failRaw(spec, args, errUsersUnknown)
-	case s.srv.users().Level < commands.LevelUsers:
+	switch users, err := s.knownUsers(); {
+	case err != nil:
+		s.failRaw(spec, args, err)
+	case users.Level < commands.LevelUsers:
 		s.failRaw(spec, args, commands.Errorf("ERR %v", errUsersLevel))
 	default:
 		s.request(spec, args)
@@ -92,11 +92,11 @@ func changeUsers(s *session, spec *commands.Spec, args [][]byte) {
 // showUsers answers a subcommand that reads the users. Below LevelUsers the machine does not know
 // it, and nothing has changed the users that this node has.
 func showUsers(s *session, spec *commands.Spec, args [][]byte) {
-	if s.srv.users() == nil && !s.awaitUsers() {
-		s.failRaw(spec, args, errUsersUnknown)
+	users, err := s.knownUsers()
+	if err != nil {
+		s.failRaw(spec, args, err)
 		return
 	}
-	users := s.srv.users()
 	if users.Level >= commands.LevelUsers {
 		s.request(spec, args)
 		return

@@ -124,6 +124,30 @@ func TestUnknownUsers(t *testing.T) {
 	}
 }
 
+// Before the cluster has its first users, nobody sees or uses those that it has without them, not
+// even a client that asked before the node knew.
+func TestAwaitedUsers(t *testing.T) {
+	n := start(t, nil)
+	n.fake.users.Store(nil)
+	early := n.dial(t)
+	if err := early.Send(commandtest.Args("ACL", "LIST")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node waits for its users", func() bool {
+		return n.stats.commands.Load() > 0
+	})
+	n.fake.users.Store(UsersAwaited)
+	const awaited = "-LOADING the command did not run: the cluster does not have its first users " +
+		"yet\r\n"
+	early.want(awaited)
+	for _, call := range [][]string{{"ACL", "USERS"}, {"ACL", "DELUSER", "bob"}, {"HELLO", "3"},
+		{"GET", "k"}, {"AUTH", "any"}} {
+		if got := n.dial(t).call(call...); got != awaited {
+			t.Errorf("%v: %q", call, got)
+		}
+	}
+}
+
 // Whoever gives the default user a password knows it: also on a node that lags, in a transaction,
 // and for what is sent at once.
 func TestWhoSetsThePasswordKnowsIt(t *testing.T) {
