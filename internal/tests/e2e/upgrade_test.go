@@ -179,3 +179,101 @@ func TestUsersFileDuringUpgrade(t *testing.T) {
 		}
 	}
 }
+
+// TestMaxMemoryAfterUpgrade: while a node of 0.1 is there, no node takes a limit of the data, and
+// each says why. With the last node it works: all nodes have the same limit, count the same data
+// and refuse the same write, also after a restart.
+func TestMaxMemoryAfterUpgrade(t *testing.T) {
+	ps := startFirst(t, 3)
+	n1, n3 := ps[0], ps[2]
+	n3.upgrade("--maxmemory", "64mb") // waits for the level
+	n3.waitReady()
+	const refused = "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - "
+	for _, leads := range []*process{n1, n3} {
+		leads.lead()
+		for _, p := range ps {
+			want := refused + "can't set immutable config\r\n" // in 0.1
+			if p == n3 {
+				want = refused + "some nodes run an older release without it; try again when all " +
+					"run this one\r\n"
+			}
+			var got string
+			wait.For(t, 20*time.Second, "an answer of "+p.id, func() bool {
+				got = dialRaw(t, p.addr).call("CONFIG", "SET", "maxmemory", "1mb")
+				return !strings.HasPrefix(got, "-CLUSTERDOWN") && !strings.HasPrefix(got, "-UNKNOWN")
+			})
+			if got != want {
+				t.Errorf("%s leads, CONFIG SET on %s: %q, want %q", leads.id, p.id, got, want)
+			}
+			if limit := p.maxMemory(); limit != "0" {
+				t.Errorf("%s leads, the limit of %s is %s", leads.id, p.id, limit)
+			}
+		}
+		if v, err := n3.steady("SET", "k:"+leads.id, strings.Repeat("x", 2<<20)); v != "OK" {
+			t.Errorf("%s leads, SET past the limit that was refused: %v %v", leads.id, v, err)
+		}
+	}
+	for _, p := range ps[:2] {
+		p.upgrade("--maxmemory", "64mb")
+		p.waitReady()
+	}
+	limits := func(want string) {
+		t.Helper()
+		for _, p := range ps {
+			wait.For(t, 20*time.Second, p.id+" has the limit "+want, func() bool {
+				return p.maxMemory() == want
+			})
+		}
+	}
+	limits("67108864")
+	if v, err := n3.steady("CONFIG", "SET", "maxmemory", "6mb"); v != "OK" {
+		t.Fatal(v, err)
+	}
+	limits("6291456")
+	const full = "OOM command not allowed when used memory > 'maxmemory'."
+	for i := 0; ; i++ {
+		_, err := ps[i%3].steady("SET", fmt.Sprint("fill:", i), strings.Repeat("x", 256<<10))
+		if err != nil && err.Error() == full && i > 4 {
+			break
+		}
+		if err != nil || i > 20 {
+			t.Fatalf("SET %d: %v", i, err)
+		}
+	}
+	everywhere := func() {
+		t.Helper()
+		limits("6291456")
+		sameState(t, ps)
+		dataset := map[string]bool{}
+		for _, p := range ps {
+			if _, err := p.steady("SET", "new", "x"); err == nil || err.Error() != full {
+				t.Errorf("SET on %s: %v", p.id, err)
+			}
+			if v, err := p.steady("SET", "fill:0", strings.Repeat("y", 256<<10)); v != "OK" {
+				t.Errorf("a SET of what exists on %s: %v %v", p.id, v, err)
+			}
+			info := p.client().Info(context.Background(), "memory").Val()
+			dataset[lines(info, "used_memory_dataset:")] = true
+		}
+		if len(dataset) != 1 {
+			t.Errorf("the nodes count %v", dataset)
+		}
+	}
+	everywhere()
+	n3.mustRaft("SNAPSHOT")
+	for _, p := range ps {
+		p.restart(false)
+	}
+	everywhere()
+	if _, err := n1.steady("DEL", "k:n1"); err != nil {
+		t.Error(err)
+	}
+	if v, err := n3.steady("SET", "new", "x"); v != "OK" {
+		t.Errorf("SET with room: %v %v", v, err)
+	}
+}
+
+// maxMemory returns the limit of the data that a node shows.
+func (p *process) maxMemory() string {
+	return p.client().ConfigGet(context.Background(), "maxmemory").Val()["maxmemory"]
+}
