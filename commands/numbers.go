@@ -44,6 +44,9 @@ func ParseInt(b []byte) (int64, bool) {
 // ParseFloat parses a double as Redis does: as strtod, but without surrounding spaces, NaN,
 // overflow or underflow.
 func ParseFloat(b []byte) (float64, bool) {
+	if f, ok := parseDigits(b); ok {
+		return f, true
+	}
 	s, ok := floatText(b)
 	if !ok {
 		return 0, false
@@ -53,6 +56,22 @@ func ParseFloat(b []byte) (float64, bool) {
 		return 0, false
 	}
 	return f, true
+}
+
+// parseDigits parses a number that is nothing but a few digits, as most are.
+func parseDigits(b []byte) (f float64, ok bool) {
+	const exact = 15 // digits that a float64 holds
+	if len(b) == 0 || len(b) > exact {
+		return 0, false
+	}
+	n := int64(0)
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return float64(n), true
 }
 
 // zeroText reports whether the valid number in b has only zero digits before its exponent.

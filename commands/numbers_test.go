@@ -3,6 +3,7 @@
 package commands_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -51,5 +52,21 @@ func TestAppendOfNothing(t *testing.T) {
 	}
 	if got := run("APPEND", "new", "") + run("EXISTS", "new"); got != ":0\r\n:1\r\n" {
 		t.Errorf("replies %q", got)
+	}
+}
+
+// Plain digits take a short way, with the result of the long one.
+func TestParseFloatOfDigits(t *testing.T) {
+	for _, text := range []string{"0", "7", "00", "007", "1700000000000", "999999999999999",
+		"000000000000001", "9999999999999999", "12345678901234567890", "9007199254740993"} {
+		want, err := strconv.ParseFloat(text, 64)
+		if f, ok := commands.ParseFloat([]byte(text)); err != nil || !ok || f != want {
+			t.Errorf("%s: %v %v, want %v", text, f, ok, want)
+		}
+	}
+	for _, text := range []string{"", "1_0", " 1", "1 ", "1a", "+"} {
+		if f, ok := commands.ParseFloat([]byte(text)); ok {
+			t.Errorf("%q: %v", text, f)
+		}
 	}
 }

@@ -144,6 +144,9 @@ func parseScoreBound(arg []byte) (score float64, open, ok bool) {
 		open = true
 		arg = arg[1:]
 	}
+	if score, ok := parseDigits(arg); ok {
+		return score, open, true
+	}
 	arg = resp.CText(arg)
 	if len(arg) == 0 {
 		return 0, open, true

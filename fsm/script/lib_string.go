@@ -242,7 +242,7 @@ func luaToNumber(L *lua.LState) int {
 			L.ChargeNumeral(string(s))
 		}
 		if f, ok := toNumber(v); ok {
-			L.Push(lua.LNumber(f))
+			L.PushNumber(f)
 		} else {
 			L.Push(lua.LNil)
 		}

@@ -45,7 +45,7 @@ func (r *luaReply) put(v lua.LValue) {
 	top.at++
 	switch {
 	case top.kind == '*':
-		r.L.Put(top.table, lua.LNumber(top.at), v)
+		r.L.Put(top.table, lua.Number(float64(top.at)), v)
 	case top.kind == '~':
 		r.L.Put(top.table, v, lua.LTrue)
 	case top.left%2 == 1:
@@ -124,7 +124,7 @@ func (r *luaReply) Error(msg string) {
 }
 
 // Int builds a number.
-func (r *luaReply) Int(n int64) { r.put(lua.LNumber(n)) }
+func (r *luaReply) Int(n int64) { r.put(lua.Number(float64(n))) }
 
 // Bulk builds a string.
 func (r *luaReply) Bulk(b []byte) {

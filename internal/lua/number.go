@@ -29,7 +29,7 @@ func AppendNumber(buf []byte, f float64, precision int) []byte {
 			buf = append(buf, '-')
 		}
 		return append(buf, "inf"...)
-	case precision == 14 && f > -1e14 && f < 1e14 && f == math.Trunc(f) &&
+	case precision >= 14 && f > -1e14 && f < 1e14 && f == math.Trunc(f) &&
 		(f != 0 || !math.Signbit(f)):
 		return strconv.AppendInt(buf, int64(f), 10)
 	}
@@ -39,6 +39,9 @@ func AppendNumber(buf []byte, f float64, precision int) []byte {
 // ParseNumber reads a whole string as a number, as C Lua does: in strtod's syntax, surrounded by
 // optional white space. A zero byte ends the text.
 func ParseNumber(s string) (f float64, ok bool) {
+	if f, ok = parseDigits(s); ok {
+		return f, true
+	}
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
 	}
@@ -52,6 +55,22 @@ func ParseNumber(s string) (f float64, ok bool) {
 		}
 	}
 	return f, true
+}
+
+// parseDigits reads a number that is nothing but a few digits, as most are.
+func parseDigits(s string) (f float64, ok bool) {
+	const exact = 15 // digits that a float64 holds
+	if len(s) == 0 || len(s) > exact {
+		return 0, false
+	}
+	n := int64(0)
+	for _, c := range []byte(s) {
+		if !isNumeral(c) {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return float64(n), true
 }
 
 // ScanNumber reads the number at the start of s as C's strtod does: white space, a sign, then

@@ -218,7 +218,7 @@ func (L *LState) Push(v LValue) {
 }
 
 // PushNumber pushes a number.
-func (L *LState) PushNumber(n float64) { L.Push(signed(LNumber(n))) }
+func (L *LState) PushNumber(n float64) { L.Push(Number(n)) }
 
 // Pop removes the n values on top.
 func (L *LState) Pop(n int) { L.top = max(L.localBase(), L.top-n) }

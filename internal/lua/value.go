@@ -130,6 +130,9 @@ func number(n LNumber) LValue {
 	return n
 }
 
+// Number returns a number as a value, mostly without an allocation.
+func Number(f float64) LValue { return signed(LNumber(f)) }
+
 // signed is number, but keeps a negative zero.
 func signed(n LNumber) LValue {
 	if n == 0 && math.Signbit(float64(n)) {

@@ -1,9 +1,6 @@
 package lua
 
-import (
-	"math"
-	"strings"
-)
+import "math"
 
 // How a call began.
 const (
@@ -488,7 +485,11 @@ func (L *LState) ChargeNumeral(s string) {
 	if len(s) > 20 {
 		units += 2 * int64(len(s))
 	}
-	if i := strings.LastIndexAny(s, "eEpP"); i >= 0 {
+	i := len(s) - 1
+	for i >= 0 && s[i]|0x20 != 'e' && s[i]|0x20 != 'p' {
+		i--
+	}
+	if i >= 0 {
 		exponent := int64(0)
 		for _, c := range []byte(s[i+1:]) {
 			if isNumeral(c) && exponent < 400 {
