@@ -215,7 +215,7 @@ func (s *session) runLocal(l *commands.Local, spec *commands.Spec, args [][]byte
 		return
 	}
 	s.answer(func() { s.runCounted(l, spec, args) })
-	if (spec.Has(commands.PubSub) || s.monitoring) && s.admitAgain(spec, args) != nil {
+	if s.monitoring && s.admitAgain(spec, args) != nil {
 		s.quit = true // revoke did not see what it now receives
 	}
 }

@@ -154,7 +154,7 @@ func subscribing(kind subKind) *commands.Local {
 			s.confirm(subscribeWords[kind], a, kind)
 		}
 		// Whoever changes users from here on finds the subscriptions.
-		s.quit = s.quit || s.admit(spec, args) != nil
+		s.quit = s.quit || s.admitAgain(spec, args) != nil
 	})}
 }
 

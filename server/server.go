@@ -133,6 +133,7 @@ type Server struct {
 	denials         denialLog
 	guessing        guessing
 	unauthenticated *halfopen.Set // connections whose clients have not authenticated, but must
+	revokedBy       *Users        // the newest that revoke knows; only it uses them
 	latency         latency
 	saving          saving
 

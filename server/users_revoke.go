@@ -1,5 +1,5 @@
-// What follows a change of users: the sessions of removed users end, and so do subscribers and
-// monitors that lost the right to receive.
+// What follows a change of users: the sessions of removed users end, and so do those of changed
+// users that receive what they may not.
 
 package server
 
@@ -15,10 +15,11 @@ func (s *Server) revoke() {
 	if users == nil {
 		return
 	}
-	for c, why := range s.revoked(users) {
+	for c, why := range s.revoked(s.revokedBy, users) {
 		s.log.Info("closed a client: "+why, "client", c.addr, "user", c.userName())
 		c.dismiss()
 	}
+	s.revokedBy = users
 }
 
 // receiver is what a session may receive.
@@ -27,12 +28,18 @@ type receiver struct {
 	all  bool
 }
 
-// revoked returns the sessions to end, and why.
-func (s *Server) revoked(users *Users) map[*session]string {
+// revoked returns the sessions to end after a change of users, and why. Those whose user has not
+// changed go on, as in Redis: others do not pay for their subscriptions. before may be nil.
+func (s *Server) revoked(before, users *Users) map[*session]string {
 	ended, may := map[*session]string{}, map[*session]receiver{}
 	for _, c := range s.all() {
 		id := c.user.Load()
 		u, err := users.of(id)
+		if before != nil {
+			if was, errBefore := before.of(id); was == u && errBefore == err {
+				continue
+			}
+		}
 		may[c] = receiver{u, err == nil && u.Full()}
 		switch {
 		case err != nil && id != nil:
@@ -40,6 +47,9 @@ func (s *Server) revoked(users *Users) map[*session]string {
 		case err != nil && c.track.Load() != nil:
 			ended[c] = "the default user cannot be used without a password any more"
 		}
+	}
+	if len(may) == 0 {
+		return ended
 	}
 	monitor := s.table.Get([]byte("monitor"))
 	for _, c := range s.monitors.list() {

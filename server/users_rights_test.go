@@ -71,6 +71,24 @@ func TestRightsAreLostBehindASlowCommand(t *testing.T) {
 	}
 }
 
+// A change of users ends no session of others, even if they may not subscribe again to what they
+// receive.
+func TestRevocationConcernsChangedUsers(t *testing.T) {
+	n := start(t, nil)
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all")
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call("SUBSCRIBE", "ch")
+	if got := c.call("AUTH", "bob", "any"); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	n.fake.setUser(t, "carol", "on")
+	n.dial(t).call("PUBLISH", "ch", "m")
+	c.want(">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$1\r\nm\r\n")
+	n.fake.setUser(t, "bob", "-get")
+	c.ended()
+}
+
 // A node that does not know the users yet reports about itself, but changes nothing and delivers
 // nothing to anybody. It waits a moment for the users before it refuses.
 func TestUnknownUsers(t *testing.T) {
