@@ -137,7 +137,8 @@ func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	e := db.edit(key)
 	db.unschedule(e)
 	db.count(-e.valueSize())
-	e.str, e.coll = nil, uncounted(c)
+	c.weigh().counted = 0 // whatever it was cloned from
+	e.str, e.coll = nil, c
 	return e
 }
 
@@ -328,7 +329,7 @@ func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.Delete(key)
 	e := db.add(key)
 	before := e.valueSize()
-	e.str, e.coll = str, uncounted(unscheduled(coll))
+	e.str, e.coll = str, unscheduled(coll)
 	db.recount(e, before)
 	db.Changed(e)
 	db.SetDeadline(e, deadlineMs)

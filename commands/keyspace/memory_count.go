@@ -72,14 +72,6 @@ func baseSize(c Collection) int {
 	return collectionCost
 }
 
-// uncounted returns c as a value that no database has counted, whatever it was cloned from.
-func uncounted(c Collection) Collection {
-	if c != nil {
-		c.weigh().counted = 0
-	}
-	return c
-}
-
 // The sizes of elements.
 
 func fieldSize(f field) int {
