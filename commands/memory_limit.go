@@ -6,12 +6,13 @@ package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// NeedsMemory reports whether maxmemory refuses the call x of spec.
+// NeedsMemory reports whether maxmemory refuses the call x of spec, and charges for finding out.
 func (x *Call) NeedsMemory(spec *Spec) bool {
 	switch {
 	case !x.Tx.OOM:
 		return false
 	case spec.Grows != nil:
+		x.Spec = spec
 		return spec.Grows(x)
 	}
 	return spec.Has(DenyOOM)
@@ -34,14 +35,17 @@ func (x *Call) longer(value []byte) bool {
 
 // growsField is for calls that change the number in a field, or nothing if the field exists.
 func growsField(x *Call) bool {
-	_, exists := x.fieldOf(x.Args[2])
+	h, _ := findHash(x, x.Args[1]) // no fields if the key holds another type
+	_, exists := h.Get(x.Args[2])
 	return !exists
 }
 
 // growsByFields is for calls that set fields to values.
 func growsByFields(x *Call) bool {
+	h, _ := findHash(x, x.Args[1])
+	x.Spend(readArg * len(x.Args))
 	for i := 2; i+1 < len(x.Args); i += 2 {
-		if old, exists := x.fieldOf(x.Args[i]); !exists || len(x.Args[i+1]) > len(old) {
+		if old, exists := h.Get(x.Args[i]); !exists || len(x.Args[i+1]) > len(old) {
 			return true
 		}
 	}
@@ -52,40 +56,26 @@ func growsByFields(x *Call) bool {
 func growsNothing(*Call) bool { return false }
 
 // growsMember is for ZINCRBY.
-func growsMember(x *Call) bool { return !x.scored(x.Args[3]) }
+func growsMember(x *Call) bool {
+	z, _ := findZSet(x, x.Args[1])
+	_, exists := z.Score(x.Args[3])
+	return !exists
+}
 
 // growsMembers is for ZADD.
 func growsMembers(x *Call) bool {
+	z, _ := findZSet(x, x.Args[1])
+	x.Spend(readArg * len(x.Args))
 	var a zaddition
 	if a.parse(x.Args[2:]) != nil {
 		return true
 	}
 	for i := 1; i < len(a.pairs); i += 2 {
-		if !x.scored(a.pairs[i]) {
+		if _, exists := z.Score(a.pairs[i]); !exists {
 			return true
 		}
 	}
 	return false
-}
-
-// fieldOf returns the value of a field of the hash at the key.
-func (x *Call) fieldOf(name []byte) (value []byte, exists bool) {
-	if e := x.DB().Find(x.Args[1]); e != nil {
-		if h, ok := e.Collection().(*keyspace.Hash); ok {
-			return h.Get(name)
-		}
-	}
-	return nil, false
-}
-
-// scored reports whether the sorted set at the key has a member.
-func (x *Call) scored(member []byte) (exists bool) {
-	if e := x.DB().Find(x.Args[1]); e != nil {
-		if z, ok := e.Collection().(*keyspace.ZSet); ok {
-			_, exists = z.Score(member)
-		}
-	}
-	return exists
 }
 
 // A script or function that declares flags says with them whether it needs memory. One that

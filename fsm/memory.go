@@ -53,10 +53,14 @@ func (m *Machine) memory() int64 {
 // oom reports whether the data exceeds the limit.
 func (m *Machine) oom() bool { return m.limit.bytes > 0 && m.memory() > m.limit.bytes }
 
+// resolveWork is the cost of finding a command, in units of commands.Env.Work.
+const resolveWork = 4
+
 // refuses returns the error of a transaction that the limit refuses as a whole: one of its commands
 // may use more memory.
 func (r *runner) refuses(x *commands.Call, cmds [][][]byte) error {
 	if !r.tx.OOM || !slices.ContainsFunc(cmds, func(args [][]byte) bool {
+		x.Spend(resolveWork)
 		x.Args = args
 		spec, err := r.m.table.ResolveAt(r.env.Level, args)
 		return err == nil && x.NeedsMemory(spec)

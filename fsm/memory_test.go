@@ -2,10 +2,13 @@ package fsm
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 // call is a request of the default user; args with spaces are not possible.
@@ -176,4 +179,47 @@ func TestTransactionsAtTheLimit(t *testing.T) {
 	u.want(as("", 0, "SELECT 1", "SET k v"), "*2\r\n+OK\r\n-OOM command")
 	u.want(as("", 0, "DEL k", "SET k v"), "*2\r\n:1\r\n-OOM command")
 	u.want(as("", 0, "FLUSHALL", "GET k"), "*2\r\n+OK\r\n$-1")
+}
+
+// A refused transaction has been looked at: that is charged, whichever of its commands decides.
+func TestRefusedTransactionsAreCharged(t *testing.T) {
+	u := newUsersTest(t)
+	const fields = 5000
+	hash, zset := []string{"HSET", "h"}, []string{"ZADD", "z"}
+	for i := range fields {
+		hash = append(hash, fmt.Sprint("field:", i), "v")
+		zset = append(zset, "1", fmt.Sprint("member:", i))
+	}
+	small := []string{"HSET", "small", "f", "v"}
+	calls := map[string]commands.Request{
+		"hash": userCall(hash...), "zset": userCall(zset...),
+		"small hash": userCall(append(small, slices.Repeat(small[2:], fields)...)...),
+		"short":      userCall("GET", "nokey"),
+	}
+	calls["short"] = commands.Request{Cmds: slices.Repeat(calls["short"].Cmds, fields)}
+	run := func(q commands.Request) Result {
+		return userEntry(t, u.m, u.m.Index()+1, q)
+	}
+	for _, q := range calls {
+		q.Multi = len(q.Cmds) > 1
+		run(q)
+	}
+	limit := userCall(commands.SettingMaxMemory, "1")
+	limit.Setting = true
+	run(limit)
+	for what, q := range calls {
+		q.Multi = true
+		q.Cmds = append(slices.Clip(q.Cmds), commandtest.Args("SET", "new", "v"))
+		r := run(q)
+		if !bytes.HasPrefix(r.Replies[0], []byte("-EXECABORT")) {
+			t.Errorf("%s: %.100q", what, r.Replies[0])
+		}
+		least := uint64(resolveWork * fields)
+		if len(q.Cmds) == 2 {
+			least = 8 * 2 * fields // for each argument that is looked up
+		}
+		if r.Spent < least {
+			t.Errorf("%s: %d units, want %d", what, r.Spent, least)
+		}
+	}
 }
