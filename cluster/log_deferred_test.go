@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -30,15 +29,13 @@ type power struct {
 	room atomic.Int64
 }
 
-var errPower = errors.New("the power failed")
-
 func (p powerLog) StoreLog(l *raft.Log) error { return p.StoreLogs([]*raft.Log{l}) }
 
 func (p powerLog) StoreLogs(logs []*raft.Log) error {
 	p.held.RLock()
 	defer p.held.RUnlock()
 	if p.lost.Load() {
-		return errPower
+		return errPowerless
 	}
 	return p.LogStore.StoreLogs(logs)
 }
@@ -115,16 +112,33 @@ func TestPowerFailureOfALeaderThatSendsFirst(t *testing.T) {
 	}
 }
 
-// deferringLog returns a log store over p that defers while leads is set, and the error that ended
-// the process.
-func deferringLog(p *power, leads *atomic.Bool) (*logStore, *atomic.Pointer[error]) {
-	s := newLogStore(powerLog{raft.NewInmemStore(), p},
+// heldLog is a leader's log store over a disk that can be held up.
+type heldLog struct {
+	*logStore
+	*power
+	leads atomic.Bool
+	ended chan error // what ended the process
+}
+
+func newHeldLog() *heldLog {
+	h := &heldLog{power: newPower(), ended: make(chan error, 9)}
+	h.logStore = newLogStore(powerLog{raft.NewInmemStore(), h.power},
 		&arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
 		func() int64 { return 0 })
-	s.leads = leads.Load
-	var ended atomic.Pointer[error]
-	s.fatal = func(err error) { ended.Store(&err) }
-	return s, &ended
+	h.leads.Store(true)
+	h.logStore.leads = h.leads.Load
+	h.fatal = func(err error) { h.ended <- err }
+	return h
+}
+
+// add stores commands of one byte.
+func (h *heldLog) add(t *testing.T, first, last uint64) {
+	t.Helper()
+	for i := first; i <= last; i++ {
+		if err := h.StoreLogs(command(i)); err != nil {
+			t.Errorf("entry %d: %v", i, err)
+		}
+	}
 }
 
 func command(index uint64) []*raft.Log {
@@ -164,38 +178,35 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 	var out raft.Log
 	for what, test := range map[string]struct {
 		leads bool
-		do    func(s *logStore)
+		do    func(h *heldLog)
 	}{
-		"applying":                  {true, func(s *logStore) { s.awaitDurable(2) }},
-		"a leader's noop":           {true, func(s *logStore) { fail(s.StoreLog(noop(3))) }},
-		"a leader's large entry":    {true, func(s *logStore) { fail(s.StoreLogs(large(3))) }},
-		"truncating":                {true, func(s *logStore) { fail(s.DeleteRange(1, 1)) }},
-		"a follower's entry":        {false, func(s *logStore) { fail(s.StoreLogs(command(3))) }},
-		"a follower's duplicate":    {false, func(s *logStore) { fail(s.GetLog(2, &out)) }},
-		"a follower's cut":          {false, func(s *logStore) { fail(s.DeleteRange(2, 2)) }},
-		"the end of a follower's":   {false, func(s *logStore) { one(s.LastIndex()) }},
-		"the start of a follower's": {false, func(s *logStore) { one(s.FirstIndex()) }},
-		"closing":                   {false, func(s *logStore) { fail(s.flush()) }},
+		"applying":                  {true, func(h *heldLog) { h.awaitDurable(2) }},
+		"a leader's noop":           {true, func(h *heldLog) { fail(h.StoreLog(noop(3))) }},
+		"a leader's large entry":    {true, func(h *heldLog) { fail(h.StoreLogs(large(3))) }},
+		"truncating":                {true, func(h *heldLog) { fail(h.DeleteRange(1, 1)) }},
+		"a follower's entry":        {false, func(h *heldLog) { fail(h.StoreLogs(command(3))) }},
+		"a follower's duplicate":    {false, func(h *heldLog) { fail(h.GetLog(2, &out)) }},
+		"a follower's cut":          {false, func(h *heldLog) { fail(h.DeleteRange(2, 2)) }},
+		"the end of a follower's":   {false, func(h *heldLog) { one(h.LastIndex()) }},
+		"the start of a follower's": {false, func(h *heldLog) { one(h.FirstIndex()) }},
+		"closing":                   {false, func(h *heldLog) { fail(h.flush()) }},
 	} {
 		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
-			var leads atomic.Bool
-			leads.Store(true)
-			p := newPower()
-			s, ended := deferringLog(p, &leads)
-			fail(s.StoreLogs(command(1)))
-			fail(s.flush())
-			p.held.Lock()
-			fail(s.StoreLogs(command(2)))
-			if got := s.durableTo(); got != 1 {
+			h := newHeldLog()
+			h.add(t, 1, 1)
+			fail(h.flush())
+			h.held.Lock()
+			h.add(t, 2, 2)
+			if got := h.durableTo(); got != 1 {
 				t.Errorf("durable up to %d", got)
 			}
-			if err := s.GetLog(2, &out); err != nil || out.Index != 2 {
+			if err := h.GetLog(2, &out); err != nil || out.Index != 2 {
 				t.Errorf("the leader cannot send its entry: %v", err)
 			}
-			leads.Store(test.leads)
-			waits(t, what, p.held.Unlock, func() { test.do(s) })
-			if ended.Load() != nil {
-				t.Error(*ended.Load())
+			h.leads.Store(test.leads)
+			waits(t, what, h.held.Unlock, func() { test.do(h) })
+			if len(h.ended) > 0 {
+				t.Error(<-h.ended)
 			}
 		})
 	}
@@ -211,27 +222,20 @@ func large(index uint64) []*raft.Log {
 
 // While the disk writes one entry, the next ones gather, and are written at once and in order.
 func TestDeferredEntriesGather(t *testing.T) {
-	var leads atomic.Bool
-	leads.Store(true)
-	p := newPower()
-	s, _ := deferringLog(p, &leads)
-	p.held.Lock()
+	h := newHeldLog()
+	h.held.Lock()
 	const last = 100
-	for i := range uint64(last) {
-		if err := s.StoreLogs(command(i + 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := s.LastIndex(); got != 0 || err != nil {
+	h.add(t, 1, last)
+	if got, err := h.LastIndex(); got != 0 || err != nil {
 		t.Errorf("%d entries are on disk, %v", got, err)
 	}
-	p.held.Unlock()
-	if !s.awaitDurable(last) {
+	h.held.Unlock()
+	if !h.awaitDurable(last) {
 		t.Fatal("they do not become durable")
 	}
 	for i := range uint64(last) {
 		var l raft.Log
-		if err := s.LogStore.GetLog(i+1, &l); err != nil || l.Index != i+1 {
+		if err := h.LogStore.GetLog(i+1, &l); err != nil || l.Index != i+1 {
 			t.Fatalf("entry %d: %+v, %v", i+1, l, err)
 		}
 	}
@@ -240,105 +244,80 @@ func TestDeferredEntriesGather(t *testing.T) {
 // A snapshot that drops the beginning of the log leaves alone what only the cache has: replication
 // would send followers the snapshot instead, in place of a log that is longer.
 func TestCompactionKeepsDeferredEntries(t *testing.T) {
-	var leads atomic.Bool
-	leads.Store(true)
-	p := newPower()
-	s, _ := deferringLog(p, &leads)
-	for i := range uint64(3) {
-		if err := errors.Join(s.StoreLogs(command(i+1)), s.flush()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.held.Lock()
-	if err := s.StoreLogs(command(4)); err != nil { // after DeleteRange has flushed
+	h := newHeldLog()
+	h.add(t, 1, 3)
+	if err := h.flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.deleteLocked(1, 2, 3, false); err != nil {
+	h.held.Lock()
+	h.add(t, 4, 4) // after DeleteRange has flushed
+	if err := h.deleteLocked(1, 2, 3, false); err != nil {
 		t.Error(err)
 	}
 	for index, there := range []bool{2: false, 3: true, 4: true} {
-		if err := s.GetLog(uint64(index), &raft.Log{}); (err == nil) != there {
+		if err := h.GetLog(uint64(index), &raft.Log{}); (err == nil) != there {
 			t.Errorf("entry %d: %v", index, err)
 		}
 	}
-	if s.oldest != 3 || s.newest != 4 || s.bytes != 2 {
-		t.Errorf("cached: %d bytes of %d to %d", s.bytes, s.oldest, s.newest)
+	if h.oldest != 3 || h.newest != 4 || h.logStore.bytes != 2 {
+		t.Errorf("cached: %d bytes of %d to %d", h.logStore.bytes, h.oldest, h.newest)
 	}
-	p.held.Unlock()
-	if err := s.flush(); err != nil {
+	h.held.Unlock()
+	if err := h.flush(); err != nil {
 		t.Error(err)
 	}
 }
 
 // No more entries are deferred than the cache holds, however small they are.
 func TestCacheHoldsDeferredEntries(t *testing.T) {
-	var leads atomic.Bool
-	leads.Store(true)
-	p := newPower()
-	s, _ := deferringLog(p, &leads)
-	p.held.Lock()
+	h := newHeldLog()
+	h.held.Lock()
+	h.add(t, 1, cacheEntries)
 	for i := range uint64(cacheEntries) {
-		if err := s.StoreLogs(command(i + 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i := range uint64(cacheEntries) {
-		if err := s.GetLog(i+1, &raft.Log{}); err != nil {
+		if err := h.GetLog(i+1, &raft.Log{}); err != nil {
 			t.Fatalf("entry %d: %v", i+1, err)
 		}
 	}
-	waits(t, "one entry more", p.held.Unlock, func() {
-		if err := s.StoreLogs(command(cacheEntries + 1)); err != nil {
-			t.Error(err)
-		}
-	})
+	waits(t, "one entry more", h.held.Unlock, func() { h.add(t, cacheEntries+1, cacheEntries+1) })
 }
 
 // Entries that cannot be written end the process, and count for nothing until then.
 func TestFailedDeferredWriteEndsTheProcess(t *testing.T) {
-	var leads atomic.Bool
-	leads.Store(true)
-	p := newPower()
-	s, ended := deferringLog(p, &leads)
-	p.held.Lock()
-	if err := s.StoreLogs(command(1)); err != nil {
-		t.Fatal(err)
-	}
-	p.lost.Store(true)
-	waits(t, "applying", p.held.Unlock, func() {
-		if s.awaitDurable(1) {
+	h := newHeldLog()
+	h.held.Lock()
+	h.add(t, 1, 1)
+	h.lost.Store(true)
+	waits(t, "applying", h.held.Unlock, func() {
+		if h.awaitDurable(1) {
 			t.Error("the entry is durable")
 		}
 	})
-	if err := ended.Load(); err == nil || !errors.Is(*err, errPower) {
+	if err := <-h.ended; !errors.Is(err, errPowerless) {
 		t.Errorf("the process ends with %v", err)
 	}
-	p.lost.Store(false)
-	if err := s.StoreLogs(command(2)); err == nil {
+	h.lost.Store(false)
+	if err := h.StoreLogs(command(2)); err == nil {
 		t.Error("an entry is stored after those that were lost")
 	}
-	if err := s.GetLog(1, &raft.Log{}); err != nil {
+	if err := h.GetLog(1, &raft.Log{}); err != nil {
 		t.Errorf("a leader cannot read: %v", err)
 	}
-	leads.Store(false)
-	if err := s.GetLog(1, &raft.Log{}); err == nil {
+	h.leads.Store(false)
+	if err := h.GetLog(1, &raft.Log{}); err == nil {
 		t.Error("a follower takes the lost entry for stored")
 	}
 }
 
 // Without room, entries are written before StoreLogs returns: the disk may refuse them.
 func TestNothingIsDeferredWithoutRoom(t *testing.T) {
-	var leads atomic.Bool
-	leads.Store(true)
-	p := newPower()
-	s, ended := deferringLog(p, &leads)
-	p.room.Store(sealReserve)
-	p.lost.Store(true)
-	if err := s.StoreLogs(command(1)); !errors.Is(err, errPower) {
+	h := newHeldLog()
+	h.room.Store(sealReserve)
+	h.lost.Store(true)
+	if err := h.StoreLogs(command(1)); !errors.Is(err, errPowerless) {
 		t.Errorf("%v", err)
 	}
-	if ended.Load() != nil {
-		t.Error(*ended.Load())
+	if len(h.ended) > 0 {
+		t.Error(<-h.ended)
 	}
 }
 
@@ -347,8 +326,8 @@ func TestRoomOfTheLog(t *testing.T) {
 	const segment, size = 4 << 20, 100 << 10
 	for _, disk := range []string{"", "full", "sparse"} {
 		creations, full := 0, disk == "full"
-		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1,
-			sparse: disk == "sparse"}
+		d := newCrashDisk(-1)
+		d.sparse = disk == "sparse"
 		d.fail = func(_ int, what string) (error, bool) {
 			if !strings.HasPrefix(what, "create") {
 				return nil, false
@@ -358,7 +337,7 @@ func TestRoomOfTheLog(t *testing.T) {
 			}
 			return nil, false
 		}
-		log, err := openWAL("wal", d, crashMeta{d}, segment, slog.New(slog.DiscardHandler))
+		log, err := openCrashDisk(d, segment)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -392,8 +371,8 @@ func TestRoomOfTheLog(t *testing.T) {
 // Sealing a segment of small entries adds a large index, for which the space is reserved too.
 func TestRoomCountsTheIndex(t *testing.T) {
 	const segment, many, few = 16 << 20, 4000, 100
-	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
-	log, err := openWAL("wal", d, crashMeta{d}, segment, slog.New(slog.DiscardHandler))
+	d := newCrashDisk(-1)
+	log, err := openCrashDisk(d, segment)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -192,8 +192,8 @@ func TestWholeLogIsReplaced(t *testing.T) {
 // If the process is killed, or dropping the log fails, when a snapshot arrives, the log ends before
 // the snapshot. The next entry is stored all the same.
 func TestLogGoesOnBehindASnapshot(t *testing.T) {
-	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
-	log, err := openCrashDisk(d)
+	d := newCrashDisk(-1)
+	log, err := openCrashDisk(d, crashSegment)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,11 @@ type crashDisk struct {
 	sparse bool   // files have a size and no blocks
 }
 
+// newCrashDisk returns an empty disk that takes so many steps, <0: all.
+func newCrashDisk(last int) *crashDisk {
+	return &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: last}
+}
+
 type crashFile struct {
 	d     *crashDisk
 	name  string
@@ -82,8 +87,8 @@ func (d *crashDisk) failed() bool {
 func (d *crashDisk) survivor(mode string, rnd *rand.Rand) *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta,
-		last: -1}
+	next := newCrashDisk(-1)
+	next.meta = d.meta
 	names := maps.Clone(d.saved)
 	if mode == "whole" || mode == "torn" && rnd.IntN(2) == 0 {
 		names = maps.Clone(d.names)
@@ -267,8 +272,8 @@ func (crashMeta) Close() error                     { return nil }
 func (d *crashDisk) killed() *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, meta: d.meta,
-		last: -1}
+	next := newCrashDisk(-1)
+	next.meta = d.meta
 	files := map[*crashFile]*crashFile{}
 	for _, names := range []struct{ from, to map[string]*crashFile }{{d.names, next.names},
 		{d.saved, next.saved}} {

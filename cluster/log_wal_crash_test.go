@@ -178,13 +178,13 @@ func (r *crashRun) live() error {
 	return r.next("p", 10)
 }
 
-func openCrashDisk(d *crashDisk) (*walLog, error) {
-	return openWAL("wal", d, crashMeta{d}, crashSegment, slog.New(slog.DiscardHandler))
+func openCrashDisk(d *crashDisk, segment int) (*walLog, error) {
+	return openWAL("wal", d, crashMeta{d}, segment, slog.New(slog.DiscardHandler))
 }
 
 func newCrashRun(d *crashDisk) *crashRun {
 	return &crashRun{open: func() (*walLog, error) {
-		return openCrashDisk(d)
+		return openCrashDisk(d, crashSegment)
 	}, have: model{data: map[uint64]string{}}}
 }
 
@@ -227,7 +227,7 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	points, opened := 0, 0
 	for last := 0; ; last++ {
-		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: last}
+		d := newCrashDisk(last)
 		r := newCrashRun(d)
 		err := r.live()
 		if !d.failed() {
@@ -243,7 +243,7 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 				s := d.survivor(mode, rnd)
 				if again >= 0 {
 					s.last = again
-					if log, err := openCrashDisk(s); err == nil {
+					if log, err := openCrashDisk(s, crashSegment); err == nil {
 						_ = log.Close()
 					}
 					if !s.failed() {
@@ -251,7 +251,7 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 					}
 					s = s.survivor(mode, rnd)
 				}
-				open := func() (*walLog, error) { return openCrashDisk(s) }
+				open := func() (*walLog, error) { return openCrashDisk(s, crashSegment) }
 				log, err := open()
 				if err == nil {
 					err = goesOn(log, open, r.have, r.want)
@@ -274,8 +274,7 @@ func TestLogSurvivesErrors(t *testing.T) {
 		for _, taken := range []bool{false, true} {
 			for times := 1; times <= 2; times++ {
 				for at := 1; ; at++ {
-					d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{},
-						last: -1}
+					d := newCrashDisk(-1)
 					left, what := times, ""
 					d.fail = func(step int, is string) (error, bool) {
 						if step < at || left == 0 {
@@ -308,14 +307,14 @@ func TestLogSurvivesErrors(t *testing.T) {
 // failure that follows before anything is written.
 func TestLogThatWasOpenedLasts(t *testing.T) {
 	for last := 0; ; last++ {
-		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: last}
+		d := newCrashDisk(last)
 		r := newCrashRun(d)
 		_ = r.live()
 		if !d.failed() {
 			break
 		}
 		s := d.killed()
-		log, err := openCrashDisk(s)
+		log, err := openCrashDisk(s, crashSegment)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +323,7 @@ func TestLogThatWasOpenedLasts(t *testing.T) {
 			have = r.want
 		}
 		s = s.survivor("synced", nil)
-		if log, err = openCrashDisk(s); err != nil {
+		if log, err = openCrashDisk(s, crashSegment); err != nil {
 			t.Fatal(err)
 		}
 		if why := have.differs(log); why != "" {
@@ -336,7 +335,7 @@ func TestLogThatWasOpenedLasts(t *testing.T) {
 
 // A segment that could not be created is created with the next entry, which is not refused.
 func TestSegmentIsMadeLater(t *testing.T) {
-	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+	d := newCrashDisk(-1)
 	r := newCrashRun(d)
 	if err := errors.Join(r.reopen(), r.next("a", 100)); err != nil {
 		t.Fatal(err)
@@ -359,7 +358,7 @@ func TestSegmentIsMadeLater(t *testing.T) {
 // version left larger.
 func TestCutsKeepNoRoom(t *testing.T) {
 	for _, old := range []bool{false, true} {
-		d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+		d := newCrashDisk(-1)
 		if old {
 			d.fail = func(_ int, what string) (error, bool) {
 				if strings.HasPrefix(what, "truncate") {
@@ -405,7 +404,7 @@ func TestCutsKeepNoRoom(t *testing.T) {
 // A segment whose bytes changed on disk does not pass for one that was incompletely written:
 // acknowledged entries follow them.
 func TestChangedBytesAreNoEnd(t *testing.T) {
-	d := &crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{}, last: -1}
+	d := newCrashDisk(-1)
 	r := newCrashRun(d)
 	if err := errors.Join(r.reopen(), r.next("a", 100), r.next("b", 100), r.next("c", 100),
 		r.log.Close()); err != nil {
@@ -414,7 +413,7 @@ func TestChangedBytesAreNoEnd(t *testing.T) {
 	for _, f := range d.names {
 		f.data[200] ^= 1
 	}
-	if log, err := openCrashDisk(d); !errors.Is(err, types.ErrCorrupt) {
+	if log, err := openCrashDisk(d, crashSegment); !errors.Is(err, types.ErrCorrupt) {
 		t.Fatal(log, err)
 	}
 }
@@ -467,14 +466,17 @@ func orNil[T any](f *tracedFile, err error) (T, error) {
 	return any(f).(T), nil
 }
 
-// Nothing stays of a truncated segment: neither its file nor the memory for writing it.
-func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
-	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{},
-		last: -1}, &atomic.Int32{}, &atomic.Int32{}}
-	r := &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
+func newTracedRun() (tracedFiles, *crashRun) {
+	v := tracedFiles{newCrashDisk(-1), &atomic.Int32{}, &atomic.Int32{}}
+	return v, &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
 		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment,
 			slog.New(slog.DiscardHandler))
 	}}
+}
+
+// Nothing stays of a truncated segment: neither its file nor the memory for writing it.
+func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
+	v, r := newTracedRun()
 	if err := r.reopen(); err != nil {
 		t.Fatal(err)
 	}
@@ -496,12 +498,7 @@ func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
 
 // A log that cannot be opened leaves no file open.
 func TestFailedOpeningsLeaveNoFileOpen(t *testing.T) {
-	v := tracedFiles{&crashDisk{names: map[string]*crashFile{}, saved: map[string]*crashFile{},
-		last: -1}, &atomic.Int32{}, &atomic.Int32{}}
-	r := &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
-		return openWAL("wal", v, crashMeta{v.crashDisk}, crashSegment,
-			slog.New(slog.DiscardHandler))
-	}}
+	v, r := newTracedRun()
 	if err := errors.Join(r.reopen(), r.next("a", crashSegment+1), r.next("b", crashSegment+1),
 		r.next("c", 10), r.log.Close()); err != nil {
 		t.Fatal(err)
