@@ -165,10 +165,28 @@ func (t *transport) Consumer() <-chan raft.RPC {
 
 // SetHeartbeatHandler sets what handles heartbeats, which do not wait for other messages.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	handle = t.whileFollowing(handle)
 	if c := t.certified; c != nil {
 		c.mu.Lock()
 		c.heartbeat = handle
 		c.mu.Unlock()
 	}
 	t.NetworkTransport.SetHeartbeatHandler(handle)
+}
+
+// whileFollowing keeps heartbeats from changing Raft's state. They are handled beside Raft's main
+// goroutine, and in hashicorp/raft v1.7.3 one of a later term raises the term there: beside a vote
+// in a still later term, which it can undo, or beside the logging of a leader's entry, which then
+// has the other leader's term. The leader's other messages, which come every commitTimeout, raise
+// the term where nothing else happens.
+func (t *transport) whileFollowing(handle func(raft.RPC)) func(raft.RPC) {
+	return func(rpc raft.RPC) {
+		r := t.n.raft
+		term, own := rpc.Command.(*raft.AppendEntriesRequest).Term, r.CurrentTerm()
+		if term > own || term == own && r.State() != raft.Follower {
+			rpc.Respond(&raft.AppendEntriesResponse{Term: own, LastLog: r.LastIndex()}, nil)
+			return
+		}
+		handle(rpc)
+	}
 }
