@@ -38,7 +38,6 @@ type deferred struct {
 	queue   []*raft.Log
 	last    uint64 // index of the newest one there ever was
 	bytes   int64
-	writing bool // a goroutine writes them
 	failed  bool // those that there are never become durable
 }
 
@@ -84,25 +83,22 @@ func (s *logStore) deferWrite(logs []*raft.Log) {
 	d.last = logs[len(logs)-1].Index
 	if d.first.Load() == 0 {
 		d.first.Store(logs[0].Index)
-	}
-	if !d.writing {
-		d.writing = true
 		go s.writeDeferred()
 	}
 }
 
-// writeDeferred writes the deferred entries until there are none.
+// writeDeferred writes the deferred entries until there are none, or a write fails.
 func (s *logStore) writeDeferred() {
 	d := &s.deferred
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for len(d.queue) > 0 && !d.failed {
+	for d.first.Load() != 0 && !d.failed {
 		logs := d.queue
 		d.queue = nil
 		d.mu.Unlock()
 		err := s.store(logs)
 		if err != nil {
-			err = s.failDeferred(logs, err)
+			s.failDeferred(logs, err)
 		}
 		d.mu.Lock()
 		if d.failed = err != nil; !d.failed {
@@ -115,15 +111,16 @@ func (s *logStore) writeDeferred() {
 		}
 		d.durable.Broadcast()
 	}
-	d.writing = false
 }
 
 // failDeferred ends the process: Raft takes the entries for stored.
-func (s *logStore) failDeferred(logs []*raft.Log, err error) error {
+func (s *logStore) failDeferred(logs []*raft.Log, err error) {
 	s.writer.Lock()
 	defer s.writer.Unlock()
-	return s.fail(fmt.Errorf("cannot store entries %d to %d, which were sent to other members: %w",
-		logs[0].Index, logs[len(logs)-1].Index, err))
+	if s.failure == nil { // else store has ended it
+		_ = s.fail(fmt.Errorf("cannot store entries %d to %d, which were sent to other members: %w",
+			logs[0].Index, logs[len(logs)-1].Index, err))
+	}
 }
 
 var errNotDurable = errors.New("the newest log entries could not be stored")

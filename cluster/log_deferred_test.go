@@ -283,28 +283,31 @@ func TestCacheHoldsDeferredEntries(t *testing.T) {
 
 // Entries that cannot be written end the process, and count for nothing until then.
 func TestFailedDeferredWriteEndsTheProcess(t *testing.T) {
-	h := newHeldLog()
-	h.held.Lock()
-	h.add(t, 1, 1)
-	h.lost.Store(true)
-	waits(t, "applying", h.held.Unlock, func() {
-		if h.awaitDurable(1) {
-			t.Error("the entry is durable")
+	for _, failWait := range []time.Duration{failWait, -1} { // or another bound is reached too
+		h := newHeldLog()
+		h.failWait = failWait
+		h.held.Lock()
+		h.add(t, 1, 1)
+		h.lost.Store(true)
+		waits(t, "applying", h.held.Unlock, func() {
+			if h.awaitDurable(1) {
+				t.Error("the entry is durable")
+			}
+		})
+		if err := <-h.ended; !errors.Is(err, errPowerless) || len(h.ended) > 0 {
+			t.Errorf("the process ends with %v, and %d more", err, len(h.ended))
 		}
-	})
-	if err := <-h.ended; !errors.Is(err, errPowerless) {
-		t.Errorf("the process ends with %v", err)
-	}
-	h.lost.Store(false)
-	if err := h.StoreLogs(command(2)); err == nil {
-		t.Error("an entry is stored after those that were lost")
-	}
-	if err := h.GetLog(1, &raft.Log{}); err != nil {
-		t.Errorf("a leader cannot read: %v", err)
-	}
-	h.leads.Store(false)
-	if err := h.GetLog(1, &raft.Log{}); err == nil {
-		t.Error("a follower takes the lost entry for stored")
+		h.lost.Store(false)
+		if err := h.StoreLogs(command(2)); err == nil {
+			t.Error("an entry is stored after those that were lost")
+		}
+		if err := h.GetLog(1, &raft.Log{}); err != nil {
+			t.Errorf("a leader cannot read: %v", err)
+		}
+		h.leads.Store(false)
+		if err := h.GetLog(1, &raft.Log{}); err == nil {
+			t.Error("a follower takes the lost entry for stored")
+		}
 	}
 }
 

@@ -59,8 +59,9 @@ type logStore struct {
 
 	failWait time.Duration // how long the log may fail to store, except for lack of space
 
-	// reports whether Raft leads. Within StoreLogs, DeleteRange and a follower's GetLog a node does
-	// not begin to lead: the goroutine in which it does makes those calls.
+	// reports whether Raft leads. The goroutine in which a node begins to lead also stores entries,
+	// cuts off the end of the log, and reads it for a follower: so a node does not begin within
+	// these. Compaction is another goroutine's, and drops only what is applied.
 	leads    func() bool
 	deferred deferred
 }

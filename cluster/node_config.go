@@ -48,7 +48,8 @@ type Config struct {
 	Logger       *slog.Logger // default: nothing is logged
 	TLS          *PeerTLS     // between nodes; nil: off
 	PeerListener net.Listener // already bound, replaces PeerListen. Open owns it, also on failure
-	// ends the node when it receives what this release cannot read; default: log, and refuse it
+	// ends the process: this release cannot read what the node received, or Raft is wrong about the
+	// log; default: log, and refuse whatever depends on it
 	Fatal func(error)
 
 	dial     dialFunc                          // tests cut links here
