@@ -162,7 +162,7 @@ func TestLimitsOfClients(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		args = append(args, "--listen", "", "--unix-socket", socket, "--data-dir",
 			filepath.Join(dir, "data"), "--log-level", "error")
-		var out, errs syncBuffer
+		var out, errs wait.Buffer
 		done := make(chan int, 1)
 		go func() {
 			done <- run(ctx, args, func(k string) string { return env[k] }, &out, &errs)

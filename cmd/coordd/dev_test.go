@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,24 +15,6 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// syncBuffer is a buffer that one goroutine writes and another reads.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // TestDev starts the throwaway cluster as a user does, follows what it prints, and looks that it
 // leaves nothing behind.
 func TestDev(t *testing.T) {
@@ -42,7 +22,7 @@ func TestDev(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var out, errs syncBuffer
+	var out, errs wait.Buffer
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"dev", "--port", "0"}, noEnv, &out, &errs) }()
 	wait.For(t, 20*time.Second, "the line to try", func() bool {
@@ -78,7 +58,7 @@ func TestDevNodesStop(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var out, errs syncBuffer
+	var out, errs wait.Buffer
 	done := make(chan int, 1)
 	go func() { done <- run(ctx, []string{"dev", "--port", "0"}, noEnv, &out, &errs) }()
 	wait.For(t, 20*time.Second, "the line to try", func() bool {

@@ -186,7 +186,7 @@ func checkUnixClient(t *testing.T, c *redis.Client, path string) {
 
 // net/http logs to the node's log, limited.
 func TestWebLog(t *testing.T) {
-	var lines syncBuffer
+	var lines wait.Buffer
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

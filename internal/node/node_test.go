@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -104,22 +103,4 @@ func loopback(t *testing.T) net.Listener {
 		t.Fatal(err)
 	}
 	return ln
-}
-
-// syncBuffer is a buffer that one goroutine writes and another reads.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

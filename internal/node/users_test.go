@@ -39,7 +39,7 @@ func TestRefusedResetIsTriedOnce(t *testing.T) {
 	if err := os.WriteFile(file, []byte("no hash\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var logged syncBuffer
+	var logged wait.Buffer
 	n, err := Start(single(dir), Listeners{}, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -62,23 +62,10 @@ func writePair(t *testing.T, f tlsconf.Files, a *certs.Authority, p certs.Pair) 
 	write(t, f.Key, p.Key)
 }
 
-// logged collects what a logger is given.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
+// logged is what a logger was given.
+type logged struct{ wait.Buffer }
 
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
-}
+func (l *logged) count(what string) int { return strings.Count(l.String(), what) }
 
 func open(t *testing.T, f tlsconf.Files) (*tlsconf.Store, *logged) {
 	t.Helper()

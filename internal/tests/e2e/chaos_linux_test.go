@@ -269,7 +269,7 @@ func startArena(t *testing.T, seed uint64) *arena {
 			t.Fatal(err)
 		}
 		p := &process{t: t, id: h.name, in: h.namespace, addr: h.addr + ":6379",
-			http: h.addr + ":8080", log: &logBuffer{}}
+			http: h.addr + ":8080", log: &wait.Buffer{}}
 		p.args = []string{
 			"--id", p.id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
 			filepath.Join(disk, "data"), "--cluster", strings.Join(members, ","),

@@ -134,7 +134,7 @@ func (p *program) begin(t *testing.T, env []string, note func(line string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logBuffer{}
+	log := &wait.Buffer{}
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

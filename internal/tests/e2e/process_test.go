@@ -86,26 +86,8 @@ type process struct {
 	tiny  bool // with small log files
 	most  int  // limit of open files; 0: the test's own
 	cmd   *exec.Cmd
-	log   *logBuffer
+	log   *wait.Buffer // its output
 	done  chan struct{}
-}
-
-// logBuffer holds the output of a process, for the log of a failed test.
-type logBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // flag returns the process's value of a flag.
@@ -137,7 +119,7 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 	for i := range n {
 		id := fmt.Sprintf("n%d", i+1)
 		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2]),
-			log: &logBuffer{}}
+			log: &wait.Buffer{}}
 		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
 			filepath.Join(dir, id)}
 		if n > 1 {

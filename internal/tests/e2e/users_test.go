@@ -254,7 +254,7 @@ func TestPasswordsAreNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer monitor.Close()
-	var lines logBuffer
+	var lines wait.Buffer
 	go func() { _, _ = io.Copy(&lines, monitor) }()
 	if _, err := io.WriteString(monitor, "AUTH admin "+adminPassword+
 		"\r\nMONITOR\r\n"); err != nil {
