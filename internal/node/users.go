@@ -24,6 +24,9 @@ import (
 // holds the hash of the password.
 const resetName = "reset-default-user"
 
+// maxReset bounds that file, in bytes.
+const maxReset = 1 << 10
+
 // Pauses between two looks at the state of the node, and two attempts to change the users.
 const (
 	settlePause    = 20 * time.Millisecond
@@ -64,7 +67,7 @@ func (n *Node) settleUsers(ctx context.Context) {
 // resetDefaultUser does what WriteReset asked for.
 func (n *Node) resetDefaultUser(ctx context.Context) {
 	file := filepath.Join(n.cfg.DataDir, resetName)
-	hash, err := os.ReadFile(file)
+	hash, err := files.Read(file, maxReset)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

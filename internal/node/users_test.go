@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,27 +32,34 @@ func TestRefusedFirstUsersEndTheNode(t *testing.T) {
 	}
 }
 
-// A request to reset the default user that the cluster refuses is tried once: it never succeeds,
-// and each try would be a log entry.
+// A request to reset the default user that cannot be met is tried once: it never succeeds, and each
+// try would be a log entry.
 func TestRefusedResetIsTriedOnce(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, resetName)
-	if err := os.WriteFile(file, []byte("no hash\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var logged wait.Buffer
-	n, err := Start(single(dir), Listeners{}, slog.New(slog.NewTextHandler(&logged, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = n.Close() })
-	wait.For(t, 20*time.Second, "the refusal", func() bool {
-		return strings.Contains(logged.String(), "the default user is not reset")
-	})
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the request is gone: %v", err)
-	}
-	if strings.Contains(logged.String(), "yet") {
-		t.Errorf("it was tried again:\n%s", logged.String())
+	for what, request := range map[string]func(file string) error{
+		"no hash": func(file string) error { return os.WriteFile(file, []byte("no hash\n"), 0o600) },
+		"a pipe that nobody writes to": func(file string) error {
+			return syscall.Mkfifo(file, 0o600)
+		},
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, resetName)
+		if err := request(file); err != nil {
+			t.Fatal(err)
+		}
+		var logged wait.Buffer
+		n, err := Start(single(dir), Listeners{}, slog.New(slog.NewTextHandler(&logged, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		wait.For(t, 20*time.Second, "the refusal of "+what, func() bool {
+			return strings.Contains(logged.String(), "the default user is not reset")
+		})
+		if _, err := os.Lstat(file); err != nil {
+			t.Errorf("%s: the request is gone: %v", what, err)
+		}
+		if strings.Contains(logged.String(), "yet") {
+			t.Errorf("%s: it was tried again:\n%s", what, logged.String())
+		}
 	}
 }
