@@ -100,6 +100,13 @@ func versionText() string {
 // runNode runs one node until ctx ends.
 func runNode(ctx context.Context, args []string, getenv func(string) string,
 	stderr io.Writer) error {
+	// first, for SIGHUP ends a process that does not expect it, and loading the data takes a while
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer func() {
+		signal.Stop(hangups)
+		close(hangups)
+	}()
 	cfg, err := parseConfig(args, getenv)
 	if err != nil {
 		return err
@@ -110,12 +117,6 @@ func runNode(ctx context.Context, args []string, getenv func(string) string,
 		return err
 	}
 	go node.ReleaseMemory(ctx)
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer func() {
-		signal.Stop(hangups)
-		close(hangups)
-	}()
 	go func() {
 		for range hangups {
 			_ = n.Reload() // it logs
