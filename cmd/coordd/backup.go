@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/files"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -112,7 +113,7 @@ func writeBackup(ctx context.Context, source *redis.Options, file string, force 
 	if err := publish(tmp.Name(), file, force); err != nil {
 		return info, err
 	}
-	return info, syncParent(file)
+	return info, files.SyncDir(filepath.Dir(file))
 }
 
 // publish gives a finished file its name. Unless force is set, it replaces no file, not even a
@@ -130,15 +131,6 @@ func publish(tmp, file string, force bool) error {
 		}
 	}
 	return os.Rename(tmp, file)
-}
-
-// syncParent makes a new directory entry durable.
-func syncParent(path string) error {
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {
