@@ -55,8 +55,8 @@ type pending struct {
 
 // linearizable reports whether the request has a command that is commands.Linearizable.
 func (p *pending) linearizable() bool {
-	return p.spec.Has(commands.Linearizable) ||
-		slices.ContainsFunc(p.block, func(q queued) bool { return q.spec.Has(commands.Linearizable) })
+	return p.spec.Has(commands.Linearizable) || slices.ContainsFunc(p.block,
+		func(q queued) bool { return q.spec.Has(commands.Linearizable) })
 }
 
 // batch is the set of requests that goes to the backend next.

@@ -33,7 +33,8 @@ func TestLogsKeepBeginnings(t *testing.T) {
 	admin.call("ACL", "SETUSER", "bob", "on", ">secret", "+@all", "~k")
 	bob.call("AUTH", "bob", "secret")
 	long := strings.Repeat("x", 100_000)
-	for _, words := range [][]string{{"CLIENT", "SETNAME", long}, {"SUBSCRIBE", long}, {"AUTH", long, "wrong"}, {"GET", long},
+	for _, words := range [][]string{{"CLIENT", "SETNAME", long}, {"SUBSCRIBE", long},
+		{"AUTH", long, "wrong"}, {"GET", long},
 		{"MULTI"}, {"GET", long + "y"}, {"DISCARD"}} {
 		bob.call(words...)
 	}
@@ -87,6 +88,30 @@ func TestRevocationConcernsChangedUsers(t *testing.T) {
 	c.want(">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$1\r\nm\r\n")
 	n.fake.setUser(t, "bob", "-get")
 	c.ended()
+}
+
+// A command that waits takes and sees nothing once its user has lost the right.
+func TestRightsAreLostWhileACommandWaits(t *testing.T) {
+	n := start(t, nil)
+	for _, c := range []struct{ words, change, left, want string }{
+		{"BLPOP k 0", "RPUSH k a", "LLEN k", ":1\r\n"},
+		{"BLMOVE l b LEFT LEFT 0", "RPUSH l a", "LLEN l", ":1\r\n"},
+		{"XREAD BLOCK 0 STREAMS x $", "XADD x 1-1 f v", "XLEN x", ":1\r\n"},
+	} {
+		admin, bob := n.dial(t), n.dial(t)
+		admin.call("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~*")
+		bob.call("AUTH", "bob", "any")
+		bob.raw(pipeline(strings.Fields(c.words)))
+		eventually(t, "a waiting client", func() bool { return n.waitQueues.blocked.Load() == 1 })
+		admin.call("ACL", "SETUSER", "bob", "resetkeys", "~b")
+		admin.call(strings.Fields(c.change)...)
+		if got := bob.next(); got != deniedKey {
+			t.Errorf("%s: %q", c.words, got)
+		}
+		if got := admin.call(strings.Fields(c.left)...); got != c.want {
+			t.Errorf("%s, then %s: %q", c.words, c.left, got)
+		}
+	}
 }
 
 // A node that does not know the users yet reports about itself, but changes nothing and delivers
