@@ -43,11 +43,7 @@ func (s *session) share(settings []setting) error {
 		reply := s.takeDenials(replies[:resp.Len(replies)])
 		replies = replies[resp.Len(replies):]
 		if reply[0] == '-' {
-			err := commands.Error(bytes.TrimSpace(reply[1:]))
-			if err == commands.ErrNoSetting {
-				err = errTooEarly
-			}
-			return err
+			return commands.Error(bytes.TrimSpace(reply[1:]))
 		}
 	}
 	until := time.Now().Add(ownDelay)
@@ -58,9 +54,16 @@ func (s *session) share(settings []setting) error {
 	return nil
 }
 
-// errTooEarly stands for commands.ErrNoSetting of a setting that this release knows.
+// errTooEarly refuses a setting that needs LevelUsers before anything changes: others of the same
+// CONFIG SET do not.
 const errTooEarly commands.Error = "some nodes run an older release without it; try again when " +
 	"all run this one"
+
+// belowUsers reports whether the state, which this node knows, is below LevelUsers.
+func (s *Server) belowUsers() bool {
+	users := s.users()
+	return users != nil && users.Level < commands.LevelUsers
+}
 
 // ParseMaxMemory parses a limit of the data: bytes, or a size such as 64mb.
 func ParseMaxMemory(text string) (bytes int64, err error) {
@@ -72,8 +75,11 @@ func ParseMaxMemory(text string) (bytes int64, err error) {
 }
 
 // shareMaxMemory returns the setting for the limit of the data.
-func shareMaxMemory(_ *Server, text string) (setting, error) {
+func shareMaxMemory(s *Server, text string) (setting, error) {
 	want, err := ParseMaxMemory(text)
+	if err == nil && s.belowUsers() {
+		err = errTooEarly
+	}
 	return setting{
 		words:   [][]byte{[]byte(commands.SettingMaxMemory), []byte(formatInt(want))},
 		applied: func(s *Server) bool { return s.backend.Stats().MaxMemory == want },
@@ -109,7 +115,7 @@ func notifyText(s *Server) string { return s.backend.Stats().Notify.String() }
 // sharePassword returns the setting for the default user's password. The password does not leave
 // the session.
 func sharePassword(s *Server, text string) (setting, error) {
-	if users := s.users(); users != nil && users.Level < commands.LevelUsers {
+	if s.belowUsers() {
 		return setting{}, errUsersLevel
 	}
 	words, hash := [][]byte{[]byte(commands.SettingPassword)}, []byte(nil)

@@ -8,23 +8,33 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
-// While some nodes run an older release, CONFIG SET says that a setting has to wait.
+// While some nodes run an older release, CONFIG SET says that a setting has to wait, and changes
+// none of the others.
 func TestSettingBeforeItsFeatureLevel(t *testing.T) {
-	n := start(t, nil)
+	n := start(t, func(c *Config) { c.UsersFile = "users.acl" })
 	n.fake.set(func() {
 		n.fake.machine = fsm.NewMachine(n.fake.table)
 		if _, err := n.fake.machine.Apply(1, &fsm.Entry{ClockMs: 1000,
 			Level: commands.LevelBounded}, false); err != nil {
 			t.Fatal(err)
 		}
+		n.fake.users.Store((*Users)(n.fake.machine.Users()))
 	})
 	c := n.dial(t)
-	want := "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - some nodes run an "
-	if got := c.call("CONFIG", "SET", "maxmemory", "1mb"); !strings.HasPrefix(got, want) {
-		t.Errorf("%q", got)
-	}
-	if got := c.call("CONFIG", "GET", "maxmemory"); !strings.HasSuffix(got, "$1\r\n0\r\n") {
-		t.Errorf("%q", got)
+	const notify = "notify-keyspace-events"
+	for _, x := range []struct{ call, want string }{
+		{"CONFIG SET " + notify + " KEA maxmemory 1mb",
+			"-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - some nodes run an "},
+		{"CONFIG SET " + notify + " KEA requirepass secret",
+			"-ERR CONFIG SET failed (possibly related to argument 'requirepass') - users need "},
+		{"ACL LOAD", "-ERR users need feature level 3"},
+		{"CONFIG GET maxmemory", "*2\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n"},
+		{"CONFIG GET " + notify, "*2\r\n$22\r\n" + notify + "\r\n$0\r\n\r\n"},
+		{"CONFIG SET " + notify + " KEA", "+OK\r\n"},
+	} {
+		if got := c.call(strings.Fields(x.call)...); !strings.HasPrefix(got, x.want) {
+			t.Errorf("%s: %q", x.call, got)
+		}
 	}
 }
 

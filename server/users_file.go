@@ -55,6 +55,9 @@ func aclLoad(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	users, err := s.knownUsers()
+	if err == nil && users.Level < commands.LevelUsers {
+		err = commands.Errorf("ERR %v", errUsersLevel)
+	}
 	if err != nil {
 		s.fail(err)
 		return
