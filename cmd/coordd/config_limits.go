@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/server"
@@ -29,8 +30,7 @@ func setRate(field func(*config) *server.Rate) func(*config, string) error {
 	return func(c *config, v string) error {
 		r, err := server.ParseRate(v)
 		if err != nil {
-			return errors.New("must be requests, bytes (1kb or more) or both, such as " +
-				"1000/s,1mb/s; or 0")
+			return errors.New(strings.TrimPrefix(err.Error(), "argument ")) // of CONFIG SET
 		}
 		*field(c) = r
 		return nil
