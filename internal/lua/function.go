@@ -1,6 +1,9 @@
 package lua
 
-import "sort"
+import (
+	"sort"
+	"sync/atomic"
+)
 
 // The bits of FunctionProto.IsVarArg.
 const (
@@ -16,7 +19,7 @@ type DbgCall struct {
 	Method bool // as object:name()
 }
 
-// FunctionProto is a compiled function. It never changes, so states share it.
+// FunctionProto is a compiled function. States share it: all that changes is places.
 type FunctionProto struct {
 	SourceName         string
 	LineDefined        int
@@ -27,6 +30,10 @@ type FunctionProto struct {
 	Code               []uint32
 	Constants          []LValue
 	FunctionPrototypes []*FunctionProto
+
+	// places are where the constants were found last among the keys of a large table: a guess, which
+	// nothing but speed depends on
+	places []atomic.Uint32
 
 	lines []int32   // by instruction
 	calls []DbgCall // by position in the code

@@ -65,7 +65,7 @@ frame:
 			*uv.v = R[A]
 		case OP_GETGLOBAL:
 			name := proto.Constants[inst&0x3ffff].(LString)
-			v := cf.fn.Env.RawGetString(string(name))
+			v := cf.fn.Env.getConstant(string(name), &proto.places[inst&0x3ffff])
 			if v == LNil {
 				v = L.getField(cf.fn.Env, name)
 				cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
@@ -89,10 +89,17 @@ frame:
 			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
 			R[A] = v
 		case OP_GETTABLEKS:
-			key := L.operand(proto, R, inst>>9&0x1ff)
+			o := inst >> 9 & 0x1ff
+			key := L.operand(proto, R, o)
 			if tb, ok := R[inst&0x1ff].(*LTable); ok {
 				if name := key.(LString); len(name) < bytesHashed {
-					if v := tb.RawGetString(string(name)); v != LNil {
+					var v LValue
+					if o&opBitRk != 0 {
+						v = tb.getConstant(string(name), &proto.places[o&^opBitRk])
+					} else {
+						v = tb.RawGetString(string(name))
+					}
+					if v != LNil {
 						R[A] = v
 						continue
 					}
