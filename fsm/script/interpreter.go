@@ -6,6 +6,7 @@ package script
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/lua"
@@ -33,6 +34,11 @@ type interpreter struct {
 	libraries []*loadedLibrary // whose code has run
 
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
+
+	// where the globals are that each run sets
+	redisPlace, keysPlace, argvPlace int
+	keys, argv                       lua.LTable   // KEYS and ARGV of the running script
+	texts                            []lua.LValue // their elements
 
 	libraryGlobals *lua.LTable // of libraries: empty, with librarySwitch as metatable
 	// its __index is loadGlobals while a library's code runs, and globals while one of its
@@ -187,6 +193,7 @@ func (in *interpreter) begin(b lua.Budget) {
 // end clears the stack. The interpreter must not be used again unless reusable.
 func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
 	in.L.End()
+	in.forgetArguments()
 	return (in.budget.Spent() == "" || in.aborted) && (failed == nil || !failed.Broken)
 }
 
@@ -194,15 +201,51 @@ func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
 // arguments as parameters.
 func (in *interpreter) setGlobals(script commands.Script) {
 	if script.Function != nil {
-		in.globals.RawSetString("redis", in.redisOfFunctions)
-		in.globals.RawSetString("KEYS", lua.LNil)
-		in.globals.RawSetString("ARGV", lua.LNil)
+		in.globals.SetPlace(in.redisPlace, in.redisOfFunctions)
+		in.globals.SetPlace(in.keysPlace, lua.LNil)
+		in.globals.SetPlace(in.argvPlace, lua.LNil)
 		return
 	}
-	in.globals.RawSetString("redis", in.redisOfScripts)
-	in.globals.RawSetString("KEYS", in.stringTable(script.Keys))
-	in.globals.RawSetString("ARGV", in.stringTable(script.Args))
+	in.globals.SetPlace(in.redisPlace, in.redisOfScripts)
+	in.fillArguments(script)
+	in.globals.SetPlace(in.keysPlace, &in.keys)
+	in.globals.SetPlace(in.argvPlace, &in.argv)
 }
+
+// fillArguments makes KEYS and ARGV. Their tables are those of the run before, which nothing refers
+// to any more, and their strings are parts of one.
+func (in *interpreter) fillArguments(script commands.Script) {
+	size := 0
+	for _, list := range [2][][]byte{script.Keys, script.Args} {
+		for _, b := range list {
+			size += len(b)
+		}
+	}
+	var all strings.Builder
+	all.Grow(size)
+	in.texts = in.texts[:0]
+	for _, list := range [2][][]byte{script.Keys, script.Args} {
+		for _, b := range list {
+			start := all.Len()
+			all.Write(b)
+			in.texts = append(in.texts, lua.LString(all.String()[start:]))
+		}
+	}
+	in.keys.Refill(in.texts[:len(script.Keys)])
+	in.argv.Refill(in.texts[len(script.Keys):])
+}
+
+// forgetArguments releases what KEYS and ARGV hold.
+func (in *interpreter) forgetArguments() {
+	in.keys, in.argv = lua.LTable{}, lua.LTable{}
+	clear(in.texts)
+	if cap(in.texts) > maxKeptTexts {
+		in.texts = nil
+	}
+}
+
+// maxKeptTexts is how many slots for keys and arguments an interpreter keeps between scripts.
+const maxKeptTexts = 1024
 
 // maxKeptArena is how many bytes for arguments an interpreter keeps between scripts.
 const maxKeptArena = 1 << 20

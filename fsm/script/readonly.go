@@ -53,6 +53,8 @@ func (in *interpreter) openSandbox() {
 	in.globals.RawSetString("KEYS", lua.LFalse) // fix their order among the globals
 	in.globals.RawSetString("ARGV", lua.LFalse)
 	in.globals.RawSetString("_G", in.globals)
+	in.redisPlace, in.keysPlace, in.argvPlace = in.globals.Place("redis"),
+		in.globals.Place("KEYS"), in.globals.Place("ARGV")
 	missing := L.CreateTable(0, 1)
 	missing.RawSetString("__index", L.NewFunction(missingGlobal))
 	in.globals.Metatable = readOnly(missing)

@@ -87,6 +87,18 @@ func (tb *LTable) placeString(key string) int {
 	return -1
 }
 
+// Refill makes the table as new, with these values, none of them nil, as its array. Nothing may
+// refer to the table or keep the slice.
+func (tb *LTable) Refill(values []LValue) {
+	*tb = LTable{array: values[:len(values):len(values)], length: int32(len(values))}
+}
+
+// Place returns the position of a key among the keys, -1 if it never was in the table.
+func (tb *LTable) Place(key string) int { return tb.placeString(key) }
+
+// SetPlace sets the value of the key at a position.
+func (tb *LTable) SetPlace(at int, value LValue) { tb.setEntry(at, nil, value) }
+
 // getConstant returns t[key] without metamethods. place is where the constant key was found last.
 func (tb *LTable) getConstant(key string, place *atomic.Uint32) LValue {
 	if tb.strings == nil {
