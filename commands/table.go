@@ -92,7 +92,11 @@ func (t *Table) Resolve(args [][]byte) (*Spec, error) { return t.ResolveAt(Featu
 
 // ResolveAt is Resolve as a release does it whose newest feature level is level.
 func (t *Table) ResolveAt(level uint64, args [][]byte) (*Spec, error) {
-	s := t.Get(args[0])
+	return t.ResolveNamed(t.Get(args[0]), level, args)
+}
+
+// ResolveNamed is ResolveAt for a caller that remembers which command, s, the name in args means.
+func (t *Table) ResolveNamed(s *Spec, level uint64, args [][]byte) (*Spec, error) {
 	if s == nil || s.Level > level {
 		return nil, unknownCommand(args)
 	}

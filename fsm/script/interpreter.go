@@ -60,6 +60,7 @@ type interpreter struct {
 	call         commands.Call // the command that the script calls
 	tx           commands.Tx
 	reply        luaReply
+	names        [1 << namesBits]namedSpec // of commands that scripts called, by a hash
 	args         [][]byte
 	arena        []byte
 	arenaCharged int // the most bytes of arguments of one command in this run

@@ -134,7 +134,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	*x = commands.Call{Env: in.x.Env, Tx: &in.tx, Args: in.args, Out: &in.reply,
 		Stop: in.x.Work + left + 1, Room: int(max(in.budget.Bytes, 1))}
 	in.tx.Proto = in.resp
-	spec, notResolved := in.table.ResolveAt(x.Level, in.args)
+	spec, notResolved := in.table.ResolveNamed(in.named(L.Get(1)), x.Level, in.args)
 	switch {
 	case spec == nil: // scripts get less detail than clients
 		return errUnknownCommand
@@ -181,17 +181,16 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 
 // readArgs copies the arguments from L's stack into in.args.
 func (in *interpreter) readArgs(L *lua.LState) (err string) {
-	n := L.GetTop()
-	if n == 0 {
+	if L.GetTop() == 0 {
 		return errNoCommand
 	}
 	in.args, in.arena = in.args[:0], in.arena[:0]
-	if !in.chargeArgs(L, n) {
+	if !in.chargeArgs(L) {
 		return errCommandArgs
 	}
-	for i := 1; i <= n; i++ {
+	for _, v := range L.Stack() {
 		start := len(in.arena)
-		switch v := L.Get(i).(type) {
+		switch v := v.(type) {
 		case lua.LString:
 			in.arena = append(in.arena, v...)
 		case lua.LNumber:
@@ -202,13 +201,44 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 	return ""
 }
 
-// chargeArgs charges for the n arguments of a command before they are copied: each may be the same
+// named returns the command that a script calls by name, or nil. It remembers the names that scripts
+// used, as they wrote them.
+func (in *interpreter) named(name lua.LValue) *commands.Spec {
+	text, ok := name.(lua.LString)
+	if !ok || text == "" {
+		return in.table.Get(in.args[0])
+	}
+	n := len(text)
+	hash := (uint32(n)<<24 | uint32(text[0])<<16 | uint32(text[n/2])<<8 | uint32(text[n-1])) *
+		0x9e3779b1
+	known := &in.names[hash>>(32-namesBits)]
+	if known.name != string(text) {
+		spec := in.table.Get(in.args[0])
+		if spec == nil {
+			return nil
+		}
+		*known = namedSpec{strings.Clone(string(text)), spec}
+	}
+	return known.spec
+}
+
+// namedSpec is the command that a name means.
+type namedSpec struct {
+	name string
+	spec *commands.Spec
+}
+
+// namesBits is the logarithm of how many names an interpreter remembers.
+const namesBits = 8
+
+// chargeArgs charges for the arguments of a command before they are copied: each may be the same
 // long string. It makes room for them, and returns false if one is neither a string nor a number.
-func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
+func (in *interpreter) chargeArgs(L *lua.LState) bool {
 	const numeral = 24 // at most
 	total := 0
-	for i := 1; i <= n; i++ {
-		switch v := L.Get(i).(type) {
+	stack := L.Stack()
+	for _, v := range stack {
+		switch v := v.(type) {
 		case lua.LString:
 			total += len(v)
 		case lua.LNumber:
@@ -217,7 +247,7 @@ func (in *interpreter) chargeArgs(L *lua.LState, n int) bool {
 			return false
 		}
 	}
-	in.budget.Charge(L, callInstructions+argumentInstructions*int64(n)+int64(total/16))
+	in.budget.Charge(L, callInstructions+argumentInstructions*int64(len(stack))+int64(total/16))
 	if more := total - max(in.arenaCharged, freeArena); more > 0 {
 		// the next command reuses the memory
 		in.budget.ChargeBytes(L, int64(more))

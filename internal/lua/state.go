@@ -205,6 +205,9 @@ func (L *LState) Get(index int) LValue {
 	return L.reg[at]
 }
 
+// Stack returns the values that the running function has on its stack, until the next call or push.
+func (L *LState) Stack() []LValue { return L.reg[L.localBase():L.top] }
+
 // Push pushes a value.
 func (L *LState) Push(v LValue) {
 	if L.top >= len(L.reg) {
