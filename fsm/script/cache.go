@@ -175,6 +175,9 @@ func (e *Engine) find(sha []byte) *cachedScript {
 	if len(sha) != 2*sha1.Size {
 		return nil
 	}
+	if s := e.bySHA[string(sha)]; s != nil {
+		return s
+	}
 	var low [2 * sha1.Size]byte
 	for i, c := range sha {
 		if 'A' <= c && c <= 'Z' {

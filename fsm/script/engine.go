@@ -107,13 +107,12 @@ func (e *Engine) choose(script commands.Script) (chosen, error) {
 	if script.Function != nil {
 		return e.chooseFunction(script)
 	}
-	s := e.bySource[string(script.Source)]
+	var s *cachedScript
 	if script.Source == nil {
 		if s = e.find(script.SHA); s == nil {
 			return chosen{}, commands.ErrNoScript
 		}
-	}
-	if s == nil {
+	} else if s = e.bySource[string(script.Source)]; s == nil {
 		return chosen{script: script, source: string(script.Source)}, nil
 	}
 	return chosen{script: script, source: s.source, cached: s, name: s.sha,

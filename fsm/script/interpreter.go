@@ -165,7 +165,7 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 		l, failed = in.pushFunction(p, name, script)
 		nargs = 2
 	} else {
-		L.Push(L.NewFunctionFromProto(p.proto))
+		L.PushMain(p.proto)
 	}
 	if failed == nil {
 		failed = L.PCall(nargs, 1)

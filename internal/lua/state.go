@@ -77,6 +77,7 @@ type LState struct {
 	used   int // registers that may hold a value
 	maxReg int
 
+	main    LFunction  // of PushMain
 	open    []*Upvalue // still registers, in that order
 	nested  int        // calls from Go, or from an instruction, that wait for a result
 	started bool
@@ -259,6 +260,13 @@ func (L *LState) NewFunction(f LGFunction) *LFunction {
 // NewFunctionFromProto returns a function without upvalues.
 func (L *LState) NewFunctionFromProto(proto *FunctionProto) *LFunction {
 	return newClosure(proto, L.Env)
+}
+
+// PushMain pushes the function of a chunk that runs once. The next PushMain reuses it: Lua code
+// cannot get hold of it.
+func (L *LState) PushMain(proto *FunctionProto) {
+	L.main = LFunction{Env: L.Env, Proto: proto}
+	L.Push(&L.main)
 }
 
 // Upvalues.
