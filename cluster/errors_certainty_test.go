@@ -115,7 +115,7 @@ func TestTransferThatMayStillHappen(t *testing.T) {
 
 // startingLog calls started before it stores a configuration.
 type startingLog struct {
-	hangingLog
+	powerLog
 	started *atomic.Pointer[func()]
 }
 
@@ -135,7 +135,7 @@ func TestRemovalHalfDone(t *testing.T) {
 	c := newCluster(t, 3, func(cfg *Config) {
 		cfg.HeartbeatTimeout = time.Second // for so long Raft refuses
 		cfg.wrapLog = func(s raft.LogStore) raft.LogStore {
-			return startingLog{hangingLog{LogStore: s}, started[cfg.ID]}
+			return startingLog{powerLog{s, newPower()}, started[cfg.ID]}
 		}
 	})
 	lead, gone := c.leader(), c.followers()[0].cfg.ID

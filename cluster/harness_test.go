@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -406,6 +407,99 @@ func (c *testCluster) converged() []string {
 		return true
 	})
 	return list
+}
+
+// load writes distinct batches on nodes until it is ended.
+type load struct {
+	c     *testCluster
+	next  atomic.Int64
+	stop  chan struct{}
+	ended sync.WaitGroup
+
+	mu            sync.Mutex
+	acked, unsure map[string]bool
+	notRun        error // why a write did not run, the newest time
+}
+
+// startLoad has several callers write on each node.
+func (c *testCluster) startLoad(callers int) *load {
+	l := &load{c: c, stop: make(chan struct{}), acked: map[string]bool{}, unsure: map[string]bool{}}
+	for _, n := range c.nodes {
+		l.on(n, callers)
+	}
+	return l
+}
+
+// on has callers write on a node until it closes.
+func (l *load) on(n *Node, callers int) {
+	for range callers {
+		l.ended.Go(func() {
+			for {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				batch := fmt.Sprintf("%s-%d", n.cfg.ID, l.next.Add(1))
+				_, err := n.write(context.Background(), []byte(batch), 1)
+				l.note(batch, err)
+				if errors.Is(err, errStopping) {
+					return
+				}
+			}
+		})
+	}
+}
+
+func (l *load) note(batch string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.acked[batch] = true
+	case errors.Is(err, ErrUnknown):
+		l.unsure[batch] = true
+	case errors.Is(err, ErrNotRun):
+		l.notRun = err
+	default:
+		l.c.t.Errorf("write: %v", err)
+	}
+}
+
+func (l *load) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acked)
+}
+
+// advance waits for so many more acknowledged writes.
+func (l *load) advance(writes int, what string) {
+	l.c.t.Helper()
+	at := l.count()
+	eventually(l.c.t, "writes "+what, func() bool { return l.count() >= at+writes })
+}
+
+// finish ends the load, and checks that what was acknowledged is there once, and nothing else
+// except what may have run.
+func (l *load) finish() {
+	l.c.t.Helper()
+	close(l.stop)
+	l.ended.Wait()
+	have := map[string]int{}
+	for _, batch := range l.c.converged() {
+		have[batch]++
+	}
+	for batch := range l.acked {
+		if have[batch] != 1 {
+			l.c.t.Errorf("acknowledged %s is there %d times", batch, have[batch])
+		}
+	}
+	for batch, k := range have {
+		if k != 1 || !l.acked[batch] && !l.unsure[batch] {
+			l.c.t.Errorf("%s is there %d times; acknowledged %v, unknown %v", batch, k,
+				l.acked[batch], l.unsure[batch])
+		}
+	}
 }
 
 func testLogger() *slog.Logger {

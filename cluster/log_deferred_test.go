@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -54,14 +56,9 @@ func newPower() *power {
 // not: the leader without the entry and the other follower go on without it, so neither a client
 // nor the follower may have been told.
 func TestPowerFailureOfALeaderThatSendsFirst(t *testing.T) {
-	powers, ended := map[string]*power{}, map[string]*atomic.Pointer[error]{}
-	for _, id := range []string{"n1", "n2", "n3"} {
-		powers[id], ended[id] = newPower(), &atomic.Pointer[error]{}
-	}
-	c := newCluster(t, 3, func(cfg *Config) {
-		p, fatal := powers[cfg.ID], ended[cfg.ID]
-		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return powerLog{s, p} }
-		cfg.Fatal = func(err error) { fatal.Store(&err) }
+	var ended atomic.Bool
+	c, powers := powered(t, 3, func(cfg *Config) {
+		cfg.Fatal = func(error) { ended.Store(true) }
 	})
 	lead := c.leader()
 	c.write(lead, "before")
@@ -91,7 +88,7 @@ func TestPowerFailureOfALeaderThatSendsFirst(t *testing.T) {
 	if err := <-answer; err == nil {
 		t.Error("the lost write was acknowledged")
 	}
-	eventually(t, "the process would have ended", func() bool { return ended[id].Load() != nil })
+	eventually(t, "the process would have ended", ended.Load)
 	if err := c.nodes[id].Close(); !errors.Is(err, errNotDurable) {
 		t.Errorf("closed with %v", err)
 	}
@@ -111,6 +108,107 @@ func TestPowerFailureOfALeaderThatSendsFirst(t *testing.T) {
 		t.Errorf("the nodes have %s", list)
 	}
 }
+
+// powered returns a cluster, and the power of each node.
+func powered(t *testing.T, size int, change func(*Config)) (*testCluster, map[string]*power) {
+	t.Helper()
+	powers := map[string]*power{"n1": newPower(), "n2": newPower(), "n3": newPower()}
+	return newCluster(t, size, func(cfg *Config) {
+		p := powers[cfg.ID]
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return powerLog{s, p} }
+		if change != nil {
+			change(cfg)
+		}
+	}), powers
+}
+
+// A read on a leader whose disk is slow waits for the disk no more than its answer needs, and tells
+// followers of no commit that is not durable.
+func TestReadsDoNotWaitForTheDisk(t *testing.T) {
+	c, powers := powered(t, 3, func(cfg *Config) {
+		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
+	})
+	lead := c.leader()
+	c.write(lead, "before")
+	c.converged()
+	powers[lead.cfg.ID].held.Lock()
+	release := sync.OnceFunc(powers[lead.cfg.ID].held.Unlock)
+	defer release()
+	last := lead.raft.LastIndex()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := lead.write(context.Background(), []byte("later"), 1)
+		answer <- err
+	}()
+	eventually(t, "Raft counts the entry as committed", func() bool {
+		return lead.raft.CommitIndex() > last
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for batch, want := range map[string]string{"before": "1", "later": "0"} {
+		if got, err := lead.read(ctx, []byte(batch)); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v", batch, got, err)
+		}
+	}
+	for _, f := range c.followers() {
+		if s := f.Status(); s.Behind > 0 {
+			t.Errorf("%s lags by %d entries", f.cfg.ID, s.Behind)
+		}
+	}
+	release()
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+}
+
+// Leaders lose their power, with entries that their disks have not written and Raft counts as
+// committed, while others cannot be reached. What was acknowledged stays, and no node has applied
+// what the others have not.
+func TestPowerFailures(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if *powerSeed != 0 {
+		seed = *powerSeed
+	}
+	t.Logf("-power-seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	c, powers := powered(t, 3, nil)
+	l := c.startLoad(2)
+	for range *powerFailures {
+		l.advance(20, "before a power failure")
+		lead, others := c.leader(), c.followers()
+		rnd.Shuffle(2, func(i, j int) { others[i], others[j] = others[j], others[i] })
+		away, near, victim := others[0].cfg.ID, others[1].cfg.ID, lead.cfg.ID
+		if rnd.IntN(2) == 0 {
+			c.net.isolate(away)
+		}
+		powers[victim].held.Lock()
+		last := lead.raft.LastIndex()
+		eventually(t, "Raft counts an entry as committed", func() bool {
+			return lead.raft.CommitIndex() > last || !lead.leads()
+		})
+		c.net.isolate(victim)
+		powers[victim].lost.Store(true)
+		powers[victim].held.Unlock()
+		_ = lead.Close() // its log has failed
+		delete(c.nodes, victim)
+		powers[victim].lost.Store(false)
+		if rnd.IntN(2) == 0 {
+			c.net.isolate(near) // which has the entries that the victim lost
+		}
+		c.net.heal(away)
+		c.reopen(victim)
+		l.on(c.nodes[victim], 2)
+		c.net.heal(victim)
+		l.advance(20, "of two nodes")
+		c.net.heal(near)
+	}
+	l.finish()
+}
+
+var (
+	powerFailures = flag.Int("power-failures", 3, "power failures of TestPowerFailures")
+	powerSeed     = flag.Uint64("power-seed", 0, "seed of TestPowerFailures; 0: a new one")
+)
 
 // heldLog is a leader's log store over a disk that can be held up.
 type heldLog struct {

@@ -80,61 +80,11 @@ func TestForwardingKeepsRepliesWithTheirRequests(t *testing.T) {
 
 func TestTakeoverLosesNoAcknowledgedWrite(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	var mu sync.Mutex
-	acked, unsure := map[string]bool{}, map[string]bool{}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for id, n := range c.nodes {
-		for caller := range 4 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					batch := fmt.Sprintf("%s-%d-%d", id, caller, i)
-					_, err := n.write(context.Background(), []byte(batch), 1)
-					mu.Lock()
-					switch {
-					case err == nil:
-						acked[batch] = true
-					case errors.Is(err, ErrUnknown):
-						unsure[batch] = true
-					case !errors.Is(err, ErrNotRun):
-						t.Errorf("write: %v", err)
-					}
-					mu.Unlock()
-					if err != nil && errors.Is(err, errStopping) {
-						return
-					}
-				}
-			}()
-		}
-	}
-	count := func() int { mu.Lock(); defer mu.Unlock(); return len(acked) }
-	eventually(t, "some writes", func() bool { return count() > 50 })
+	l := c.startLoad(4)
+	l.advance(50, "before the takeover")
 	c.close(c.leader().cfg.ID)
-	at := count()
-	eventually(t, "writes after the takeover", func() bool { return count() > at+50 })
-	close(stop)
-	wg.Wait()
-	have := map[string]int{}
-	for _, g := range c.converged() {
-		have[g]++
-	}
-	for g := range acked {
-		if have[g] != 1 {
-			t.Errorf("acknowledged %s is there %d times", g, have[g])
-		}
-	}
-	for g, k := range have {
-		if k != 1 || !acked[g] && !unsure[g] {
-			t.Errorf("%s is there %d times; acknowledged %v, unknown %v", g, k, acked[g], unsure[g])
-		}
-	}
+	l.advance(50, "after the takeover")
+	l.finish()
 }
 
 func TestMinorityRefuses(t *testing.T) {

@@ -303,33 +303,7 @@ func TestContext(t *testing.T) {
 
 func TestTransferUnderLoad(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	acked := map[string]bool{}
-	for id, n := range c.nodes {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for i := 0; ; i++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				batch := fmt.Sprintf("%s-%d", id, i)
-				_, err := n.write(context.Background(), []byte(batch), 1)
-				if errors.Is(err, ErrNotRun) {
-					t.Errorf("write: %v", err) // a leader was there all the time
-				}
-				if err == nil {
-					mu.Lock()
-					acked[batch] = true
-					mu.Unlock()
-				}
-			}
-		}()
-	}
+	l := c.startLoad(1)
 	for range 3 {
 		old := c.leader()
 		eventually(t, "leadership is handed over", func() bool {
@@ -337,16 +311,9 @@ func TestTransferUnderLoad(t *testing.T) {
 		})
 		eventually(t, "another leader", func() bool { return c.leader() != old })
 	}
-	close(stop)
-	wg.Wait()
-	have := map[string]int{}
-	for _, g := range c.converged() {
-		have[g]++
-	}
-	for g := range acked {
-		if have[g] != 1 {
-			t.Errorf("acknowledged %s is there %d times", g, have[g])
-		}
+	l.finish()
+	if l.notRun != nil {
+		t.Errorf("a write was refused while there was a leader: %v", l.notRun)
 	}
 }
 

@@ -13,36 +13,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// hangingLog is a log store that stops to write while hung is locked.
-type hangingLog struct {
-	raft.LogStore
-	hung *sync.RWMutex
-}
-
-func (h hangingLog) StoreLog(l *raft.Log) error { return h.StoreLogs([]*raft.Log{l}) }
-
-func (h hangingLog) StoreLogs(logs []*raft.Log) error {
-	h.hung.RLock()
-	defer h.hung.RUnlock()
-	return h.LogStore.StoreLogs(logs)
-}
-
-// Room implements roomyLog: a disk that hangs has space.
-func (h hangingLog) Room() int64 { return 1 << 30 }
-
-// IsMonotonic passes on what the store below is.
-func (h hangingLog) IsMonotonic() bool {
-	m, ok := h.LogStore.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
-}
-
 // TestLeaderThatIsNotConfirmed leaves a leader without anybody to ask whether it leads, while Raft
 // is content: reads end on all nodes.
 func TestLeaderThatIsNotConfirmed(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.ReplyWait = 300 * time.Millisecond
-		cfg.LeaderWait = 100 * time.Millisecond
-	})
+	c := newCluster(t, 3, impatient)
 	lead := c.leader()
 	c.write(lead, "a")
 	for _, f := range c.followers() {
@@ -66,25 +40,20 @@ func TestLeaderThatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// hangingCluster is a cluster of which the disks can be made to hang.
-func hangingCluster(t *testing.T, size int) (*testCluster, map[string]*sync.RWMutex) {
-	hung := map[string]*sync.RWMutex{"n1": {}, "n2": {}, "n3": {}}
-	return newCluster(t, size, func(cfg *Config) {
-		cfg.ReplyWait = 300 * time.Millisecond
-		cfg.LeaderWait = 100 * time.Millisecond
-		mu := hung[cfg.ID]
-		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return hangingLog{s, mu} }
-	}), hung
+// impatient has requests end soon that make no progress.
+func impatient(cfg *Config) {
+	cfg.ReplyWait = 300 * time.Millisecond
+	cfg.LeaderWait = 100 * time.Millisecond
 }
 
 // TestLeaderWhoseDiskHangs holds no caller: what is under way is unknown, what is queued behind it
 // did not run. Another node leads while it hangs, and it follows when that is over.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
-	c, hung := hangingCluster(t, 3)
+	c, powers := powered(t, 3, impatient)
 	lead, follower := c.leader(), c.followers()[0]
 	c.write(follower, "before")
-	hung[lead.cfg.ID].Lock()
-	release := sync.OnceFunc(hung[lead.cfg.ID].Unlock)
+	powers[lead.cfg.ID].held.Lock()
+	release := sync.OnceFunc(powers[lead.cfg.ID].held.Unlock)
 	defer release()
 	const callers = 12
 	var wg sync.WaitGroup
@@ -154,13 +123,13 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 // TestLeaderOfFollowersWhoseDisksHang leads no more when it has nothing acknowledged for long,
 // though they hear its heartbeats; and it leads again when that is over.
 func TestLeaderOfFollowersWhoseDisksHang(t *testing.T) {
-	c, hung := hangingCluster(t, 3)
+	c, powers := powered(t, 3, impatient)
 	lead := c.leader()
 	c.write(lead, "before")
 	var releases []func()
 	for _, f := range c.followers() {
-		hung[f.cfg.ID].Lock()
-		releases = append(releases, sync.OnceFunc(hung[f.cfg.ID].Unlock))
+		powers[f.cfg.ID].held.Lock()
+		releases = append(releases, sync.OnceFunc(powers[f.cfg.ID].held.Unlock))
 	}
 	release := func() {
 		for _, r := range releases {
