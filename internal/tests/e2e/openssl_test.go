@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -17,14 +16,8 @@ import (
 // make the certificate of a node by it.
 func opensslRecipe(t *testing.T) (authority, node string) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text),
-		"With openssl, a node's certificate for other nodes:\n\n")
-	block, _, _ := strings.Cut(rest, "\n\n")
-	const second = "    openssl ecparam -name prime256v1 -genkey -noout -out n1-peer.key\n"
+	block := recipe(t, "With openssl, a node's certificate for other nodes:")
+	const second = "openssl ecparam -name prime256v1 -genkey -noout -out n1-peer.key\n"
 	authority, node, found := strings.Cut(block, second)
 	if !found {
 		t.Fatalf("docs/security.md has another recipe:\n%s", block)
