@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,13 +20,18 @@ import (
 	"github.com/coordd/coordd/internal/files"
 )
 
-// authorityYears is how long the authorities are valid.
-const authorityYears = 10
+const (
+	// authorityYears is how long the authorities are valid.
+	authorityYears = 10
+	defaultCluster = "coordd"
+	// peerAuthority and the cluster's name are the common name of the authority of its nodes.
+	peerAuthority = "coordd nodes of "
+)
 
 func runCerts(args []string, stdout io.Writer) error {
 	flags := newFlagSet("coordd certs")
-	name := flags.String("cluster", "coordd",
-		"name of the cluster, for the URI coordd://CLUSTER/ID (default coordd)")
+	name := flags.String("cluster", "", "name of the cluster, for the URI coordd://CLUSTER/ID "+
+		"(default: that of the authorities in DIR, else "+defaultCluster+")")
 	nodes := flags.String("nodes", "n1,n2,n3", "ids of the nodes (default n1,n2,n3)")
 	hosts := flags.String("hosts", "localhost,127.0.0.1,::1",
 		"names and addresses at which clients reach the nodes (default localhost,127.0.0.1,::1)")
@@ -35,7 +41,7 @@ func runCerts(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if *name == "" || (&url.URL{Scheme: "coordd", Host: *name}).String() != "coordd://"+*name {
+	if *name != "" && (&url.URL{Scheme: "coordd", Host: *name}).String() != "coordd://"+*name {
 		return fmt.Errorf("--cluster %q: must be a name such as prod", *name)
 	}
 	if *days < 1 || *days > 365*authorityYears {
@@ -54,9 +60,10 @@ func words(list string) []string {
 // certWriter writes certificates into a directory. Authorities that are there already are used
 // again; other certificates are replaced.
 type certWriter struct {
-	dir, cluster string
-	to           time.Time // until when they are valid
-	out          io.Writer
+	dir     string
+	cluster string    // empty: that of the authorities that are there
+	to      time.Time // until when they are valid
+	out     io.Writer
 }
 
 func (w *certWriter) writeAll(nodes, hosts, clients []string) error {
@@ -73,11 +80,14 @@ func (w *certWriter) writeAll(nodes, hosts, clients []string) error {
 	if err := os.MkdirAll(w.dir, 0o700); err != nil {
 		return err
 	}
+	if err := w.chooseCluster(); err != nil {
+		return err
+	}
 	ca, err := w.authority("ca", "coordd clients of "+w.cluster)
 	if err != nil {
 		return err
 	}
-	peerCA, err := w.authority("peer-ca", "coordd nodes of "+w.cluster)
+	peerCA, err := w.authority("peer-ca", peerAuthority+w.cluster)
 	if err != nil {
 		return err
 	}
@@ -114,21 +124,48 @@ func (w *certWriter) writeAll(nodes, hosts, clients []string) error {
 	return nil
 }
 
+// chooseCluster sets the name of the cluster. Certificates of another name beside those in use would
+// cut the nodes off from each other.
+func (w *certWriter) chooseCluster() error {
+	ca, err := w.load("peer-ca")
+	if errors.Is(err, fs.ErrNotExist) {
+		w.cluster = cmp.Or(w.cluster, defaultCluster)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	has := strings.TrimPrefix(ca.Name(), peerAuthority)
+	if w.cluster != "" && w.cluster != has {
+		return fmt.Errorf("--cluster %s: %s has the authorities of %s; use another directory",
+			w.cluster, w.dir, has)
+	}
+	w.cluster = has
+	return nil
+}
+
 // authority loads an authority, or creates it if missing.
 func (w *certWriter) authority(file, name string) (*certs.Authority, error) {
+	a, err := w.load(file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	if a, err = certs.NewAuthority(name, authorityYears*365*24*time.Hour); err != nil {
+		return nil, err
+	}
+	return a, w.write(file, a.Pair)
+}
+
+func (w *certWriter) load(file string) (*certs.Authority, error) {
 	path := filepath.Join(w.dir, file)
 	cert, err := files.Read(path+".crt", maxSecret)
-	if errors.Is(err, fs.ErrNotExist) {
-		a, err := certs.NewAuthority(name, authorityYears*365*24*time.Hour)
-		if err != nil {
-			return nil, err
-		}
-		return a, w.write(file, a.Pair)
-	}
 	if err != nil {
 		return nil, err
 	}
 	key, err := files.Read(path+".key", maxSecret)
+	if errors.Is(err, fs.ErrNotExist) { // the certificate is in use
+		return nil, fmt.Errorf("%s.key is missing: without it no certificate can be issued", path)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -57,13 +57,26 @@ func TestCerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	makeCerts(t, dir, "--cluster", "prod", "--nodes", "n3", "--clients", "")
+	makeCerts(t, dir, "--nodes", "n3", "--clients", "") // of the same cluster
 	if again, _ := os.ReadFile(filepath.Join(dir, "ca.crt")); !bytes.Equal(ca, again) {
 		t.Error("the authority was replaced")
 	}
 	if err := peer("n3-peer", "n3"); err != nil {
 		t.Error(err)
 	}
+	if pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "n3-peer.crt"), filepath.Join(dir,
+		"n3-peer.key")); err != nil || pair.Leaf.URIs[0].String() != "coordd://prod/n3" {
+		t.Errorf("the added certificate: %v", err)
+	}
+	refused := func(says string, args ...string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		if code := run(context.Background(), append([]string{"certs", dir}, args...), noEnv, &out,
+			&errs); code == 0 || !strings.Contains(errs.String(), says) {
+			t.Errorf("%v: %d, %s", args, code, &errs)
+		}
+	}
+	refused("has the authorities of prod; use another directory", "--cluster", "other")
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, _ error) error {
 		info, err := d.Info()
 		if err != nil || info.Mode().Perm()&0o077 != 0 {
@@ -71,6 +84,11 @@ func TestCerts(t *testing.T) {
 		}
 		return nil
 	})
+	key := filepath.Join(dir, "peer-ca.key")
+	if err := os.Rename(key, key+".away"); err != nil {
+		t.Fatal(err)
+	}
+	refused("peer-ca.key is missing")
 	// the server's certificate and the client's, as each end sees the other
 	store, err := tlsconf.Open(tlsconf.Config{Files: filesOf(dir, "n1", "ca"),
 		Logger: slog.New(slog.DiscardHandler)})

@@ -59,6 +59,9 @@ func NewAuthority(name string, valid time.Duration) (*Authority, error) {
 	return LoadAuthority(a.Pair)
 }
 
+// Name returns the name that the authority was created with.
+func (a *Authority) Name() string { return a.cert.Subject.CommonName }
+
 // LoadAuthority reads an authority that NewAuthority created.
 func LoadAuthority(p Pair) (*Authority, error) {
 	cert, err := decode(p.Cert, "CERTIFICATE")
