@@ -56,7 +56,7 @@ func newFuzzed(f testing.TB, size int, change func(*Config)) *fuzzed {
 func (z *fuzzed) send(t *testing.T, input int, do func(conn net.Conn)) (answer []byte) {
 	t.Helper()
 	before := tamper.Allocated()
-	conn, err := net.Dial("tcp", z.n.mux.ln.Addr().String())
+	conn, err := tamper.Dial(z.n.mux.ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestReplay(t *testing.T) {
 	ca := newCA(t)
 	z := newFuzzed(t, 3, ca.useTLS(PeerTLSRequired))
 	member := z.followers()[0].cfg.ID
-	conn, err := net.Dial("tcp", z.n.mux.ln.Addr().String())
+	conn, err := tamper.Dial(z.n.mux.ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,9 @@ const (
 	maxUnidentified = 256
 )
 
+// strangers is how many connections of one host that do not identify themselves come in.
+var strangers = halfopen.Rate{AtOnce: 2 * maxUnidentified, PerSecond: 64}
+
 // maxUnacked is how long data to a peer may stay unacknowledged before the connection is given up.
 // Until then TCP resends a lost packet four or five times.
 const maxUnacked = 3 * time.Second
@@ -75,6 +78,7 @@ type mux struct {
 	ctx          context.Context
 	cancel       context.CancelFunc
 	raftConns    chan net.Conn
+	door         *halfopen.Door
 	unidentified *halfopen.Set
 	wg           sync.WaitGroup
 
@@ -97,9 +101,11 @@ func newMux(ln net.Listener, self, advertise string, dial dialFunc, logger *slog
 	m := &mux{
 		ln: ln, self: self, advertise: advertised(advertise), dial: dial, logger: logger,
 		raftConns: make(chan net.Conn), conns: map[net.Conn]*stream{}, raft: map[net.Conn]bool{},
-		unnamed:  map[net.Conn]bool{},
-		warnings: logging.NewLimited(logger), unidentified: halfopen.New(maxUnidentified),
+		unnamed: map[net.Conn]bool{}, warnings: logging.NewLimited(logger),
 	}
+	m.door = halfopen.NewDoor(strangers, m.warnings)
+	m.unidentified = halfopen.New(halfopen.Limits{Most: maxUnidentified, Waiting: maxUnidentified,
+		Grace: handshakeTimeout / 2})
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.resolver = newResolver()
 	return m
@@ -128,11 +134,11 @@ func (m *mux) acceptLoop() {
 			}
 			continue
 		}
+		if !m.door.Admit(conn) {
+			continue
+		}
 		if !m.track(conn) {
 			return
-		}
-		if evicted := m.unidentified.Add(conn); evicted != nil {
-			evicted.Close() // its greet goroutine cleans up
 		}
 		m.wg.Add(1)
 		go m.greet(conn)
@@ -143,8 +149,15 @@ func (m *mux) acceptLoop() {
 // dispatches the connection.
 func (m *mux) greet(raw net.Conn) {
 	defer m.wg.Done()
-	known := func() { m.unidentified.Remove(raw) }
-	defer known()
+	if evicted := m.unidentified.Add(raw); evicted != nil {
+		evicted.Close() // its greet goroutine cleans up
+	}
+	known := func() {
+		if m.unidentified.Remove(raw) {
+			m.door.Identified(raw)
+		}
+	}
+	defer m.unidentified.Remove(raw)
 	if tcp, ok := raw.(*net.TCPConn); ok {
 		_ = tcp.SetKeepAliveConfig(keepAlive) // without it a dead peer is found later
 		limitUnacked(tcp)
@@ -439,6 +452,7 @@ func (m *mux) Close() error {
 	m.conns = map[net.Conn]*stream{}
 	m.mu.Unlock()
 	err := m.ln.Close()
+	m.unidentified.Close()
 	m.resolver.close()
 	for conn := range conns {
 		conn.Close()

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -75,6 +74,7 @@ type session struct {
 	name        string
 	libName     string
 	libVer      string
+	early       int // commands before its client authenticated
 	tx          transaction
 	subs        [subKinds]map[string]struct{} // of this session, as in pubsub
 	batch       batch
@@ -195,8 +195,8 @@ func (s *session) serve() {
 		}
 		if len(cmds) > 0 {
 			s.handle(cmds)
-			if s.in.small { // strangers who send as fast as they can use no whole time slices
-				runtime.Gosched()
+			if s.in.small {
+				s.slowDown()
 			}
 			if s.quit || s.refused && s.srv.cutOff() {
 				return
@@ -366,7 +366,9 @@ func (s *session) end() {
 	if s.quit && s.subscribed() {
 		s.srv.pubsub.delivery.settle() // messages published before QUIT was answered
 	}
-	s.uncount()
+	if s.counted {
+		s.srv.unauthenticated.Remove(s.conn)
+	}
 	s.srv.pubsub.forget(s)
 	s.endMonitor()
 	if s.track.Load() != nil {

@@ -26,7 +26,7 @@ func (s *Server) ServeTLS(ln net.Listener, cfg *tls.Config) error {
 		s.tlsPort = a.Port
 	}
 	s.mu.Unlock()
-	return s.serve(tlsconf.NewListener(ln, cfg, s.warnings))
+	return s.serve(tlsconf.NewListener(ln, cfg, s.door, s.warnings))
 }
 
 // verifier checks a client's certificate with its chain, leaf first.
@@ -101,7 +101,7 @@ func (s *session) authenticateByCertificate() error {
 // socket returns the connection below TLS, or the connection itself.
 func socket(conn net.Conn) net.Conn {
 	if t, ok := conn.(*tls.Conn); ok {
-		return t.NetConn()
+		return tlsconf.Socket(t)
 	}
 	return conn
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/simplelru"
 	"golang.org/x/time/rate"
+
+	"github.com/coordd/coordd/internal/halfopen"
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 // guesser is who tries passwords: an address, and a hash of the user's name. Real users and others
 // are treated alike, so that the delay does not tell them apart.
 type guesser struct {
-	addr netip.Prefix
+	host netip.Prefix
 	slot uint8
 }
 
@@ -61,18 +63,9 @@ func (g *guessing) init() {
 	g.idle, _ = simplelru.NewLRU(guessers, nil) // fails only without room
 }
 
-// guesser returns who tries a password for a user. An IPv6 client has a whole /64 to itself.
+// guesser returns who tries a password for a user.
 func (g *guessing) guesser(conn net.Conn, user []byte) guesser {
-	key := guesser{slot: uint8(maphash.Bytes(g.seed, user) % userSlots)}
-	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		addr := a.AddrPort().Addr().Unmap().WithZone("")
-		bits := 32
-		if addr.Is6() {
-			bits = 64
-		}
-		key.addr, _ = addr.Prefix(bits) // of a valid length
-	}
-	return key
+	return guesser{host: halfopen.Host(conn), slot: uint8(maphash.Bytes(g.seed, user) % userSlots)}
 }
 
 func newAttempts() *attempts {

@@ -4,12 +4,41 @@
 
 package server
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // Limits of a request before AUTH, as in Redis.
 const (
 	maxArgsBeforeAuth = 10
 	maxBulkBeforeAuth = 16 << 10
+)
+
+// A client that means well authenticates within a few requests. Of those before, freeRequests run
+// at once, and each further one delays the next.
+const (
+	freeRequests = 50
+	requestDelay = 100 * time.Millisecond
+)
+
+// slowDown follows a request of a client that must authenticate. A stranger who sends as fast as it
+// can uses no whole time slices, and soon next to nothing.
+func (s *session) slowDown() {
+	s.early++
+	if s.early < freeRequests || s.srv.closing.Load() || s.user.Load() != nil {
+		runtime.Gosched()
+		return
+	}
+	time.Sleep(requestDelay) // nothing is read meanwhile: input waits in the kernel
+}
+
+const (
+	// strangersPerSecond is how many connections of one host that end without authenticating come
+	// in, after the first ones: those that may be open, wait, or be in their TLS handshakes.
+	strangersPerSecond = 500
+	// authGrace is how long a client has before another one of its host displaces it.
+	authGrace = time.Second
 )
 
 // mustAuthenticate reports whether the session's client may do nothing before it authenticates.
@@ -26,9 +55,10 @@ func (s *session) mustAuthenticate() bool {
 }
 
 // countUnauthenticated counts a new session if its client must authenticate. Past the limit, the
-// oldest connection of the address with the most of them ends.
+// oldest connection of the host with the most of them ends.
 func (s *Server) countUnauthenticated(c *session) {
 	if !c.mustAuthenticate() {
+		s.door.Identified(c.conn)
 		return
 	}
 	c.counted = true
@@ -38,11 +68,12 @@ func (s *Server) countUnauthenticated(c *session) {
 	}
 }
 
-// uncount ends what countUnauthenticated began.
-func (s *session) uncount() {
+// authenticated ends what countUnauthenticated began.
+func (s *session) authenticated() {
 	if s.counted {
 		s.counted = false
 		s.srv.unauthenticated.Remove(s.conn)
+		s.srv.door.Identified(s.conn)
 	}
 }
 

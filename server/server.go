@@ -132,8 +132,9 @@ type Server struct {
 	slowlog         slowlog
 	denials         denialLog
 	guessing        guessing
-	unauthenticated *halfopen.Set // connections whose clients have not authenticated, but must
-	revokedBy       *Users        // the newest that revoke knows; only it uses them
+	door            *halfopen.Door // where connections come in
+	unauthenticated *halfopen.Set  // those whose clients have not authenticated, but must
+	revokedBy       *Users         // the newest that revoke knows; only it uses them
 	latency         latency
 	saving          saving
 
@@ -192,7 +193,10 @@ func New(cfg Config) *Server {
 	s.slowlog.maxLen.Store(slowlogLen)
 	s.denials.maxLen.Store(denialLogLen)
 	s.guessing.init()
-	s.unauthenticated = halfopen.New(cfg.MaxUnauthenticated)
+	s.door = halfopen.NewDoor(halfopen.Rate{AtOnce: 3 * cfg.MaxUnauthenticated,
+		PerSecond: strangersPerSecond}, s.warnings)
+	s.unauthenticated = halfopen.New(halfopen.Limits{Most: cfg.MaxUnauthenticated,
+		Waiting: cfg.MaxUnauthenticated, Grace: authGrace})
 	var id [20]byte
 	_, _ = rand.Read(id[:]) // never fails
 	s.runID = hex.EncodeToString(id[:])
@@ -260,8 +264,12 @@ func (s *Server) serve(ln net.Listener) error {
 
 const errMaxClients commands.Error = "ERR max number of clients reached"
 
-// accept starts a session, unless there are too many or protected mode forbids it.
+// accept starts a session, unless there are too many, or protected mode or the client's neighbors
+// forbid it.
 func (s *Server) accept(conn net.Conn) {
+	if _, admitted := conn.(*tls.Conn); !admitted && !s.door.Admit(conn) {
+		return
+	}
 	unvetted := outside(conn)
 	if unvetted {
 		denied, known := s.protects()
@@ -280,6 +288,7 @@ func (s *Server) accept(conn net.Conn) {
 	}
 	if int64(len(s.sessions)) >= s.config.maxClients.Load() {
 		s.mu.Unlock()
+		s.door.Identified(conn) // that is not its host's fault
 		s.turnAway(conn, errMaxClients)
 		return
 	}
@@ -341,6 +350,7 @@ func (s *Server) Close() {
 	if !s.closing.Load() {
 		s.lastReads = time.Now().Add(min(lastRequests, s.cfg.DrainTimeout/2))
 		s.closing.Store(true)
+		s.unauthenticated.Close() // nobody waits for room any more
 	}
 	for _, c := range s.sessions {
 		c.interrupt()

@@ -254,7 +254,7 @@ func (s *session) become(name []byte, created uint64) {
 	s.user.Store(&identity{name: bytes.Clone(name), created: created})
 	s.trusted.Store(true)
 	s.certifiedAs = ""
-	s.uncount()
+	s.authenticated()
 }
 
 // knowsPassword makes a session that has not authenticated one that has, after it has given the

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,9 +10,11 @@ import (
 	"time"
 )
 
-// Listen binds a TCP address; the error says which one.
+// Listen binds a TCP address; the error says which one. Who serves a connection sets its keepalive,
+// so that one that is refused costs less.
 func Listen(addr string) (net.Listener, error) {
-	ln, err := net.Listen("tcp", addr)
+	c := net.ListenConfig{KeepAlive: -1}
+	ln, err := c.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", addr, errors.Unwrap(err))
 	}

@@ -16,14 +16,19 @@ import (
 const (
 	HandshakeTimeout = 5 * time.Second
 	MaxHandshakes    = 512 // at a time
+	maxWaiting       = 1500
+	grace            = 2 * time.Second
 )
 
 // Listener accepts connections and returns those whose TLS handshake is complete. At most
 // MaxHandshakes are under way, each for at most HandshakeTimeout. Past the limit the oldest
-// connection of the address with the most of them goes, see halfopen.Set.
+// connection of the host with the most of them goes, see halfopen.Set. A halfopen.Door refuses
+// crowds before any work for TLS; who accepts a connection calls its Identified.
 type Listener struct {
 	net.Listener
 	cfg      *tls.Config
+	door     *halfopen.Door
+	turns    turns
 	warnings *logging.Limited
 
 	ready   chan *tls.Conn
@@ -36,10 +41,12 @@ type Listener struct {
 }
 
 // NewListener returns a Listener over ln, which it owns.
-func NewListener(ln net.Listener, cfg *tls.Config, warnings *logging.Limited) *Listener {
-	l := &Listener{Listener: ln, cfg: cfg, warnings: warnings, ready: make(chan *tls.Conn),
-		closed: make(chan struct{}), failed: make(chan error),
-		waiting: halfopen.New(MaxHandshakes)}
+func NewListener(ln net.Listener, cfg *tls.Config, door *halfopen.Door,
+	warnings *logging.Limited) *Listener {
+	l := &Listener{Listener: ln, cfg: cfg, door: door, turns: newTurns(), warnings: warnings,
+		ready: make(chan *tls.Conn), closed: make(chan struct{}), failed: make(chan error),
+		waiting: halfopen.New(halfopen.Limits{Most: MaxHandshakes, Waiting: maxWaiting,
+			Grace: grace})}
 	go l.run()
 	return l
 }
@@ -62,8 +69,10 @@ func (l *Listener) run() {
 	for {
 		conn, err := l.Listener.Accept()
 		if err == nil {
-			l.wg.Add(1)
-			go l.greet(conn)
+			if l.door.Admit(conn) {
+				l.wg.Add(1)
+				go l.greet(conn)
+			}
 			continue
 		}
 		if isTimeout(err) { // SetDeadline: no more connections
@@ -84,25 +93,21 @@ func (l *Listener) greet(raw net.Conn) {
 	defer l.wg.Done()
 	if evicted := l.waiting.Add(raw); evicted != nil {
 		_ = evicted.Close() // its handshake fails
+		if evicted == raw {
+			return
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), HandshakeTimeout)
-	conn := tls.Server(raw, l.cfg)
-	err := conn.HandshakeContext(ctx)
+	conn, err := l.handshake(ctx, raw)
 	cancel()
-	known := l.waiting.Remove(raw)
-	select {
-	case <-l.closed:
-		_ = raw.Close()
-		return
-	default:
-	}
 	if err != nil {
 		_ = raw.Close()
-		if known { // else this node closed it
+		if l.waiting.Remove(raw) { // else this node closed it
 			l.warnings.Warn("TLS handshake failed", "client", raw.RemoteAddr(), "error", err)
 		}
 		return
 	}
+	l.waiting.Remove(raw)
 	select {
 	case l.ready <- conn:
 	case <-l.closed:

@@ -12,12 +12,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/internal/tlsconf"
@@ -209,8 +211,9 @@ func listen(t *testing.T, s *tlsconf.Store, auth tls.ClientAuthType) *tlsconf.Li
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln := tlsconf.NewListener(inner, s.Server(auth), logging.NewLimited(slog.New(
-		slog.DiscardHandler)))
+	warnings := logging.NewLimited(slog.New(slog.DiscardHandler))
+	door := halfopen.NewDoor(halfopen.Rate{AtOnce: 5000}, warnings)
+	ln := tlsconf.NewListener(inner, s.Server(auth), door, warnings)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -394,5 +397,40 @@ func TestExpiryEndsNoConnection(t *testing.T) {
 				t.Errorf("%s, known %v: %v, on an open connection %v", what, by == a, err, openErr)
 			}
 		}
+	}
+}
+
+// Handshakes compute in turn; those that wait for their clients hold up nobody.
+func TestSlowHandshakes(t *testing.T) {
+	a, f := newAuthority(t), in(t.TempDir())
+	writePair(t, f, a, issue(t, a, certs.Request{CommonName: "test"}))
+	s, _ := open(t, f)
+	ln := listen(t, s, tls.NoClientCert)
+	for range 4 * runtime.GOMAXPROCS(0) {
+		slow, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slow.Close()
+		if _, err := slow.Write([]byte("\x16\x03\x01\x02\x00\x01")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	began := time.Now()
+	for range 50 {
+		all.Go(func() {
+			c := &tls.Config{InsecureSkipVerify: true}
+			conn, err := tls.Dial("tcp", ln.Addr().String(), c)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+		})
+	}
+	all.Wait()
+	if took := time.Since(began); took >= tlsconf.HandshakeTimeout {
+		t.Errorf("after %v", took)
 	}
 }
