@@ -61,7 +61,7 @@ FUZZTIME ?= 30s
 fuzz:
 	sh .ci/fuzz $(GO) $(FUZZTIME)
 
-ATTACKS = TestAttacks|TestHostileInput|TestPathsOfFlags|TestClaimedIDs|TestDialedNodesAreChecked|TestReplay|TestForged|TestRevokedNode|CertificateExpires|CertificatesEnd
+ATTACKS = TestAttacks|TestFleetReconnects|TestHostileInput|TestPathsOfFlags|TestClaimedIDs|TestDialedNodesAreChecked|TestReplay|TestForged|TestRevokedNode|CertificateExpires|CertificatesEnd
 ATTACK_FUZZ = ./commands/acl/FuzzRules ./server/FuzzBeforeAuth ./server/FuzzTLSHandshake \
 	./server/FuzzStream \
 	./cluster/FuzzPeerStranger ./cluster/FuzzPeerMember ./cluster/FuzzPeerTLS \
