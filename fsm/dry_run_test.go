@@ -135,6 +135,20 @@ func TestDryRuns(t *testing.T) {
 }
 
 // A dry run covers a whole transaction, and a batch up to the first request that would write.
+// What a dry run cost is what it did until it ended: its batch is not taken for a heavy one.
+func TestWorkOfDryRuns(t *testing.T) {
+	const write = `redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], '1')`
+	script := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+		Cmds: [][][]byte{commandtest.Args("EVAL", write, "1", "k")}})
+	m := dryRunMachine(t)
+	r := mustApply(t, m, 2, &Entry{ClockMs: 1001, WallUs: 5_001_000, Batches: [][]byte{script}},
+		true)
+	reply, work := m.ReadWork(nil, script, 1002, 5_002_000, nil)
+	if len(reply) > 0 || work == 0 || work > r.Work[0] {
+		t.Errorf("reply %q, work %d; the entry did %d", reply, work, r.Work[0])
+	}
+}
+
 func TestDryRunOfBatches(t *testing.T) {
 	m := dryRunMachine(t, "SET lock a")
 	multi := func(watched uint64, lines ...string) []byte {

@@ -21,7 +21,7 @@ func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Sp
 		case nil:
 		case keyspace.ErrClosed:
 			x.Aborted, in.aborted = true, true
-			in.budget.Instructions = -1
+			in.unused, in.budget.Instructions = in.budget.Instructions, -1
 			in.budget.Charge(L, 1)
 		default:
 			panic(p)

@@ -52,9 +52,10 @@ type interpreter struct {
 	readOnly     bool
 	measuring    bool // write counts what it would write
 	measure      *measure
-	aborted      bool // the dry run ended where it would have changed something
-	protected    int  // depth of nested protected calls
-	resp         int  // what redis.setresp chose: 2 or 3
+	aborted      bool  // the dry run ended where it would have changed something
+	unused       int64 // instructions that were left then
+	protected    int   // depth of nested protected calls
+	resp         int   // what redis.setresp chose: 2 or 3
 	budget       *lua.Budget
 	random       luaRandom
 	call         commands.Call // the command that the script calls
@@ -142,7 +143,11 @@ func (in *interpreter) account(x *commands.Call, p *program, name string,
 	script commands.Script) (reusable bool) {
 	before, instructions := x.Work, instructionsFor(x)
 	reusable = in.run(x, p, name, script)
-	used := max(instructions-max(in.budget.Instructions, 0),
+	unused := in.budget.Instructions
+	if in.aborted {
+		unused = in.unused
+	}
+	used := max(instructions-max(unused, 0),
 		(scriptBytes-max(in.budget.Bytes, 0))*scriptInstructions/scriptBytes)
 	x.Work = max(x.Work, before+uint64(used))
 	return reusable
