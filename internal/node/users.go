@@ -55,8 +55,14 @@ func (n *Node) settleUsers(ctx context.Context) {
 	if n.cfg.FirstMaxMemory > 0 && ctx.Err() == nil {
 		err := n.settle(ctx, []byte(commands.SettingFirstMaxMemory),
 			strconv.AppendInt(nil, n.cfg.FirstMaxMemory, 10))
-		if err != nil {
+		switch {
+		case err != nil:
 			n.log.Error("the cluster refused the limit of --maxmemory", "error", err)
+		case n.cluster.Barrier(ctx) == nil:
+			if limit := n.adapter.Stats().MaxMemory; limit != n.cfg.FirstMaxMemory {
+				n.log.Warn("--maxmemory changes nothing: the cluster has a limit already",
+					"maxmemory", n.cfg.FirstMaxMemory, "limit", limit)
+			}
 		}
 	}
 	if ctx.Err() == nil {

@@ -108,6 +108,9 @@ func TestMaxMemory(t *testing.T) {
 		p.start()
 		p.waitReady()
 		nodes[i] = p.client()
+		wait.For(t, 20*time.Second, p.id+" to say that its flag does not count", func() bool {
+			return strings.Contains(p.log.String(), "--maxmemory changes nothing")
+		})
 	}
 	refuses("after restarts")
 	if n, err := nodes[2].Del(ctx, "lock:1", "h:lock:1").Result(); n != 2 || err != nil {
