@@ -36,7 +36,9 @@ func TestRefusedFirstUsersEndTheNode(t *testing.T) {
 // try would be a log entry.
 func TestRefusedResetIsTriedOnce(t *testing.T) {
 	for what, request := range map[string]func(file string) error{
-		"no hash": func(file string) error { return os.WriteFile(file, []byte("no hash\n"), 0o600) },
+		"no hash": func(file string) error {
+			return os.WriteFile(file, []byte("no hash\n"), 0o600)
+		},
 		"a pipe that nobody writes to": func(file string) error {
 			return syscall.Mkfifo(file, 0o600)
 		},
