@@ -67,7 +67,7 @@ ATTACK_FUZZ = ./commands/acl/FuzzRules ./server/FuzzBeforeAuth ./server/FuzzTLSH
 	./cluster/FuzzPeerStranger ./cluster/FuzzPeerMember ./cluster/FuzzPeerTLS \
 	./cluster/FuzzRaftMessages ./cluster/FuzzReadFrame ./cluster/FuzzDecodePayloads
 attack:
-	COORDD_ATTACK=1 $(GO) test -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
+	COORDD_ATTACK=1 $(GO) test -p 1 -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
 	for target in $(ATTACK_FUZZ); do \
 		$(GO) test -run '^$$' -fuzz "^$${target##*/}\$$" -fuzztime $(FUZZTIME) $${target%/*} || exit; \
 	done
