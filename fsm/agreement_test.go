@@ -46,6 +46,9 @@ func machinesAgree(t *testing.T, seed uint64) {
 			restored = restore(t, halfBytes, table)
 		}
 		e := randomEntry(g)
+		if index%10 == 0 {
+			setRandomLimit(g, answering, e)
+		}
 		if index > 1 {
 			e.Check = answering.Sum()
 		}
@@ -72,8 +75,8 @@ func machinesAgree(t *testing.T, seed uint64) {
 		if answering.Sum() != silent.Sum() || (restored != nil && restored.Sum() != silent.Sum()) {
 			t.Fatalf("entry %d: the running hashes differ: %s", index, entryText(decoded))
 		}
-		if a, b := answering.ks.Size(), silent.ks.Size(); a != b ||
-			restored != nil && restored.ks.Size() != b {
+		if a, b := answering.memory(), silent.memory(); a != b ||
+			restored != nil && restored.memory() != b {
 			t.Fatalf("entry %d: the data counts %d and %d bytes", index, a, b)
 		}
 	}
@@ -86,8 +89,8 @@ func machinesAgree(t *testing.T, seed uint64) {
 	if !bytes.Equal(want, snapshotBytes(t, again.Snapshot())) {
 		t.Error("a restored machine gives another snapshot")
 	}
-	if again.ks.Size() != silent.ks.Size() {
-		t.Errorf("the data counts %d bytes, restored %d", silent.ks.Size(), again.ks.Size())
+	if again.memory() != silent.memory() {
+		t.Errorf("the data counts %d bytes, restored %d", silent.memory(), again.memory())
 	}
 	if !bytes.Equal(halfBytes, snapshotBytes(t, half)) {
 		t.Error("a snapshot changed while the machine went on")
@@ -259,4 +262,11 @@ func randomEntry(g *random.Calls) *Entry {
 	e.ClockMs, e.WallUs = g.Stamps()
 	e.Origin, e.Batches = g.Uint64(), g.Batches()
 	return e
+}
+
+// setRandomLimit adds a change of maxmemory to an entry: to none, to less than m holds, to that, or
+// to more.
+func setRandomLimit(g *random.Calls, m *Machine, e *Entry) {
+	limit := fmt.Sprint(g.Int64N(8) * m.memory() / 2)
+	e.Batches = append(e.Batches, settingOf("", 0, commands.SettingMaxMemory, limit))
 }

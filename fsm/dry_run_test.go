@@ -259,6 +259,9 @@ func TestDryRunsAgreeWithEntries(t *testing.T) {
 				}
 			}
 		} else {
+			if index%30 == 0 {
+				setRandomLimit(g, m, e)
+			}
 			mustApply(t, m, index, e, false)
 		}
 		mustApply(t, twin, index, e, false)
