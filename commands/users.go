@@ -65,7 +65,7 @@ func ACLSubcommands() []Spec {
 
 // What users cost, in units of Env.Work.
 const (
-	listedUser   = 1   // its place in the set of all is copied
+	listedUsers  = 4   // users whose places in the set of all are one unit to copy
 	ruleBytes    = 8   // bytes of rules that are one unit to write
 	describeWork = 800 // deriving what a selector shows
 )
@@ -79,7 +79,7 @@ func aclSetUser(x *Call) error {
 	name, rules := x.Args[2], x.Args[3:]
 	old := x.Users.Get(name)
 	users, units, err := x.Users.Change(name, uint64(x.Keyspace.CurrentRevision()), rules)
-	x.Spend(units + listedUser*x.Users.Len())
+	x.Spend(units + x.Users.Len()/listedUsers)
 	if err != nil {
 		return Errorf("ERR %v", err)
 	}
@@ -100,7 +100,7 @@ func aclDelUser(x *Call) error {
 	users, deleted := x.Users, []string(nil)
 	for _, name := range names {
 		if users.Get(name) != nil {
-			x.Spend(listedUser * users.Len())
+			x.Spend(users.Len() / listedUsers)
 			users = users.Without(name)
 			deleted = append(deleted, string(name))
 		}

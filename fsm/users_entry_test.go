@@ -86,7 +86,7 @@ func TestScriptsPayForTheirUsersPatterns(t *testing.T) {
 }
 
 // The limits of users agree with those of requests: whatever users there can be, ACL LOAD takes the
-// file of ACL SAVE, and ACL LIST and ACL GETUSER show them.
+// file of ACL SAVE, ACL LIST and ACL GETUSER show them, and ACL DELUSER deletes them.
 func TestAllUsersCanBeShown(t *testing.T) {
 	rules := func(n int, rule string) string {
 		var text strings.Builder
@@ -134,6 +134,16 @@ func TestAllUsersCanBeShown(t *testing.T) {
 			t.Logf("%s: %s: %d bytes with %d units in %v", what, call.Cmds[0], len(reply), work,
 				time.Since(began))
 		}
+		names := []string{"ACL", "DELUSER"}
+		for i := range c.users {
+			names = append(names, fmt.Sprint("u", i))
+		}
+		began = time.Now()
+		r := userEntry(t, m, 3, userCall(names...))
+		if want := fmt.Sprintf(":%d\r\n", c.users); string(r.Replies[0]) != want {
+			t.Errorf("%s: %.200q, want %q", what, r.Replies[0], want)
+		}
+		t.Logf("%s: deleted with %d units in %v", what, r.Spent, time.Since(began))
 	}
 }
 
