@@ -12,8 +12,8 @@ const (
 	LevelBounded = 2
 
 	// LevelUsers has users: the machine holds them, a request carries its own, and a command runs
-	// only with its user's permission. Intersections, differences and ZRANGESTORE are charged less,
-	// strings that grow more.
+	// only with its user's permission. The data can have a limit. Intersections, differences and
+	// ZRANGESTORE are charged less, strings that grow more.
 	LevelUsers = 3
 
 	// releaseLevel is the newest level that this release may use. A new level goes above this line.

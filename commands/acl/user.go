@@ -52,8 +52,8 @@ func (u *User) finish() *User {
 // Name is the user's name.
 func (u *User) Name() string { return u.name }
 
-// Created is what With was told when the user was created, 0 of the default user. It tells users
-// apart that had the same name one after the other.
+// Created is what [Users.Change] or [Users.Replace] was given when the user was created, 0 of the
+// default user. It tells users apart that had the same name one after the other.
 func (u *User) Created() uint64 { return u.created }
 
 // On reports whether the user may authenticate.
