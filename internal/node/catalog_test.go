@@ -13,10 +13,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file of a level above the released ones")
 
-// TestCatalogOfUsers holds the commands that rules of users can name at LevelUsers, with their
-// categories. Every node of that level decides by them: a later release that adds a command to the
-// level, or changes a category, would decide otherwise than its neighbors. New commands have a
-// later Level.
+// TestCatalogOfUsers holds the commands that rules of users can name at LevelUsers, with what
+// decides there whether a call may run: categories, what is done to keys, channels, and whether
+// maxmemory refuses it. A later release that adds a command to the level, or changes one, would
+// decide otherwise than its neighbors. New commands have a later Level.
 func TestCatalogOfUsers(t *testing.T) {
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	var text strings.Builder
@@ -27,6 +27,18 @@ func TestCatalogOfUsers(t *testing.T) {
 		fmt.Fprintf(&text, "%s %s", s.FullName(), strings.Join(s.Categories().Names(), ","))
 		if s.Has(commands.NoAuth) {
 			text.WriteString(" no-auth")
+		}
+		for _, part := range s.KeyParts() {
+			text.WriteString(" keys:" + strings.Join(part.Flags.Words(), ","))
+		}
+		if s.Channels != commands.NoChannels {
+			fmt.Fprintf(&text, " channels:%d", s.Channels)
+		}
+		switch {
+		case s.Grows != nil:
+			text.WriteString(" may-grow")
+		case s.Has(commands.DenyOOM):
+			text.WriteString(" grows")
 		}
 		text.WriteByte('\n')
 	}
