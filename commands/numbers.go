@@ -60,8 +60,8 @@ func ParseFloat(b []byte) (float64, bool) {
 
 // parseDigits parses a number that is nothing but a few digits, as most are.
 func parseDigits(b []byte) (f float64, ok bool) {
-	const exact = 15 // digits that a float64 holds
-	if len(b) == 0 || len(b) > exact {
+	const most = 18 // digits that an int64 holds; its conversion rounds as ParseFloat does
+	if len(b) == 0 || len(b) > most {
 		return 0, false
 	}
 	n := int64(0)

@@ -58,7 +58,9 @@ func TestAppendOfNothing(t *testing.T) {
 // Plain digits take a short way, with the result of the long one.
 func TestParseFloatOfDigits(t *testing.T) {
 	for _, text := range []string{"0", "7", "00", "007", "1700000000000", "999999999999999",
-		"000000000000001", "9999999999999999", "12345678901234567890", "9007199254740993"} {
+		"000000000000001", "9999999999999999", "12345678901234567890", "9007199254740993",
+		"9007199254740991", "9007199254740995", "123456789012345678", "999999999999999999",
+		"999999999999999936", "999999999999999935", "1760000000123456"} {
 		want, err := strconv.ParseFloat(text, 64)
 		if f, ok := commands.ParseFloat([]byte(text)); err != nil || !ok || f != want {
 			t.Errorf("%s: %v %v, want %v", text, f, ok, want)

@@ -29,8 +29,8 @@ func AppendNumber(buf []byte, f float64, precision int) []byte {
 			buf = append(buf, '-')
 		}
 		return append(buf, "inf"...)
-	case precision >= 14 && f > -1e14 && f < 1e14 && f == math.Trunc(f) &&
-		(f != 0 || !math.Signbit(f)):
+	case (precision == 14 && math.Abs(f) < 1e14 || precision == 17 && math.Abs(f) < 1e17) &&
+		f == math.Trunc(f) && (f != 0 || !math.Signbit(f)):
 		return strconv.AppendInt(buf, int64(f), 10)
 	}
 	return strconv.AppendFloat(buf, f, 'g', precision, 64)
@@ -59,8 +59,8 @@ func ParseNumber(s string) (f float64, ok bool) {
 
 // parseDigits reads a number that is nothing but a few digits, as most are.
 func parseDigits(s string) (f float64, ok bool) {
-	const exact = 15 // digits that a float64 holds
-	if len(s) == 0 || len(s) > exact {
+	const most = 18 // digits that an int64 holds; its conversion rounds as ParseFloat does
+	if len(s) == 0 || len(s) > most {
 		return 0, false
 	}
 	n := int64(0)
