@@ -201,8 +201,8 @@ func (in *interpreter) readArgs(L *lua.LState) (err string) {
 	return ""
 }
 
-// named returns the command that a script calls by name, or nil. It remembers the names that scripts
-// used, as they wrote them.
+// named returns the command that a script calls by name, or nil. It remembers the names that
+// scripts used, as they wrote them.
 func (in *interpreter) named(name lua.LValue) *commands.Spec {
 	text, ok := name.(lua.LString)
 	if !ok || text == "" {

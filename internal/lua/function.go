@@ -31,8 +31,8 @@ type FunctionProto struct {
 	Constants          []LValue
 	FunctionPrototypes []*FunctionProto
 
-	// places are where the constants were found last among the keys of a large table: a guess, which
-	// nothing but speed depends on
+	// places are where the constants were found last among the keys of a large table: a guess,
+	// which nothing but speed depends on
 	places []atomic.Uint32
 
 	lines []int32   // by instruction
