@@ -10,20 +10,17 @@ import (
 
 // DB is one database.
 type DB struct {
-	ks    *Keyspace
-	index int
-	keys  *index
-	// expiry holds the entries that have a deadline. Each database has its own, so that Swap moves
-	// it along.
-	expiry  *btree.BTreeG[deadline]
-	fields  *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
-	swapped Revision                // of the newest Swap; 0 if there was none
-	bytes   int64                   // what the keys count: see memory_count.go
+	ks       *Keyspace
+	index    int
+	keys     *index
+	volatile int                     // keys with a deadline
+	fields   *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
+	swapped  Revision                // of the newest Swap; 0 if there was none
+	bytes    int64                   // what the keys count: see memory_count.go
 }
 
 func newDB(ks *Keyspace, number int) *DB {
-	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), expiry: newExpiry(),
-		fields: newExpiry()}
+	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), fields: newTree(deadlineLess)}
 }
 
 // view returns b as a string without a copy. It must not be stored or outlive b.
@@ -78,9 +75,6 @@ func (db *DB) Edit(key []byte) *Entry {
 // insert stores an entry in all indexes. It replaces an older one with the same key and deadline.
 func (db *DB) insert(e *Entry) {
 	db.keys.set(e)
-	if e.deadline != 0 {
-		db.expiry.Set(deadline{e.deadline, e.hash, e})
-	}
 	if due := scheduled(e); due != 0 {
 		db.fields.Set(deadline{due, e.hash, e})
 	}
@@ -179,14 +173,15 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 		return
 	}
 	if e.deadline != 0 {
-		db.expiry.Delete(deadline{e.deadline, e.hash, e})
+		db.volatile--
 		db.count(-deadlineCost)
 	}
 	if atMs != 0 {
-		db.expiry.Set(deadline{atMs, e.hash, e})
+		db.volatile++
 		db.count(deadlineCost)
 	}
 	e.deadline = atMs
+	db.keys.set(e)
 	e.changed = db.ks.rev
 	db.notify(e, Modified)
 	db.ks.mix(e.hash+uint64(db.index), uint64(atMs)+1)
@@ -229,7 +224,7 @@ func (db *DB) drop(e *Entry) {
 	db.keys.remove(e)
 	db.count(-int(e.Size()))
 	if e.deadline != 0 {
-		db.expiry.Delete(deadline{e.deadline, e.hash, e})
+		db.volatile--
 	}
 	db.unschedule(e)
 	db.ks.mix(e.hash+uint64(db.index), 0)
@@ -241,7 +236,7 @@ func (db *DB) Flush() {
 	if db.keys.size > 0 {
 		db.notify(nil, Flushed)
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
-		db.keys, db.expiry, db.fields = newIndex(db.ks.gen), newExpiry(), newExpiry()
+		db.keys, db.volatile, db.fields = newIndex(db.ks.gen), 0, newTree(deadlineLess)
 		db.count(-int(db.bytes))
 	}
 }
@@ -256,13 +251,11 @@ func (db *DB) notify(e *Entry, c Change) {
 // Len returns the number of existing keys.
 func (db *DB) Len() int {
 	n := db.keys.size
-	db.expiry.Scan(func(d deadline) bool {
-		if d.atMs >= db.ks.now {
-			db.mustLast(d.atMs)
-			return false
+	db.keys.dueBefore(max(db.ks.now, db.ks.until), func(atMs int64) {
+		if atMs < db.ks.now {
+			n--
 		}
-		n--
-		return true
+		db.mustLast(atMs)
 	})
 	return n - db.deadByFields()
 }
@@ -272,7 +265,7 @@ func (db *DB) Size() int { return db.keys.size }
 
 // Volatile returns the number of keys with a deadline, including expired ones that are not swept
 // yet.
-func (db *DB) Volatile() int { return db.expiry.Len() }
+func (db *DB) Volatile() int { return db.volatile }
 
 // Each calls f with every existing key, in the order of (hash, key), until f returns false. f must
 // not change the keyspace.

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -21,12 +22,15 @@ import (
 //
 // It is copy-on-write: freeze copies the directory's outer level, and what belongs to an older
 // generation is copied before it changes.
+//
+// It also finds the entry with the earliest deadline: a tree has the earliest one of each page.
 type index struct {
 	gen   uint64 // a frozen index may read what has an older generation
 	depth int    // the directory has 1<<depth positions
 	dir   []part
 	size  int
 	used  [maxDepth + 1]int // pages by depth
+	due   minTree           // the earliest deadline of each page, at its first position
 }
 
 const (
@@ -57,12 +61,19 @@ type page struct {
 	depth int // how many leading bits are shared
 	slots []slot
 	tree  *btree.BTreeG[slot]
+	order *btree.BTreeG[deadline] // of a tree: its entries that have a deadline
 }
 
+// slot holds an entry, with what a search compares: the entry itself is rarely in the processor's
+// cache.
 type slot struct {
 	hash  uint64
 	entry *Entry // nil: before every entry of that hash
+	due   int64  // its deadline, or never
 }
+
+// never is the deadline of an entry without one.
+const never = math.MaxInt64
 
 func slotLess(a, b slot) bool { return slotCompare(a, b) < 0 }
 
@@ -81,7 +92,7 @@ func slotCompare(a, b slot) int {
 }
 
 func newIndex(gen uint64) *index {
-	x := &index{gen: gen}
+	x := &index{gen: gen, due: newMinTree(1)}
 	x.dir = []part{{pageTable: &pageTable{gen: gen}}}
 	x.dir[0].pages[0] = x.newPage(0)
 	return x
@@ -96,6 +107,7 @@ func (x *index) newPage(depth int) *page {
 func (x *index) freeze(gen uint64) *index {
 	f := *x
 	f.dir = slices.Clone(x.dir)
+	f.due = minTree{} // it goes on changing
 	x.gen = gen
 	return &f
 }
@@ -114,7 +126,7 @@ func (x *index) first(position int, p *page) int { return position &^ (1<<(x.dep
 func (x *index) find(hash uint64, key []byte) *Entry {
 	p := x.page(x.position(hash))
 	if p.tree != nil {
-		s, _ := p.tree.Get(slot{hash, &Entry{key: view(key)}})
+		s, _ := p.tree.Get(slot{hash: hash, entry: &Entry{key: view(key)}})
 		return s.entry
 	}
 	for i := p.seek(hash); i < len(p.slots) && p.slots[i].hash == hash; i++ {
@@ -155,7 +167,7 @@ func (x *index) writable(position int) *page {
 	}
 	c := &page{gen: x.gen, depth: p.depth}
 	if p.tree != nil {
-		c.tree = p.tree.IsoCopy()
+		c.tree, c.order = p.tree.IsoCopy(), p.order.IsoCopy()
 	} else {
 		c.slots = make([]slot, len(p.slots), pageSlots)
 		copy(c.slots, p.slots)
@@ -186,16 +198,21 @@ func (x *index) count(position int, p *page, n int) {
 func (x *index) set(e *Entry) {
 	position := x.position(e.hash)
 	p := x.writable(position)
-	s := slot{e.hash, e}
+	s := newSlot(e)
 	if p.tree != nil {
-		if _, over := p.tree.Set(s); !over {
+		old, over := p.tree.Set(s)
+		if !over {
 			x.count(position, p, 1)
 		}
+		p.reorder(old, s)
+		x.settle(position, p)
 		return
 	}
 	i := p.search(s)
 	if i < len(p.slots) && slotCompare(p.slots[i], s) == 0 {
+		old := p.slots[i].due
 		p.slots[i] = s
+		x.replaced(position, p, old, s.due)
 		return
 	}
 	if p.slots == nil {
@@ -205,18 +222,30 @@ func (x *index) set(e *Entry) {
 	x.count(position, p, 1)
 	if len(p.slots) >= pageSlots {
 		x.split(position, p)
+		return
 	}
+	x.replaced(position, p, never, s.due)
+}
+
+func newSlot(e *Entry) slot {
+	s := slot{e.hash, e, never}
+	if e.deadline != 0 {
+		s.due = e.deadline
+	}
+	return s
 }
 
 // split halves a full page until a half has room.
 func (x *index) split(position int, p *page) {
 	// With evenly spread hashes no page needs more bits than this.
 	if p.depth >= min(bits.Len(uint(x.size)), maxDepth) {
-		p.tree = btree.NewBTreeGOptions(slotLess, btree.Options{NoLocks: true})
+		p.tree, p.order = newTree(slotLess), newTree(deadlineLess)
 		for _, s := range p.slots {
 			p.tree.Set(s)
+			p.reorder(slot{}, s)
 		}
 		p.slots = nil
+		x.settle(position, p)
 		return
 	}
 	if p.depth == x.depth {
@@ -239,6 +268,8 @@ func (x *index) split(position int, p *page) {
 	x.lead(half, high)
 	x.count(first, low, len(low.slots))
 	x.count(half, high, len(high.slots))
+	x.settle(first, low)
+	x.settle(half, high)
 	switch pageSlots {
 	case len(low.slots):
 		x.split(first, low)
@@ -259,11 +290,13 @@ func (x *index) resize(depth int) {
 		x.dir[i].pageTable = &pageTable{gen: x.gen}
 	}
 	x.size = 0
+	x.due = newMinTree(1 << depth)
 	first := 0
 	for position := 0; position < 1<<old.depth; {
 		p := old.page(position)
 		x.lead(first, p)
 		x.count(first, p, p.len())
+		x.due.set(first, old.due.at(position))
 		position += 1 << (old.depth - p.depth)
 		first += 1 << (depth - p.depth)
 	}
@@ -279,18 +312,23 @@ func (p *page) len() int {
 // remove removes an entry.
 func (x *index) remove(e *Entry) {
 	position := x.position(e.hash)
-	s := slot{e.hash, e}
+	s := slot{hash: e.hash, entry: e}
 	p := x.writable(position)
 	if p.tree != nil {
-		if _, had := p.tree.Delete(s); had {
+		old, had := p.tree.Delete(s)
+		if had {
 			x.count(position, p, -1)
+			p.reorder(old, slot{})
 		}
+		x.settle(position, p)
 		if p.tree.Len() == 0 {
-			p.tree = nil
+			p.tree, p.order = nil, nil
 		}
 	} else if i := p.search(s); i < len(p.slots) && slotCompare(p.slots[i], s) == 0 {
+		old := p.slots[i].due
 		p.slots = slices.Delete(p.slots, i, i+1)
 		x.count(position, p, -1)
+		x.replaced(position, p, old, never)
 	}
 	if p.depth > 0 && p.len() < mergeSlots/2 {
 		x.merge(position, p)
@@ -315,6 +353,8 @@ func (x *index) merge(position int, p *page) {
 	m.slots = append(append(make([]slot, 0, pageSlots), a.slots...), b.slots...)
 	x.lead(low, m)
 	x.count(low, m, len(m.slots))
+	x.due.set(high, never)
+	x.settle(low, m)
 	if x.depth > 1 && x.used[x.depth] == 0 && x.used[x.depth-1] == 0 {
 		x.resize(x.depth - 1)
 	}

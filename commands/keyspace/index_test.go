@@ -1,9 +1,11 @@
 package keyspace
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -23,6 +25,9 @@ func newIndexModel(t *testing.T, hash func(key string) uint64) *indexModel {
 
 func (m *indexModel) set(key string) {
 	e := &Entry{key: key, hash: m.hash(key)}
+	if m.IntN(3) > 0 {
+		e.deadline = 1 + m.Int64N(1000)
+	}
 	m.entries[key] = e
 	m.x.set(e)
 }
@@ -38,7 +43,7 @@ func (m *indexModel) remove(key string) {
 func (m *indexModel) content() []slot {
 	var all []slot
 	for _, e := range m.entries {
-		all = append(all, slot{e.hash, e})
+		all = append(all, newSlot(e))
 	}
 	slices.SortFunc(all, slotCompare)
 	return all
@@ -78,14 +83,59 @@ func (m *indexModel) holds(x *index, want []slot) {
 	}
 }
 
+// expires checks that the index knows all deadlines, and which comes first.
+func (m *indexModel) expires() {
+	m.Helper()
+	var want []deadline
+	for _, e := range m.entries {
+		if e.deadline != 0 {
+			want = append(want, deadline{e.deadline, e.hash, e})
+		}
+	}
+	slices.SortFunc(want, func(a, b deadline) int {
+		return cmp.Compare(a.atMs, b.atMs)*4 + cmp.Compare(a.hash, b.hash)*2 +
+			strings.Compare(a.entry.key, b.entry.key)
+	})
+	if len(want) == 0 {
+		if at := m.x.due.min(); at != never {
+			m.Fatalf("no deadlines, the earliest is %d", at)
+		}
+		return
+	}
+	if at, e := m.x.due.min(), m.x.earliest(); at != want[0].atMs || e != want[0].entry {
+		m.Fatalf("%q expires first, at %d, want %q, at %d", e.key, at, want[0].entry.key,
+			want[0].atMs)
+	}
+	limit := want[m.IntN(len(want))].atMs + m.Int64N(2)
+	n, _ := slices.BinarySearchFunc(want, limit, func(d deadline, limit int64) int {
+		return cmp.Compare(d.atMs, limit)
+	})
+	m.x.dueBefore(limit, func(atMs int64) {
+		if n--; atMs >= limit {
+			m.Fatalf("%d is not before %d", atMs, limit)
+		}
+	})
+	if n != 0 {
+		m.Fatalf("%d deadlines too few before %d", n, limit)
+	}
+}
+
 // change sets and removes keys at random, about as many as to reach so many.
 func (m *indexModel) change(steps, aim int) {
 	for range steps {
 		key := strconv.Itoa(m.IntN(2 * aim))
-		if m.IntN(2) == 0 {
+		switch m.IntN(8) {
+		case 0, 1, 2, 3:
 			m.set(key)
-		} else {
+		case 4:
+			if m.x.due.min() != never {
+				m.remove(m.x.earliest().key)
+			}
+		default:
 			m.remove(key)
+		}
+		if m.IntN(aim) == 0 {
+			m.expires()
 		}
 	}
 }
@@ -105,6 +155,11 @@ func TestIndexHoldsWhatWasSet(t *testing.T) {
 				m.change(4*aim, aim)
 				m.holds(m.x, m.content())
 			}
+			m.expires()
+			for m.x.due.min() != never {
+				m.remove(m.x.earliest().key)
+			}
+			m.holds(m.x, m.content())
 			for key := range m.entries {
 				m.remove(key)
 			}
@@ -166,6 +221,36 @@ func TestIndexBearsEqualHashes(t *testing.T) {
 		t.Errorf("%d positions in the directory", 1<<m.x.depth)
 	}
 	m.holds(m.x, m.content())
+}
+
+func TestMinTree(t *testing.T) {
+	for _, n := range []int{1, 2, 4, 8, 16, 128, 1024} {
+		r := rand.New(rand.NewPCG(1, uint64(n)))
+		tree, plain := newMinTree(n), slices.Repeat([]int64{never}, n)
+		for range 2000 {
+			i, v := r.IntN(n), r.Int64N(100)
+			if v < 20 {
+				v = never
+			}
+			tree.set(i, v)
+			plain[i] = v
+			if least := slices.Min(plain); tree.min() != least ||
+				tree.first() != slices.Index(plain, least) || tree.at(i) != v {
+				t.Fatalf("the least of %v: %d, at %d", plain, tree.min(), tree.first())
+			}
+			limit := r.Int64N(120)
+			var want, got []int
+			for i, v := range plain {
+				if v < limit {
+					want = append(want, i)
+				}
+			}
+			tree.below(limit, func(i int) { got = append(got, i) })
+			if !slices.Equal(got, want) {
+				t.Fatalf("below %d of %v: %v", limit, plain, got)
+			}
+		}
+	}
 }
 
 // BenchmarkIndex measures a key's whole life: looked up, set, removed.

@@ -4,7 +4,6 @@ import (
 	"math/bits"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/tidwall/btree"
 )
 
 // Databases is the number of databases, Redis's default.
@@ -55,24 +54,6 @@ type Observer func(db int, e *Entry, c Change)
 // Observe sets the observer, or removes it if f is nil.
 func (ks *Keyspace) Observe(f Observer) { ks.observe = f }
 
-// deadline is a key's element of its database's expiry index.
-type deadline struct {
-	atMs  int64
-	hash  uint64
-	entry *Entry
-}
-
-// deadlineLess orders by time, then by hash and key, which are the same on every node.
-func deadlineLess(a, b deadline) bool {
-	switch {
-	case a.atMs != b.atMs:
-		return a.atMs < b.atMs
-	case a.hash != b.hash:
-		return a.hash < b.hash
-	}
-	return a.entry.key < b.entry.key
-}
-
 // New returns an empty keyspace.
 func New() *Keyspace {
 	ks := &Keyspace{}
@@ -80,10 +61,6 @@ func New() *Keyspace {
 		ks.dbs[i] = newDB(ks, i)
 	}
 	return ks
-}
-
-func newExpiry() *btree.BTreeG[deadline] {
-	return btree.NewBTreeGOptions(deadlineLess, btree.Options{NoLocks: true})
 }
 
 // DB returns database i, 0 to Databases-1.
@@ -133,23 +110,14 @@ func (ks *Keyspace) Expired() uint64 { return ks.expired }
 
 // NextDeadline returns the earliest deadline of any key or field, ms of the cluster clock.
 func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
+	atMs = never
 	for _, db := range ks.dbs {
-		for _, order := range [...]*btree.BTreeG[deadline]{db.expiry, db.fields} {
-			if d, some := earliest(order); some && (!ok || d.atMs < atMs) {
-				atMs, ok = d.atMs, true
-			}
+		atMs = min(atMs, db.keys.due.min())
+		if d, some := db.fields.Min(); some {
+			atMs = min(atMs, d.atMs)
 		}
 	}
-	return atMs, ok
-}
-
-// earliest returns the first of an order of deadlines. Every entry asks all databases, most of
-// which have none, so that case is fast.
-func earliest(order *btree.BTreeG[deadline]) (d deadline, ok bool) {
-	if order.Len() == 0 {
-		return d, false
-	}
-	return order.Min()
+	return atMs, atMs != never
 }
 
 // sweep removes up to sweepLimit expired keys and fields, database by database, the earliest first.
@@ -157,11 +125,10 @@ func (ks *Keyspace) sweep() {
 	left := sweepLimit
 	for _, db := range ks.dbs {
 		for ; left > 0; left-- {
-			d, ok := earliest(db.expiry)
-			if !ok || d.atMs >= ks.now {
+			if db.keys.due.min() >= ks.now {
 				break
 			}
-			db.expire(d.entry)
+			db.expire(db.keys.earliest())
 		}
 		left -= db.sweepFields(left)
 	}

@@ -116,6 +116,9 @@ func (ks *Keyspace) Load(record []byte) error {
 		return ErrCorrupt
 	}
 	db.insert(e)
+	if e.deadline != 0 {
+		db.volatile++
+	}
 	db.recount(e, 0)
 	db.count(int(e.Size()) - e.valueSize())
 	db.schedule(e)
