@@ -215,11 +215,11 @@ func TestDamagedCollectionRecords(t *testing.T) {
 	if kinds[KindHash] == 0 || kinds[KindZSet] == 0 {
 		t.Fatal("the records hold no hash or no sorted set")
 	}
-	e := &Entry{key: "z", coll: &ZSet{small: []Scored{{Score: math.NaN(), Member: "m"}}}}
+	e := newBox(k(1), &ZSet{small: []Scored{{Score: math.NaN(), Member: "m"}}})
 	if err := New().Load(appendRecord(nil, 0, e)); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a score that is no number is loaded: %v", err)
 	}
-	claimed := append(appendRecord(nil, 0, &Entry{key: "h", coll: NewHash()}), 0)
+	claimed := append(appendRecord(nil, 0, newBox(k(1), NewHash())), 0)
 	// a count of 34 thousand million
 	claimed = append(claimed[:len(claimed)-2], 0xff, 0xff, 0xff, 0xff, 0x7f)
 	if err := New().Load(claimed); !errors.Is(err, ErrCorrupt) {

@@ -38,7 +38,7 @@ func (db *DB) Find(key []byte) *Entry {
 // dead reports whether an entry's deadline has passed, or those of all fields of a hash: it does
 // not exist any more, though it is not swept yet.
 func (db *DB) dead(e *Entry) bool {
-	if e.deadline != 0 && e.deadline < db.ks.now || e.coll != nil && fieldsOver(e) {
+	if e.deadline != 0 && e.deadline < db.ks.now || e.form == boxed && fieldsOver(e) {
 		return true
 	}
 	if db.ks.until != 0 {
@@ -51,7 +51,20 @@ func (db *DB) dead(e *Entry) bool {
 // Edit returns the entry of an existing key, ready to change, else nil. Call Changed after the
 // change.
 func (db *DB) Edit(key []byte) *Entry {
-	e := db.keys.find(hashKey(key), key)
+	hash := hashKey(key)
+	e := db.existing(hash, key)
+	if e == nil || uint64(e.gen) == db.ks.gen {
+		return e
+	}
+	c := e.clone()
+	c.gen = uint32(db.ks.gen)
+	db.insert(hash, c)
+	return c
+}
+
+// existing returns the entry of an existing key, to be replaced, else nil.
+func (db *DB) existing(hash uint64, key []byte) *Entry {
+	e := db.keys.find(hash, key)
 	if e == nil {
 		return nil
 	}
@@ -60,80 +73,56 @@ func (db *DB) Edit(key []byte) *Entry {
 		db.expire(e)
 		return nil
 	}
-	if uint64(e.gen) == db.ks.gen {
-		return e
-	}
-	c := *e
-	c.gen, c.own = uint32(db.ks.gen), false
-	if e.coll != nil {
-		c.coll = e.coll.Clone()
-	}
-	db.insert(&c)
-	return &c
+	return e
 }
 
 // insert stores an entry in all indexes. It replaces an older one with the same key and deadline.
-func (db *DB) insert(e *Entry) {
-	db.keys.set(e)
+func (db *DB) insert(hash uint64, e *Entry) {
+	db.keys.set(hash, e)
 	if due := scheduled(e); due != 0 {
-		db.fields.Set(deadline{due, e.hash, e})
+		db.fields.Set(deadline{due, hash, e})
 	}
 }
 
-// add creates an entry for a key that is not in the database.
-func (db *DB) add(key []byte) *Entry {
+// set stores e in place of old, which has the same key, or adds it if old is nil.
+func (db *DB) set(hash uint64, old, e *Entry) *Entry {
+	if old == nil {
+		return db.add(hash, e)
+	}
+	db.unschedule(old)
+	before := old.valueSize()
+	e.uncount()
+	e.inherit(Entry{created: old.created, changed: old.changed, deadline: old.deadline,
+		gen: uint32(db.ks.gen)})
+	db.keys.set(hash, e)
+	db.count(e.valueSize() - before)
+	return e
+}
+
+// add adds an entry for a key that is not in the database.
+func (db *DB) add(hash uint64, e *Entry) *Entry {
 	db.mustWrite()
-	e := &Entry{hash: hashKey(key), key: string(key), created: db.ks.rev, gen: uint32(db.ks.gen)}
-	db.insert(e)
-	db.count(keySize(len(key)) + e.valueSize())
+	e.uncount()
+	e.inherit(Entry{created: db.ks.rev, gen: uint32(db.ks.gen)})
+	db.keys.set(hash, e)
+	db.count(int(e.Size()))
 	db.notify(e, Added)
 	return e
 }
 
-// edit returns the entry of key, ready to change, and creates it if missing.
-func (db *DB) edit(key []byte) *Entry {
-	if e := db.Edit(key); e != nil {
-		return e
-	}
-	return db.add(key)
-}
-
 // SetString sets key to a copy of value, whatever it held. It keeps the deadline: see SetDeadline.
 func (db *DB) SetString(key, value []byte) *Entry {
-	e := db.edit(key)
-	db.unschedule(e)
-	before := e.valueSize()
-	e.coll = nil
-	e.str = append([]byte(nil), value...)
-	db.recount(e, before)
+	hash := hashKey(key)
+	e := db.set(hash, db.existing(hash, key), newString(key, value))
 	db.Changed(e)
-	return e
-}
-
-// AppendString appends to a string, and creates it if missing. The key must not hold another type.
-func (db *DB) AppendString(key, tail []byte) *Entry {
-	e := db.edit(key)
-	// Appending in place is safe under a running snapshot: its slice header ends before the new
-	// bytes.
-	before := e.valueSize()
-	e.str = append(e.str, tail...)
-	db.recount(e, before)
-	e.changed = db.ks.rev
-	db.notify(e, Modified)
-	// not the whole string: it may be long
-	db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(tail)+uint64(len(e.str)))
 	return e
 }
 
 // SetCollection sets key to c, whatever it held. It keeps the deadline. The caller fills c and
 // calls Changed.
 func (db *DB) SetCollection(key []byte, c Collection) *Entry {
-	e := db.edit(key)
-	db.unschedule(e)
-	db.count(-e.valueSize())
-	c.weigh().counted = 0 // whatever it was cloned from
-	e.str, e.coll = nil, c
-	return e
+	hash := hashKey(key)
+	return db.set(hash, db.existing(hash, key), newBox(key, c))
 }
 
 // Changed records a change of e, which came from Edit or a setter: e gets the current revision. An
@@ -143,17 +132,17 @@ func (db *DB) Changed(e *Entry) {
 		db.remove(e)
 		return
 	}
-	db.schedule(e)
-	if e.coll != nil {
-		db.recount(e, e.valueSize())
-	}
 	e.changed = db.ks.rev
-	db.notify(e, Modified)
-	if e.coll != nil {
-		db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
-	} else {
-		db.ks.mix(e.hash+uint64(db.index), xxhash.Sum64(e.str))
+	c := e.Collection()
+	if c == nil {
+		db.notify(e, Modified)
+		db.ks.mix(e.hash()+uint64(db.index), xxhash.Sum64(e.Bytes()))
+		return
 	}
+	db.schedule(e)
+	db.recount(e, e.valueSize())
+	db.notify(e, Modified)
+	db.ks.mix(e.hash()+uint64(db.index), c.Sum())
 }
 
 // Noted records a change of e, which came from Edit and holds a collection, that WATCH does not
@@ -163,7 +152,7 @@ func (db *DB) Noted(e *Entry, wake bool) {
 	if wake {
 		db.notify(e, Modified)
 	}
-	db.ks.mix(e.hash+uint64(db.index), e.coll.Sum())
+	db.ks.mix(e.hash()+uint64(db.index), e.Collection().Sum())
 }
 
 // SetDeadline sets when e, which came from Edit or a setter, expires (ms of the cluster clock), 0
@@ -180,26 +169,21 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 		db.volatile++
 		db.count(deadlineCost)
 	}
+	hash := e.hash()
 	e.deadline = atMs
-	db.keys.set(e)
+	db.keys.set(hash, e)
 	e.changed = db.ks.rev
 	db.notify(e, Modified)
-	db.ks.mix(e.hash+uint64(db.index), uint64(atMs)+1)
+	db.ks.mix(hash+uint64(db.index), uint64(atMs)+1)
 }
 
 // Delete removes key and reports whether it existed.
 func (db *DB) Delete(key []byte) bool {
-	e := db.keys.find(hashKey(key), key)
-	if e == nil {
-		return false
+	e := db.existing(hashKey(key), key)
+	if e != nil {
+		db.remove(e)
 	}
-	db.mustWrite()
-	if db.dead(e) {
-		db.expire(e)
-		return false
-	}
-	db.remove(e)
-	return true
+	return e != nil
 }
 
 // expire removes an entry whose deadline, or those of all its fields, has passed.
@@ -221,13 +205,14 @@ func (db *DB) remove(e *Entry) {
 
 // drop removes an entry from all indexes.
 func (db *DB) drop(e *Entry) {
-	db.keys.remove(e)
+	hash := e.hash()
+	db.keys.remove(hash, e)
 	db.count(-int(e.Size()))
 	if e.deadline != 0 {
 		db.volatile--
 	}
 	db.unschedule(e)
-	db.ks.mix(e.hash+uint64(db.index), 0)
+	db.ks.mix(hash+uint64(db.index), 0)
 }
 
 // Flush removes every key.
@@ -305,25 +290,29 @@ func (db *DB) mustWrite() {
 // expired key that is not swept yet.
 func (db *DB) Create(key, value []byte) *Entry {
 	db.mustWrite()
-	if e := db.keys.find(hashKey(key), key); e != nil {
+	hash := hashKey(key)
+	if e := db.keys.find(hash, key); e != nil {
 		db.expire(e)
 	}
-	e := db.add(key)
-	before := e.valueSize()
-	e.str = append([]byte(nil), value...)
-	db.recount(e, before)
+	e := db.add(hash, newString(key, value))
 	db.Changed(e)
 	return e
 }
 
-// put sets key to a value with a deadline, whatever it held. The key counts as new: its creation is
-// the current revision.
+// put sets key to a collection, or to a string if that is nil, with a deadline, whatever it held.
+// It takes over both. The key counts as new: its creation is the current revision.
 func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	db.Delete(key)
-	e := db.add(key)
-	before := e.valueSize()
-	e.str, e.coll = str, unscheduled(coll)
-	db.recount(e, before)
+	var e *Entry
+	switch {
+	case coll != nil:
+		e = newBox(key, unscheduled(coll))
+	case len(str) > maxPacked:
+		e = newText(key, str)
+	default:
+		e = newString(key, str)
+	}
+	db.add(hashKey(key), e)
 	db.Changed(e)
 	db.SetDeadline(e, deadlineMs)
 }

@@ -2,6 +2,8 @@
 
 package keyspace
 
+import "slices"
+
 // Rename moves the value of a key and its deadline to another key, whatever that held, and reports
 // whether from existed. Renaming a key to itself does nothing.
 func (db *DB) Rename(from, to []byte) bool { return db.Move(from, db, to) }
@@ -9,11 +11,11 @@ func (db *DB) Rename(from, to []byte) bool { return db.Move(from, db, to) }
 // Move is Rename to a key of the database dst.
 func (db *DB) Move(from []byte, dst *DB, to []byte) bool {
 	e := db.Edit(from)
-	if e == nil || (db == dst && e.key == view(to)) {
+	if e == nil || (db == dst && e.Key() == view(to)) {
 		return e != nil
 	}
 	db.remove(e)
-	dst.put(to, e.str, e.coll, e.deadline)
+	dst.put(to, e.Bytes(), e.Collection(), e.deadline)
 	return true
 }
 
@@ -26,13 +28,15 @@ func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 	}
 	// first: a dry run, which aborts here, runs beside reads and must not mark values as shared
 	dst.mustWrite()
-	coll := e.coll
+	coll, str := e.Collection(), e.Bytes()
 	if coll != nil {
 		coll = coll.Clone()
 	}
-	// Clipped: the two strings share memory, and appending to the copy must not write past the end
-	// of the original.
-	e.own = false
-	dst.put(to, e.str[:len(e.str):len(e.str)], coll, e.deadline)
+	if e.form == texted {
+		e.text().own = false
+	}
+	// Clipped: long strings share memory, and appending to the copy must not write past the end of
+	// the original.
+	dst.put(to, slices.Clip(str), coll, e.deadline)
 	return true
 }

@@ -4,6 +4,7 @@ package keyspace
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -37,7 +38,8 @@ func TestRename(t *testing.T) {
 func TestCopyIsIndependent(t *testing.T) {
 	ks := writable(1, 1)
 	db := ks.DB(0)
-	db.AppendString(k(1), []byte("12345"))
+	long := strings.Repeat("1", maxPacked+1) // a short one is never changed in place
+	db.AppendString(k(1), []byte(long))
 	db.AppendString(k(1), []byte("6"))
 	if s := db.Find(k(1)).Bytes(); len(s) == cap(s) {
 		t.Fatal("no spare room after the string: the test shows nothing")
@@ -48,8 +50,8 @@ func TestCopyIsIndependent(t *testing.T) {
 	db.AppendString(k(2), []byte("c"))
 	db.AppendString(k(1), []byte("o"))
 	db.AppendString(k(2), []byte("opy"))
-	if a, b := string(db.Find(k(1)).Bytes()), string(db.Find(k(2)).Bytes()); a != "123456o" ||
-		b != "123456copy" {
+	if a, b := string(db.Find(k(1)).Bytes()), string(db.Find(k(2)).Bytes()); a != long+"6o" ||
+		b != long+"6copy" {
 		t.Fatalf("the strings are %q and %q", a, b)
 	}
 	for _, n := range []int{1, 600} {
@@ -139,11 +141,11 @@ func TestDryRunOfCopyChangesNothing(t *testing.T) {
 	ks := New()
 	ks.Begin(1, NewRevision(0, 1, 0))
 	db := ks.DB(0)
-	db.WriteAt([]byte("string"), 0, []byte("value"))
+	db.WriteAt([]byte("string"), 0, make([]byte, 1000))
 	s := NewStream()
 	s.Add(StreamID{Ms: 1}, [][]byte{[]byte("f"), []byte("v")})
 	db.Changed(db.SetCollection([]byte("stream"), s))
-	own, owner := db.Find([]byte("string")).own, s.owner
+	own, owner := db.Find([]byte("string")).text().own, s.owner
 	ks.End()
 	for _, key := range []string{"string", "stream"} {
 		func() {
@@ -155,7 +157,7 @@ func TestDryRunOfCopyChangesNothing(t *testing.T) {
 			db.Copy([]byte(key), db, []byte("copy"))
 		}()
 	}
-	if e := db.Find([]byte("string")); e.own != own || !own || s.owner != owner {
+	if e := db.Find([]byte("string")); e.text().own != own || !own || s.owner != owner {
 		t.Error("the dry run changed what the copy would share")
 	}
 }

@@ -2,17 +2,17 @@
 
 package keyspace
 
-// Entry is a key with its value: a string in the entry itself, or a Collection.
+// Entry is a key with its value: a string or a Collection. Key and value follow in memory, in one
+// of several forms. A packed entry is replaced when its value changes, so what Key and Bytes have
+// returned stays as it was.
 type Entry struct {
-	hash     uint64
-	key      string
-	str      []byte
-	coll     Collection // nil for a string
 	created  Revision
 	changed  Revision
 	deadline int64 // ms of the cluster clock; 0 means none
 	gen      uint32
-	own      bool // str is not shared, so WriteAt may change it in place
+	form     form
+	keyLen   uint8 // of a packed entry
+	valueLen uint8
 }
 
 // Collection is a value with elements, such as a hash or a list.
@@ -63,27 +63,22 @@ func (k Kind) String() string {
 	return "none"
 }
 
-// Key returns the key.
-func (e *Entry) Key() string { return e.key }
+// hash returns the hash of the key.
+func (e *Entry) hash() uint64 { return hashOf(e.Key()) }
 
 // Kind returns the type of the value.
 func (e *Entry) Kind() Kind {
-	if e.coll == nil {
+	if e.form != boxed {
 		return KindString
 	}
-	return e.coll.Kind()
+	return e.box().coll.Kind()
 }
-
-// Bytes returns the value of a string. The caller must not change it.
-func (e *Entry) Bytes() []byte { return e.str }
-
-// Collection returns the value of an entry that is not a string, else nil.
-func (e *Entry) Collection() Collection { return e.coll }
 
 // Emptied reports whether the entry's collection is empty, so that its key is removed. Empty
 // streams stay.
 func (e *Entry) Emptied() bool {
-	return e.coll != nil && e.coll.Kind() != KindStream && e.coll.Len() == 0
+	c := e.Collection()
+	return c != nil && c.Kind() != KindStream && c.Len() == 0
 }
 
 // Deadline returns when the key expires, ms of the cluster clock; 0 means never.

@@ -7,13 +7,13 @@ package keyspace
 // fieldsOver reports whether an entry is a hash whose fields have all expired: then the key does
 // not exist.
 func fieldsOver(e *Entry) bool {
-	h, ok := e.coll.(*Hash)
+	h, ok := e.Collection().(*Hash)
 	return ok && h.over()
 }
 
 // scheduled returns an entry's position in the order, 0 if it has none.
 func scheduled(e *Entry) int64 {
-	if h, ok := e.coll.(*Hash); ok && h.ttls != nil {
+	if h, ok := e.Collection().(*Hash); ok && h.ttls != nil {
 		return h.ttls.due
 	}
 	return 0
@@ -29,7 +29,7 @@ func unscheduled(c Collection) Collection {
 
 // schedule updates an entry's position in the order after a change of its fields.
 func (db *DB) schedule(e *Entry) {
-	h, ok := e.coll.(*Hash)
+	h, ok := e.Collection().(*Hash)
 	if !ok || h.ttls == nil {
 		return
 	}
@@ -39,15 +39,15 @@ func (db *DB) schedule(e *Entry) {
 	}
 	db.unschedule(e)
 	if h.ttls.due = first.atMs; first.atMs != 0 {
-		db.fields.Set(deadline{first.atMs, e.hash, e})
+		db.fields.Set(deadline{first.atMs, e.hash(), e})
 	}
 }
 
 // unschedule removes an entry from the order.
 func (db *DB) unschedule(e *Entry) {
 	if due := scheduled(e); due != 0 {
-		db.fields.Delete(deadline{due, e.hash, e})
-		e.coll.(*Hash).ttls.due = 0
+		db.fields.Delete(deadline{due, e.hash(), e})
+		e.Collection().(*Hash).ttls.due = 0
 	}
 }
 
@@ -67,8 +67,8 @@ func (db *DB) sweepFields(most int) (removed int) {
 			removed++
 			continue
 		}
-		e := db.Edit([]byte(d.entry.key))
-		removed += e.coll.(*Hash).sweep(most - removed)
+		e := db.Edit([]byte(d.entry.Key()))
+		removed += e.Collection().(*Hash).sweep(most - removed)
 		db.notify(e, FieldsExpired)
 		db.Changed(e)
 	}

@@ -265,12 +265,12 @@ func TestTTLsFollowTheHash(t *testing.T) {
 		"flushed":     func(_ *Keyspace, db *DB) { db.Flush() },
 		"field deleted": func(_ *Keyspace, db *DB) {
 			e := db.Edit(k(1))
-			e.coll.(*Hash).Delete([]byte("0"))
+			e.Collection().(*Hash).Delete([]byte("0"))
 			db.Changed(e)
 		},
 		"persisted": func(ks *Keyspace, db *DB) {
 			e := db.Edit(k(1))
-			e.coll.(*Hash).SetDeadline(ks, []byte("0"), 0)
+			e.Collection().(*Hash).SetDeadline(ks, []byte("0"), 0)
 			db.Changed(e)
 		},
 		"renamed and gone": func(_ *Keyspace, db *DB) { db.Rename(k(1), k(2)); db.Delete(k(2)) },
@@ -302,26 +302,37 @@ func TestTTLsFollowTheHash(t *testing.T) {
 	}
 }
 
-// WriteAt changes its string, and no other that shares the bytes.
+// WriteAt changes its string, and no other that shares the bytes, behind a beginning that makes the
+// string a short or a long one.
 func TestWriteAt(t *testing.T) {
+	for _, start := range []string{"", strings.Repeat("s", maxPacked+1)} {
+		testWriteAt(t, start)
+	}
+}
+
+func testWriteAt(t *testing.T, start string) {
 	ks := writable(1, 1)
 	db := ks.DB(0)
 	want := func(key []byte, value string) {
 		t.Helper()
-		if got := string(db.Find(key).Bytes()); got != value {
-			t.Errorf("%s is %q, want %q", key, got, value)
+		if got := string(db.Find(key).Bytes()); got != start+value {
+			t.Errorf("%s is %q, want %q", key, got, start+value)
 		}
 	}
-	db.WriteAt(k(1), 3, []byte("abc"))
+	write := func(key []byte, offset int, part string) {
+		db.WriteAt(key, len(start)+offset, []byte(part))
+	}
+	db.SetString(k(1), []byte(start))
+	write(k(1), 3, "abc")
 	want(k(1), "\x00\x00\x00abc")
-	db.WriteAt(k(1), 0, []byte("xyz"))
+	write(k(1), 0, "xyz")
 	db.Copy(k(1), db, k(2))
-	db.WriteAt(k(1), 1, []byte("1"))
-	db.WriteAt(k(2), 2, []byte("2"))
+	write(k(1), 1, "1")
+	write(k(2), 2, "2")
 	want(k(1), "x1zabc")
 	want(k(2), "xy2abc")
 	db.Copy(k(1), db, k(3))
-	db.WriteAt(k(3), 6, []byte("tail"))
+	write(k(3), 6, "tail")
 	db.AppendString(k(1), []byte("end"))
 	want(k(1), "x1zabcend")
 	want(k(3), "x1zabctail")
@@ -329,22 +340,22 @@ func TestWriteAt(t *testing.T) {
 	f := ks.Freeze()
 	before := records(t, f)
 	db.AppendString(k(4), []byte("more"))
-	db.WriteAt(k(4), 0, []byte("new"))
-	db.WriteAt(k(1), 20, nil)
+	write(k(4), 0, "new")
+	write(k(1), 20, "")
 	want(k(4), "newabctailmore")
 	want(k(1), "x1zabcend"+strings.Repeat("\x00", 11))
 	if !sameRecords(records(t, f), before) {
 		t.Error("a snapshot changed")
 	}
-	db.SetString(k(5), []byte("long"))
-	db.SetString(k(5), []byte("s"))
-	db.WriteAt(k(5), 3, []byte("g"))
+	db.SetString(k(5), []byte(start+"long"))
+	db.SetString(k(5), []byte(start+"s"))
+	write(k(5), 3, "g")
 	want(k(5), "s\x00\x00g")
-	e := db.Find(k(5))
-	for range 1000 {
-		db.WriteAt(k(5), len(e.Bytes()), []byte("x"))
+	for i := range 1000 {
+		write(k(5), 4+i, "x")
 	}
-	if e.deadline != 0 || len(e.Bytes()) != 1004 || !db.Rewritten(e) {
-		t.Errorf("%d bytes", len(e.Bytes()))
+	want(k(5), "s\x00\x00g"+strings.Repeat("x", 1000))
+	if e := db.Find(k(5)); e.deadline != 0 || !db.Rewritten(e) {
+		t.Errorf("the deadline is %d, the revision %d", e.deadline, e.changed)
 	}
 }

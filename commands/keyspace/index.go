@@ -88,7 +88,7 @@ func slotCompare(a, b slot) int {
 	case b.entry == nil:
 		return 1
 	}
-	return strings.Compare(a.entry.key, b.entry.key)
+	return strings.Compare(a.entry.Key(), b.entry.Key())
 }
 
 func newIndex(gen uint64) *index {
@@ -126,11 +126,11 @@ func (x *index) first(position int, p *page) int { return position &^ (1<<(x.dep
 func (x *index) find(hash uint64, key []byte) *Entry {
 	p := x.page(x.position(hash))
 	if p.tree != nil {
-		s, _ := p.tree.Get(slot{hash: hash, entry: &Entry{key: view(key)}})
+		s, _ := p.tree.Get(slot{hash: hash, entry: newText(key, nil)})
 		return s.entry
 	}
 	for i := p.seek(hash); i < len(p.slots) && p.slots[i].hash == hash; i++ {
-		if e := p.slots[i].entry; e.key == view(key) {
+		if e := p.slots[i].entry; e.Key() == view(key) {
 			return e
 		}
 	}
@@ -194,11 +194,11 @@ func (x *index) count(position int, p *page, n int) {
 	x.dir[x.first(position, p)>>partBits].count += n
 }
 
-// set stores an entry under its key, in place of an older one with that key.
-func (x *index) set(e *Entry) {
-	position := x.position(e.hash)
+// set stores an entry under its key, with that hash, in place of an older one with that key.
+func (x *index) set(hash uint64, e *Entry) {
+	position := x.position(hash)
 	p := x.writable(position)
-	s := newSlot(e)
+	s := newSlot(hash, e)
 	if p.tree != nil {
 		old, over := p.tree.Set(s)
 		if !over {
@@ -227,8 +227,8 @@ func (x *index) set(e *Entry) {
 	x.replaced(position, p, never, s.due)
 }
 
-func newSlot(e *Entry) slot {
-	s := slot{e.hash, e, never}
+func newSlot(hash uint64, e *Entry) slot {
+	s := slot{hash, e, never}
 	if e.deadline != 0 {
 		s.due = e.deadline
 	}
@@ -309,10 +309,10 @@ func (p *page) len() int {
 	return len(p.slots)
 }
 
-// remove removes an entry.
-func (x *index) remove(e *Entry) {
-	position := x.position(e.hash)
-	s := slot{hash: e.hash, entry: e}
+// remove removes an entry, whose key has that hash.
+func (x *index) remove(hash uint64, e *Entry) {
+	position := x.position(hash)
+	s := slot{hash: hash, entry: e}
 	p := x.writable(position)
 	if p.tree != nil {
 		old, had := p.tree.Delete(s)

@@ -23,7 +23,7 @@ func deadlineLess(a, b deadline) bool {
 	case a.hash != b.hash:
 		return a.hash < b.hash
 	}
-	return a.entry.key < b.entry.key
+	return a.entry.Key() < b.entry.Key()
 }
 
 // reorder updates the order of a tree's deadlines after a change of one slot.

@@ -24,17 +24,17 @@ func newIndexModel(t *testing.T, hash func(key string) uint64) *indexModel {
 }
 
 func (m *indexModel) set(key string) {
-	e := &Entry{key: key, hash: m.hash(key)}
+	e := newString([]byte(key), nil)
 	if m.IntN(3) > 0 {
 		e.deadline = 1 + m.Int64N(1000)
 	}
 	m.entries[key] = e
-	m.x.set(e)
+	m.x.set(m.hash(key), e)
 }
 
 func (m *indexModel) remove(key string) {
 	if e := m.entries[key]; e != nil {
-		m.x.remove(e)
+		m.x.remove(m.hash(key), e)
 		delete(m.entries, key)
 	}
 }
@@ -43,7 +43,7 @@ func (m *indexModel) remove(key string) {
 func (m *indexModel) content() []slot {
 	var all []slot
 	for _, e := range m.entries {
-		all = append(all, newSlot(e))
+		all = append(all, newSlot(m.hash(e.Key()), e))
 	}
 	slices.SortFunc(all, slotCompare)
 	return all
@@ -61,11 +61,11 @@ func (m *indexModel) holds(x *index, want []slot) {
 		m.Fatalf("%d entries in order, size %d, want %d", len(got), x.size, len(want))
 	}
 	for i, s := range want {
-		if x.find(s.hash, []byte(s.entry.key)) != s.entry {
-			m.Fatalf("%q is not found", s.entry.key)
+		if x.find(s.hash, []byte(s.entry.Key())) != s.entry {
+			m.Fatalf("%q is not found", s.entry.Key())
 		}
 		if x.at(i) != s {
-			m.Fatalf("position %d has %q, want %q", i, x.at(i).entry.key, s.entry.key)
+			m.Fatalf("position %d has %q, want %q", i, x.at(i).entry.Key(), s.entry.Key())
 		}
 		if i%7 == 0 {
 			first := -1
@@ -89,12 +89,12 @@ func (m *indexModel) expires() {
 	var want []deadline
 	for _, e := range m.entries {
 		if e.deadline != 0 {
-			want = append(want, deadline{e.deadline, e.hash, e})
+			want = append(want, deadline{e.deadline, m.hash(e.Key()), e})
 		}
 	}
 	slices.SortFunc(want, func(a, b deadline) int {
 		return cmp.Compare(a.atMs, b.atMs)*4 + cmp.Compare(a.hash, b.hash)*2 +
-			strings.Compare(a.entry.key, b.entry.key)
+			strings.Compare(a.entry.Key(), b.entry.Key())
 	})
 	if len(want) == 0 {
 		if at := m.x.due.min(); at != never {
@@ -103,7 +103,7 @@ func (m *indexModel) expires() {
 		return
 	}
 	if at, e := m.x.due.min(), m.x.earliest(); at != want[0].atMs || e != want[0].entry {
-		m.Fatalf("%q expires first, at %d, want %q, at %d", e.key, at, want[0].entry.key,
+		m.Fatalf("%q expires first, at %d, want %q, at %d", e.Key(), at, want[0].entry.Key(),
 			want[0].atMs)
 	}
 	limit := want[m.IntN(len(want))].atMs + m.Int64N(2)
@@ -129,7 +129,7 @@ func (m *indexModel) change(steps, aim int) {
 			m.set(key)
 		case 4:
 			if m.x.due.min() != never {
-				m.remove(m.x.earliest().key)
+				m.remove(m.x.earliest().Key())
 			}
 		default:
 			m.remove(key)
@@ -157,7 +157,7 @@ func TestIndexHoldsWhatWasSet(t *testing.T) {
 			}
 			m.expires()
 			for m.x.due.min() != never {
-				m.remove(m.x.earliest().key)
+				m.remove(m.x.earliest().Key())
 			}
 			m.holds(m.x, m.content())
 			for key := range m.entries {
@@ -260,16 +260,17 @@ func BenchmarkIndex(b *testing.B) {
 	entries := make([]*Entry, 2*n)
 	for i := range entries {
 		key := "lock:" + strconv.Itoa(i)
-		entries[i] = &Entry{key: key, hash: hashOf(key)}
+		entries[i] = newString([]byte(key), nil)
 		if i < n {
-			x.set(entries[i])
+			x.set(hashOf(key), entries[i])
 		}
 	}
 	for i := 0; b.Loop(); i++ {
 		e := entries[(i+n)%len(entries)]
-		if x.find(e.hash, []byte(e.key)) == nil {
-			x.set(e)
+		if hash := e.hash(); x.find(hash, []byte(e.Key())) == nil {
+			x.set(hash, e)
 		}
-		x.remove(entries[i%len(entries)])
+		old := entries[i%len(entries)]
+		x.remove(old.hash(), old)
 	}
 }

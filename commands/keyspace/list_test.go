@@ -295,13 +295,13 @@ func TestDamagedListRecords(t *testing.T) {
 	for _, value := range []string{"", "one", "two"} {
 		l.PushBack([]byte(value))
 	}
-	record := appendRecord(nil, 0, &Entry{key: "l", coll: l})
+	record := appendRecord(nil, 0, newBox(k(1), l))
 	for n := range record {
 		if err := New().Load(record[:n]); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%d of %d bytes of a record are loaded: %v", n, len(record), err)
 		}
 	}
-	claimed := append(appendRecord(nil, 0, &Entry{key: "l", coll: NewList()}), 0)
+	claimed := append(appendRecord(nil, 0, newBox(k(1), NewList())), 0)
 	// a count of 34 thousand million
 	claimed = append(claimed[:len(claimed)-2], 0xff, 0xff, 0xff, 0xff, 0x7f)
 	if err := New().Load(claimed); !errors.Is(err, ErrCorrupt) {

@@ -23,15 +23,15 @@ const (
 // Memory estimates the size of a key and its value, in bytes. It looks at samples elements of a
 // collection, at all if samples is 0.
 func (e *Entry) Memory(samples int) int {
-	n := entryCost + textBytes(len(e.key))
+	n := entryCost + textBytes(len(e.Key()))
 	if e.deadline != 0 {
 		n += deadlineCost
 	}
-	if e.coll == nil {
-		return n + textBytes(len(e.str))
+	if e.form != boxed {
+		return n + textBytes(len(e.Bytes()))
 	}
 	s := sizes{limit: samples}
-	switch c := e.coll.(type) {
+	switch c := e.Collection().(type) {
 	case *Hash:
 		c.Each(func(name string, value []byte) bool {
 			return s.add(fieldCost + textBytes(len(name)) + textBytes(len(value)))
@@ -55,7 +55,7 @@ func (e *Entry) Memory(samples int) int {
 				g.Consumers()*readerCost
 		})
 	}
-	return n + s.of(e.coll.Len())
+	return n + s.of(e.Collection().Len())
 }
 
 func textBytes(n int) int { return textCost + (n+7)&^7 }

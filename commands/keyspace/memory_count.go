@@ -20,7 +20,7 @@ const (
 
 // Size returns the bytes that a key with its value counts.
 func (e *Entry) Size() int64 {
-	n := keySize(len(e.key)) + e.valueSize()
+	n := keySize(len(e.Key())) + e.valueSize()
 	if e.deadline != 0 {
 		n += deadlineCost
 	}
@@ -31,10 +31,10 @@ func keySize(n int) int { return entryCost + textBytes(n) }
 
 // valueSize returns the counted size of the value.
 func (e *Entry) valueSize() int {
-	if e.coll == nil {
-		return textBytes(len(e.str))
+	if c := e.Collection(); c != nil {
+		return c.weigh().counted
 	}
-	return e.coll.weigh().counted
+	return textBytes(len(e.Bytes()))
 }
 
 // weight is the part of each collection that counts its bytes.
@@ -56,9 +56,9 @@ func (db *DB) count(n int) {
 
 // recount counts what a value has grown by, of which before bytes are counted.
 func (db *DB) recount(e *Entry, before int) {
-	if e.coll != nil {
-		w := e.coll.weigh()
-		w.counted = w.bytes + baseSize(e.coll)
+	if c := e.Collection(); c != nil {
+		w := c.weigh()
+		w.counted = w.bytes + baseSize(c)
 	}
 	if n := e.valueSize() - before; n != 0 {
 		db.count(n)
@@ -70,6 +70,13 @@ func baseSize(c Collection) int {
 		return streamCost
 	}
 	return collectionCost
+}
+
+// uncount makes the value of e one that no database has counted, whatever it was cloned from.
+func (e *Entry) uncount() {
+	if c := e.Collection(); c != nil {
+		c.weigh().counted = 0
+	}
 }
 
 // The sizes of elements.

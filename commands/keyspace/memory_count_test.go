@@ -64,20 +64,20 @@ func sizeIsRight(t *testing.T, ks *Keyspace) {
 		here := int64(0)
 		db.keys.from(0, func(s slot) bool {
 			e := s.entry
-			n := 144 + textBytes(len(e.key))
+			n := 144 + textBytes(len(e.Key()))
 			if e.deadline != 0 {
 				n += 48
 			}
 			switch {
-			case e.coll == nil:
-				n += textBytes(len(e.str))
-			case e.coll.Kind() == KindStream:
-				n += streamCost + recounted(e.coll)
+			case e.Collection() == nil:
+				n += textBytes(len(e.Bytes()))
+			case e.Collection().Kind() == KindStream:
+				n += streamCost + recounted(e.Collection())
 			default:
-				n += collectionCost + recounted(e.coll)
+				n += collectionCost + recounted(e.Collection())
 			}
 			if e.Size() != int64(n) {
-				t.Fatalf("%q, a %v, counts %d bytes, want %d", e.key, e.Kind(), e.Size(), n)
+				t.Fatalf("%q, a %v, counts %d bytes, want %d", e.Key(), e.Kind(), e.Size(), n)
 			}
 			here += int64(n)
 			return true

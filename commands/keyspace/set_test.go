@@ -164,7 +164,7 @@ func TestDamagedSetRecords(t *testing.T) {
 		if names {
 			s.Add([]byte("name"))
 		}
-		record := appendRecord(nil, 0, &Entry{key: "s", coll: s})
+		record := appendRecord(nil, 0, newBox(k(1), s))
 		if err := New().Load(record); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestDamagedSetRecords(t *testing.T) {
 			t.Errorf("a byte too many is loaded: %v", err)
 		}
 	}
-	head := appendRecord(nil, 0, &Entry{key: "s", coll: NewSet()})
+	head := appendRecord(nil, 0, newBox(k(1), NewSet()))
 	head = head[:len(head)-2]
 	for what, content := range map[string]string{
 		"a member twice": "\x01\x02\x01a\x01a", "a name among integers": "\x00\x01\x01a",

@@ -66,14 +66,14 @@ func (f *Frozen) Records(yield func(record []byte) error) error {
 // appendRecord encodes a key: database, kind, key, revisions, deadline, content.
 func appendRecord(dst []byte, db int, e *Entry) []byte {
 	dst = append(dst, byte(db), byte(e.Kind()))
-	dst = wire.AppendBytes(dst, e.key)
+	dst = wire.AppendBytes(dst, e.Key())
 	dst = binary.AppendUvarint(dst, uint64(e.created))
 	dst = binary.AppendUvarint(dst, uint64(e.changed))
 	dst = binary.AppendVarint(dst, e.deadline)
-	if e.coll == nil {
-		return wire.AppendBytes(dst, e.str)
+	if c := e.Collection(); c != nil {
+		return c.appendTo(dst)
 	}
-	return e.coll.appendTo(dst)
+	return wire.AppendBytes(dst, e.Bytes())
 }
 
 // kindSwap replaces a key's kind in the record of a swapped database.
@@ -97,25 +97,24 @@ func (ks *Keyspace) Load(record []byte) error {
 		}
 		return nil
 	}
-	e := &Entry{key: string(r.Bytes()), gen: uint32(ks.gen)}
-	e.hash = hashOf(e.key)
-	e.created, e.changed = Revision(r.Uvarint()), Revision(r.Uvarint())
-	e.deadline = r.Varint()
+	key := r.Bytes()
+	known := Entry{gen: uint32(ks.gen), created: Revision(r.Uvarint()),
+		changed: Revision(r.Uvarint()), deadline: r.Varint()}
+	var e *Entry
 	switch {
 	case kind == KindString:
-		e.str = append([]byte(nil), r.Bytes()...)
+		e = newString(key, r.Bytes())
 	case int(kind) < len(kinds) && kinds[kind].read != nil:
-		e.coll = kinds[kind].read(r)
+		e = newBox(key, kinds[kind].read(r))
 	default:
-		r.Fail()
-	}
-	if !r.Done() || e.deadline < 0 {
 		return ErrCorrupt
 	}
-	if db.keys.find(e.hash, []byte(e.key)) != nil {
+	hash := hashKey(key)
+	if !r.Done() || known.deadline < 0 || db.keys.find(hash, key) != nil {
 		return ErrCorrupt
 	}
-	db.insert(e)
+	e.inherit(known)
+	db.insert(hash, e)
 	if e.deadline != 0 {
 		db.volatile++
 	}

@@ -443,7 +443,7 @@ func TestDamagedStreamRecords(t *testing.T) {
 	for range 400 {
 		m.step(r, s)
 	}
-	record := appendRecord(nil, 0, &Entry{key: "s", coll: s})
+	record := appendRecord(nil, 0, newBox(k(1), s))
 	if err := New().Load(record); err != nil {
 		t.Fatal(err)
 	}
