@@ -38,6 +38,8 @@ const (
 	// merged again.
 	pageSlots  = 64
 	mergeSlots = 24
+	// slotStep is how many slots a page makes room for at a time.
+	slotStep = 8
 	// partBits is the binary logarithm of the positions in a part of the directory.
 	partBits = 8
 	maxDepth = 48
@@ -169,8 +171,7 @@ func (x *index) writable(position int) *page {
 	if p.tree != nil {
 		c.tree, c.order = p.tree.IsoCopy(), p.order.IsoCopy()
 	} else {
-		c.slots = make([]slot, len(p.slots), pageSlots)
-		copy(c.slots, p.slots)
+		c.slots = withRoom(p.slots, nil)
 	}
 	x.lead(x.first(position, p), c)
 	return c
@@ -215,8 +216,8 @@ func (x *index) set(hash uint64, e *Entry) {
 		x.replaced(position, p, old, s.due)
 		return
 	}
-	if p.slots == nil {
-		p.slots = make([]slot, 0, pageSlots)
+	if len(p.slots) == cap(p.slots) {
+		p.slots = withRoom(p.slots, nil)
 	}
 	p.slots = slices.Insert(p.slots, i, s)
 	x.count(position, p, 1)
@@ -225,6 +226,12 @@ func (x *index) set(hash uint64, e *Entry) {
 		return
 	}
 	x.replaced(position, p, never, s.due)
+}
+
+// withRoom returns the slots of a and b with room for at least one more.
+func withRoom(a, b []slot) []slot {
+	n := len(a) + len(b)
+	return append(append(make([]slot, 0, n+slotStep-n%slotStep), a...), b...)
 }
 
 func newSlot(hash uint64, e *Entry) slot {
@@ -262,8 +269,7 @@ func (x *index) split(position int, p *page) {
 		cut++
 	}
 	low, high := x.newPage(p.depth+1), x.newPage(p.depth+1)
-	low.slots = append(make([]slot, 0, pageSlots), p.slots[:cut]...)
-	high.slots = append(make([]slot, 0, pageSlots), p.slots[cut:]...)
+	low.slots, high.slots = withRoom(p.slots[:cut], nil), withRoom(p.slots[cut:], nil)
 	x.lead(first, low)
 	x.lead(half, high)
 	x.count(first, low, len(low.slots))
@@ -350,7 +356,7 @@ func (x *index) merge(position int, p *page) {
 	x.count(high, b, -len(b.slots))
 	x.used[p.depth] -= 2
 	m := x.newPage(p.depth - 1)
-	m.slots = append(append(make([]slot, 0, pageSlots), a.slots...), b.slots...)
+	m.slots = withRoom(a.slots, b.slots)
 	x.lead(low, m)
 	x.count(low, m, len(m.slots))
 	x.due.set(high, never)
