@@ -2,7 +2,7 @@
 # make lint          gofmt, vet, staticcheck; no function that only tests call, but in internal/resp
 # make vulncheck     known vulnerabilities in what the code calls; needs access to vuln.go.dev
 # make test          install what the tests need, run them, list what was skipped
-# make bench         compare with redis-server on this machine
+# make bench         beside redis-server and etcd; BENCH=-full draws curves
 # make fairness      latency of a light client beside 20 heavy ones; four minutes
 # make clients       run client libraries against a cluster, and write docs/clients.md
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
@@ -33,6 +33,7 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
 	$(GO) vet ./... ./testdata/clients/go/...
 	$(GO) vet -C testdata/clients/libraries/go ./...
+	$(GO) vet -C testdata/bench ./...
 	$(GO) vet -tags coordd_next ./commands
 	$(GO) vet -tags coordd_small_segments ./cluster
 	$(GO) run $(STATICCHECK) ./...
@@ -43,11 +44,13 @@ lint:
 vulncheck:
 	$(GO) run $(VULNCHECK) ./...
 
-bench: deps
-	$(GO) run ./testdata/bench
+# See testdata/bench/main.go for the flags.
+bench:
+	sh .ci/deps bench
+	$(GO) run -C testdata/bench . $(BENCH)
 
 fairness: deps
-	$(GO) run ./testdata/bench -heavy
+	$(GO) run -C testdata/bench . -heavy
 
 clients:
 	sh .ci/deps clients

@@ -19,7 +19,7 @@ import (
 // A heavy load is what 20 connections request repeatedly while a light client takes locks.
 type heavyLoad struct {
 	name  string
-	setup func(c *conn) error // fills an empty database
+	setup func(c *heavyConn) error // fills an empty database
 	// request returns what connection i sends. It is sent again when it is answered.
 	request func(i int) request
 }
@@ -87,18 +87,18 @@ var heavyLoads = []heavyLoad{
 	}},
 	{"CLUSTER COUNTKEYSINSLOT", keys(manyKeys), always("CLUSTER", "COUNTKEYSINSLOT", "0")},
 	{"Lua: 3,000,000 steps", nil,
-		script("local x = 0 for i = 1, 3000000 do x = x + i end return x")},
+		runs("local x = 0 for i = 1, 3000000 do x = x + i end return x")},
 	{"Lua: fills tables", nil,
-		script("local t = {} for i = 1, 200000 do t[i] = {i} end return #t")},
+		runs("local t = {} for i = 1, 200000 do t[i] = {i} end return #t")},
 	{"Lua: formats", nil,
-		script("local t for i = 1, 100000 do t = string.format('%d %s', i, 'x') end return t")},
+		runs("local t for i = 1, 100000 do t = string.format('%d %s', i, 'x') end return t")},
 	{"Lua: sorts", nil,
-		script("local t = {} for i = 1, 30000 do t[i] = (i * 7919) % 30011 end table.sort(t) " +
+		runs("local t = {} for i = 1, 30000 do t[i] = (i * 7919) % 30011 end table.sort(t) " +
 			"return t[1]")},
 	{"Lua: finds", nil,
-		script("local s = string.rep('a', 1000) for i = 1, 2000 do s:find('.-b') end return 1")},
+		runs("local s = string.rep('a', 1000) for i = 1, 2000 do s:find('.-b') end return 1")},
 	{"Lua: 20,000 SETs", nil,
-		script("for i = 1, 20000 do redis.call('SET', 'k' .. i, i) end return 1")},
+		runs("for i = 1, 20000 do redis.call('SET', 'k' .. i, i) end return 1")},
 	{"MULTI of 100 HGETALL of 5,000", filled("HSET", "h", 5000, pair), func(int) request {
 		r := command("MULTI")
 		for range 100 {
@@ -109,6 +109,18 @@ var heavyLoads = []heavyLoad{
 }
 
 func heavyTable(s *servers, only string, work time.Duration) error {
+	redis, err := syncing(s)
+	if err != nil {
+		return err
+	}
+	leader, err := three(s)
+	if err != nil {
+		return err
+	}
+	forwards, err := follower(s)
+	if err != nil {
+		return err
+	}
 	fmt.Printf("The wait of a light client's SET NX beside %d heavy ones, %v a load: median, "+
 		"longest [ms]\n", heavyClients, work)
 	fmt.Printf("%-32s %9s %9s | %9s %9s | %9s %9s | %9s %9s\n", "", "redis", "", "leader", "",
@@ -117,18 +129,18 @@ func heavyTable(s *servers, only string, work time.Duration) error {
 		if !strings.Contains(l.name, only) {
 			continue
 		}
-		redis, err := measureHeavy(l, s.redis, nil, work)
+		besides, err := measureHeavy(l, redis.port, nil, work)
 		if err != nil {
 			return fmt.Errorf("%s, redis: %w", l.name, err)
 		}
-		coordd, err := measureHeavy(l, s.leader, []string{s.follower}, work)
+		coordd, err := measureHeavy(l, leader.port, []string{forwards.port}, work)
 		if err != nil {
 			return fmt.Errorf("%s, coordd: %w", l.name, err)
 		}
 		fmt.Printf("%-32s %9.1f %9.1f | %9.1f %9.1f | %9.1f %9.1f | %9s %9s\n", l.name,
-			ms(redis.light[0], 2), ms(redis.light[0], 1), ms(coordd.light[0], 2),
+			ms(besides.light[0], 2), ms(besides.light[0], 1), ms(coordd.light[0], 2),
 			ms(coordd.light[0], 1),
-			ms(coordd.light[1], 2), ms(coordd.light[1], 1), redis.heavy(), coordd.heavy())
+			ms(coordd.light[1], 2), ms(coordd.light[1], 1), besides.heavy(), coordd.heavy())
 	}
 	return nil
 }
@@ -251,18 +263,19 @@ func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 	return waits, nil
 }
 
-// conn is a connection that reads replies without keeping them: the load should cost little here.
-type conn struct {
+// heavyConn is a connection that reads replies without keeping them: the load should cost little
+// here.
+type heavyConn struct {
 	net.Conn
 	r *resp.Reader
 }
 
-func dial(port string) (*conn, error) {
+func dial(port string) (*heavyConn, error) {
 	c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	return &conn{c, resp.NewReader(bufio.NewReaderSize(c, 256<<10))}, nil
+	return &heavyConn{c, resp.NewReader(bufio.NewReaderSize(c, 256<<10))}, nil
 }
 
 // request is one or more commands that are sent together.
@@ -276,7 +289,7 @@ func (r request) and(next request) request {
 }
 
 // do sends commands and returns the first line of the last one's reply.
-func (c *conn) do(r request) (string, error) {
+func (c *heavyConn) do(r request) (string, error) {
 	sent := make(chan error, 1)
 	go func() { // a server may reply before it has read everything
 		_, err := c.Write(r.bytes)
@@ -300,7 +313,7 @@ func always(args ...string) func(int) request {
 	return func(int) request { return r }
 }
 
-func script(source string) func(int) request { return always("EVAL", source, "0") }
+func runs(source string) func(int) request { return always("EVAL", source, "0") }
 
 func names(prefix string, n int) []string {
 	s := make([]string, n)
@@ -327,8 +340,8 @@ func scored(i int) []string { return []string{strconv.Itoa(i), "m" + strconv.Ito
 const chunk = 5000
 
 // filled adds n elements to key by name.
-func filled(name, key string, n int, element func(i int) []string) func(*conn) error {
-	return func(c *conn) error {
+func filled(name, key string, n int, element func(i int) []string) func(*heavyConn) error {
+	return func(c *heavyConn) error {
 		for i := 0; i < n; i += chunk {
 			args := []string{name, key}
 			for k := i; k < min(i+chunk, n); k++ {
@@ -342,8 +355,8 @@ func filled(name, key string, n int, element func(i int) []string) func(*conn) e
 	}
 }
 
-func keys(n int) func(*conn) error {
-	return func(c *conn) error {
+func keys(n int) func(*heavyConn) error {
+	return func(c *heavyConn) error {
 		for i := 0; i < n; i += chunk {
 			args := []string{"MSET"}
 			for k := i; k < i+chunk; k++ {
@@ -357,8 +370,8 @@ func keys(n int) func(*conn) error {
 	}
 }
 
-func sets(n, members int) func(*conn) error {
-	return func(c *conn) error {
+func sets(n, members int) func(*heavyConn) error {
+	return func(c *heavyConn) error {
 		for i := range n {
 			args := append([]string{"SADD", "s" + strconv.Itoa(i)},
 				names("m"+strconv.Itoa(i%50)+":", members)...)
@@ -371,8 +384,8 @@ func sets(n, members int) func(*conn) error {
 }
 
 // twoSets makes a and b, which are equal, and c, which is empty.
-func twoSets(n int) func(*conn) error {
-	return func(c *conn) error {
+func twoSets(n int) func(*heavyConn) error {
+	return func(c *heavyConn) error {
 		if err := filled("SADD", "a", n, one)(c); err != nil {
 			return err
 		}
@@ -380,8 +393,8 @@ func twoSets(n int) func(*conn) error {
 	}
 }
 
-func big(key string, n int) func(*conn) error {
-	return func(c *conn) error { return c.must("SET", key, strings.Repeat("v", n)) }
+func big(key string, n int) func(*heavyConn) error {
+	return func(c *heavyConn) error { return c.must("SET", key, strings.Repeat("v", n)) }
 }
 
 func ids(n int) []string {
@@ -393,8 +406,8 @@ func ids(n int) []string {
 }
 
 // pending makes a stream whose n entries are pending for a group's consumer.
-func pending(n int) func(*conn) error {
-	return func(c *conn) error {
+func pending(n int) func(*heavyConn) error {
+	return func(c *heavyConn) error {
 		for chunk := range slices.Chunk(ids(n), 500) {
 			var r request
 			for _, id := range chunk {
@@ -418,7 +431,7 @@ func pending(n int) func(*conn) error {
 }
 
 // must sends a command that must not fail.
-func (c *conn) must(args ...string) error {
+func (c *heavyConn) must(args ...string) error {
 	line, err := c.do(command(args...))
 	if err == nil && line[0] == '-' {
 		err = errors.New(line)

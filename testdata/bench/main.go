@@ -1,108 +1,135 @@
-// Command bench compares a three-process coordd cluster on this machine with one redis-server that
-// fsyncs every write, as a user would: redis-benchmark, lock commands, alternating servers, ratios
-// of the same round.
+// Command bench measures coordd beside other servers on this machine: alternating servers, ratios
+// within a round, medians of rounds.
 //
-//	go run ./testdata/bench [-rounds 3]
-//	go run ./testdata/bench -heavy [-time 5s]
+//	go run . [-rounds 3] [-time 3s] [-only WORDS]         the table of rows.go
+//	go run . -full [-rounds 3] [-time 3s] [-only WORDS]   curves: CSV and SVG files
+//	go run . -heavy [-time 3s] [-only WORDS]              a light client beside 20 heavy ones
 package main
 
 import (
-	"encoding/csv"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// load is one way of running redis-benchmark, and the minimum ratio that the project wants.
-type load struct {
-	name     string
-	clients  int
-	pipeline int
-	requests int
-	want     float64
-}
-
-var loads = []load{
-	{"1 client", 1, 1, 4000, 0.35},
-	{"50 clients", 50, 1, 100000, 0.5},
-	{"200 clients", 200, 1, 150000, 0.5},
-	{"50 clients, pipeline 16", 50, 16, 400000, 0.5},
-}
-
 func main() {
-	rounds := flag.Int("rounds", 3, "how often each load is run on each server, alternating")
+	rounds := flag.Int("rounds", 3, "how often each row is measured on each server, alternating")
 	heavy := flag.Bool("heavy", false,
 		"measure what a light client waits for beside 20 heavy ones instead")
-	work := flag.Duration("time", 5*time.Second, "with -heavy: how long each load lasts")
-	only := flag.String("only", "", "with -heavy: only the loads whose names contain this")
+	full := flag.Bool("full", false, "measure curves instead")
+	out := flag.String("out", "../../docs/performance", "with -full: where the curves are written")
+	work := flag.Duration("time", 3*time.Second, "how long one measurement of a load lasts")
+	only := flag.String("only", "", "only the rows, curves or loads whose names contain this")
+	binary := flag.String("coordd", "", "a binary; empty: build one")
 	flag.Parse()
-	if err := run(*rounds, *heavy, *only, *work); err != nil {
+	err := withServers(*binary, func(s *servers) error {
+		switch {
+		case *heavy:
+			return heavyTable(s, *only, *work)
+		case *full:
+			return measureCurves(s, *out, *only, *rounds, *work)
+		}
+		return table(s, *only, *rounds, *work)
+	})
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(rounds int, heavy bool, only string, work time.Duration) error {
-	s, err := startServers()
+func withServers(binary string, run func(s *servers) error) error {
+	s, err := newServers(binary)
 	if err != nil {
 		return err
 	}
 	defer s.end()
-	if heavy {
-		return heavyTable(s, only, work)
-	}
-	return table(rounds, s.redis, s.leader, s.follower)
+	return run(s)
 }
 
-// table prints a line per load: the median rates and the median ratios of rounds.
-func table(rounds int, redis, leader, follower string) error {
-	fmt.Printf("SET lock:__rand_int__ owner NX PX 10000, requests a second, medians of %d rounds\n",
-		rounds)
-	fmt.Printf("%-26s %10s %10s %10s %8s %8s %8s\n", "", "redis", "leader", "follower", "l/redis",
-		"f/redis", "wanted")
-	for _, l := range loads {
-		var rates [3][]float64
-		var leaderRatios, followerRatios []float64
-		for range rounds {
-			var round [3]float64
-			for i, port := range []string{redis, leader, follower} {
-				rate, err := benchmark(port, l)
-				if err != nil {
-					return err
-				}
-				round[i] = rate
-				rates[i] = append(rates[i], rate)
-			}
-			leaderRatios = append(leaderRatios, round[1]/round[0])
-			followerRatios = append(followerRatios, round[2]/round[0])
+// table measures the rows, and prints a line for each.
+func table(s *servers, only string, rounds int, work time.Duration) error {
+	fmt.Printf("Medians of %d rounds of %v each. In brackets: median wait [ms], and processor "+
+		"time\nof all processes of the server per request [µs].\n\n", rounds, work)
+	fmt.Printf("%-40s %-8s %26s   %-18s %26s %7s %8s\n", "", "", "coordd", "against", "",
+		"ratio", "wanted")
+	var failed error
+	for _, r := range rows {
+		if !strings.Contains(r.name, only) {
+			continue
 		}
-		fmt.Printf("%-26s %10.0f %10.0f %10.0f %8.2f %8.2f %8.2f\n", l.name, median(rates[0]),
-			median(rates[1]), median(rates[2]),
-			median(leaderRatios), median(followerRatios), l.want)
+		if err := r.print(s, rounds, work); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.name, err))
+		}
 	}
+	return failed
+}
+
+// print measures a row and prints it.
+func (r *row) print(s *servers, rounds int, work time.Duration) error {
+	if r.once {
+		rounds = 1
+	}
+	var ours, theirs []outcome
+	var ratios []float64
+	for i := range rounds {
+		measureOurs := func() error { return r.add(&ours, r.ours, s, work) }
+		measureTheirs := func() error { return r.add(&theirs, r.theirs, s, work) }
+		sides := []func() error{measureTheirs, measureOurs}
+		if i%2 == 1 {
+			slices.Reverse(sides)
+		}
+		for _, measure := range sides {
+			if err := measure(); err != nil {
+				return err
+			}
+		}
+		ratio := ours[i].value
+		if r.theirs != nil {
+			ratio /= theirs[i].value
+		}
+		ratios = append(ratios, ratio)
+	}
+	sign := "≥"
+	if r.most {
+		sign = "≤"
+	}
+	fmt.Printf("%-40s %-8s %26s   %-18s %26s %7.2f %s %.4g\n", r.name, r.unit, summary(ours),
+		r.against, summary(theirs), median(ratios), sign, r.wanted)
 	return nil
 }
 
-// benchmark runs redis-benchmark once and returns requests per second.
-func benchmark(port string, l load) (float64, error) {
-	out, err := exec.Command("redis-benchmark", "-h", "127.0.0.1", "-p", port, "-c",
-		strconv.Itoa(l.clients),
-		"-P", strconv.Itoa(l.pipeline), "-n", strconv.Itoa(l.requests), "-r", "1000000", "--csv",
-		"SET", "lock:__rand_int__", "owner", "NX", "PX", "10000").Output()
-	if err != nil {
-		return 0, fmt.Errorf("redis-benchmark: %w", err)
+// add measures one side of a row, if there is one.
+func (r *row) add(list *[]outcome, m measurement, s *servers, work time.Duration) error {
+	if m == nil {
+		return nil
 	}
-	rows, err := csv.NewReader(strings.NewReader(string(out))).ReadAll()
-	if err != nil || len(rows) < 2 {
-		return 0, fmt.Errorf("redis-benchmark printed %q", out)
-	}
-	return strconv.ParseFloat(rows[len(rows)-1][1], 64)
+	o, err := m(s, work)
+	*list = append(*list, o)
+	return err
 }
+
+// summary shows the medians of outcomes.
+func summary(list []outcome) string {
+	var values, waits, cpu []float64
+	for _, o := range list {
+		values = append(values, o.value)
+		waits = append(waits, milliseconds(o.wait(0.5)))
+		cpu = append(cpu, float64(o.cpu.Nanoseconds())/1000)
+	}
+	switch {
+	case len(list) == 0:
+		return ""
+	case median(cpu) == 0:
+		return fmt.Sprintf("%.5g", median(values))
+	}
+	return fmt.Sprintf("%.5g (%.3g, %.3g)", median(values), median(waits), median(cpu))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
 func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,118 +10,331 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// servers are what is compared, each with its port on the loopback.
+// servers starts what is compared, each when it is first asked for.
 type servers struct {
-	redis, leader, follower string
-
 	dir     string
+	coordd  string // the binary
+	ctx     context.Context
 	cancel  context.CancelFunc
-	started []*exec.Cmd
+	running map[string]*cluster
+	started int
 }
 
-// startServers starts a redis-server that fsyncs every write and a cluster of three coordd
-// processes.
-func startServers() (_ *servers, err error) {
-	for _, tool := range []string{"redis-server", "redis-benchmark", "redis-cli"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return nil, fmt.Errorf("%s is needed", tool)
-		}
-	}
-	s := &servers{}
+// newServers takes a binary of coordd, or builds one.
+func newServers(binary string) (_ *servers, err error) {
+	s := &servers{running: map[string]*cluster{}}
 	if s.dir, err = os.MkdirTemp("", "coordd-bench-"); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	defer func() {
-		if err != nil {
-			s.end()
-		}
-	}()
-	ports, err := freePorts(7)
-	if err != nil {
-		return nil, err
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if s.coordd = binary; binary != "" {
+		return s, nil
 	}
-	s.redis = ports[0]
-	redisDir := filepath.Join(s.dir, "redis")
-	if err := os.Mkdir(redisDir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx, "redis-server", "--port", s.redis, "--bind", "127.0.0.1", "--dir",
-		redisDir,
-		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--loglevel",
-		"warning"); err != nil {
-		return nil, err
-	}
-	binary := filepath.Join(s.dir, "coordd")
-	if out, err := exec.Command("go", "build", "-o", binary,
-		"./cmd/coordd").CombinedOutput(); err != nil {
+	s.coordd = filepath.Join(s.dir, "coordd")
+	build := exec.Command("go", "build", "-C", "../..", "-o", s.coordd, "./cmd/coordd")
+	if out, err := build.CombinedOutput(); err != nil {
+		s.end()
 		return nil, fmt.Errorf("go build: %s", out)
 	}
-	members := fmt.Sprintf("n1=127.0.0.1:%s,n2=127.0.0.1:%s,n3=127.0.0.1:%s", ports[4], ports[5],
-		ports[6])
-	for i := range 3 {
-		id := "n" + strconv.Itoa(i+1)
-		if err := s.start(ctx, binary, "--id", id, "--listen", "127.0.0.1:"+ports[1+i], "--cluster",
-			members,
-			"--data-dir", filepath.Join(s.dir, id), "--log-level", "warn"); err != nil {
-			return nil, err
-		}
-	}
-	s.leader, s.follower, err = findLeader(ports[1:4])
-	return s, err
-}
-
-func (s *servers) start(ctx context.Context, name string, args ...string) error {
-	c := exec.CommandContext(ctx, name, args...)
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		return err
-	}
-	s.started = append(s.started, c)
-	return nil
+	return s, nil
 }
 
 // end kills the servers and removes their files.
 func (s *servers) end() {
 	s.cancel()
-	for _, c := range s.started {
-		_ = c.Wait()
+	for _, c := range s.running {
+		c.wait()
 	}
 	_ = os.RemoveAll(s.dir)
 }
 
-// findLeader waits until a node calls itself master, and returns its port and another one's.
-func findLeader(ports []string) (leader, follower string, err error) {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		for i, p := range ports {
-			if role(p) == "master" {
-				return p, ports[(i+1)%len(ports)], nil
-			}
-		}
-	}
-	return "", "", errors.New("the cluster has no leader")
+// cluster is one server, or the nodes of one coordd cluster.
+type cluster struct {
+	name  string
+	nodes []*node
 }
 
-// role returns the first word of a node's ROLE; empty if it does not reply.
-func role(port string) string {
-	c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
-	if err != nil {
-		return ""
+// node is a process, and how to start it again.
+type node struct {
+	port string
+	args []string
+	cmd  *exec.Cmd
+}
+
+// target is where a load connects to, and whose processor time it takes.
+type target struct {
+	name string
+	port string
+	of   *cluster
+}
+
+// serverOf returns a target, of servers that are running or are started now.
+type serverOf func(s *servers) (*target, error)
+
+// keep starts a cluster, or returns the one of that name.
+func (s *servers) keep(name string, start func() (*cluster, error)) (*cluster, error) {
+	if c := s.running[name]; c != nil {
+		return c, nil
 	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Second))
-	_, _ = c.Write(resp.AppendCommand(nil, "ROLE"))
-	v, err := resp.NewReader(c).Value()
+	c, err := start()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	c.name = name
+	s.running[name] = c
+	return c, nil
+}
+
+// stop ends a cluster for good.
+func (s *servers) stop(c *cluster) {
+	c.kill()
+	delete(s.running, c.name)
+}
+
+// redis starts a redis-server with a policy of appendfsync: "no" is without a file.
+func redis(fsync string) serverOf {
+	return func(s *servers) (*target, error) {
+		name := "redis, always"
+		switch fsync {
+		case "no":
+			name = "redis, in memory"
+		case "everysec":
+			name = "redis, everysec"
+		}
+		c, err := s.keep(name, func() (*cluster, error) {
+			ports, err := freePorts(1)
+			if err != nil {
+				return nil, err
+			}
+			dir, err := s.newDir()
+			if err != nil {
+				return nil, err
+			}
+			appendOnly := "yes"
+			if fsync == "no" {
+				appendOnly = "no"
+			}
+			n := &node{port: ports[0], args: []string{"redis-server", "--port", ports[0],
+				"--bind", "127.0.0.1", "--dir", dir, "--save", "", "--maxclients", "10000",
+				"--appendonly", appendOnly, "--appendfsync", fsync, "--loglevel", "warning"}}
+			c := &cluster{nodes: []*node{n}}
+			return c, s.start(c)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &target{name, c.nodes[0].port, c}, nil
+	}
+}
+
+// coordd starts a cluster, and returns its leader.
+func coordd(nodes int) serverOf {
+	return func(s *servers) (*target, error) {
+		name := fmt.Sprintf("coordd, %d nodes", nodes)
+		if nodes == 1 {
+			name = "coordd, 1 node"
+		}
+		c, err := s.keep(name, func() (*cluster, error) { return s.startCoordd(nodes) })
+		if err != nil {
+			return nil, err
+		}
+		leader, err := c.leader()
+		if err != nil {
+			return nil, err
+		}
+		return &target{name, leader.port, c}, nil
+	}
+}
+
+// follower returns another node than the leader of three.
+func follower(s *servers) (*target, error) {
+	t, err := coordd(3)(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range t.of.nodes {
+		if n.port != t.port {
+			return &target{"coordd, follower", n.port, t.of}, nil
+		}
+	}
+	return nil, errors.New("no follower")
+}
+
+// startCoordd starts a cluster of its own.
+func (s *servers) startCoordd(nodes int) (*cluster, error) {
+	ports, err := freePorts(2 * nodes)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{name: "coordd"}
+	var members []string
+	for i := range nodes {
+		members = append(members, fmt.Sprintf("n%d=127.0.0.1:%s", i, ports[nodes+i]))
+	}
+	for i := range nodes {
+		dir, err := s.newDir()
+		if err != nil {
+			return nil, err
+		}
+		args := []string{s.coordd, "--id", "n" + strconv.Itoa(i), "--listen",
+			"127.0.0.1:" + ports[i], "--data-dir", dir, "--log-level", "error"}
+		if nodes > 1 {
+			args = append(args, "--cluster", strings.Join(members, ","))
+		}
+		c.nodes = append(c.nodes, &node{port: ports[i], args: args})
+	}
+	if err := s.start(c); err != nil {
+		return nil, err
+	}
+	_, err = c.leader()
+	return c, err
+}
+
+func (s *servers) newDir() (string, error) {
+	s.started++
+	dir := filepath.Join(s.dir, strconv.Itoa(s.started))
+	return dir, os.Mkdir(dir, 0o700)
+}
+
+// run starts the processes of a cluster.
+func (s *servers) run(c *cluster) error {
+	for _, n := range c.nodes {
+		n.cmd = exec.CommandContext(s.ctx, n.args[0], n.args[1:]...)
+		n.cmd.Stderr = os.Stderr
+		if err := n.cmd.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts all nodes of a cluster, and waits until they reply.
+func (s *servers) start(c *cluster) error {
+	if err := s.run(c); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if !within(20*time.Second, func() bool { return n.role() != "" }) {
+			c.kill()
+			return errors.New("it does not reply")
+		}
+	}
+	return nil
+}
+
+// kill kills the processes, as kill -9 does.
+func (c *cluster) kill() {
+	for _, n := range c.nodes {
+		_ = n.cmd.Process.Kill()
+	}
+	c.wait()
+}
+
+func (c *cluster) wait() {
+	for _, n := range c.nodes {
+		_ = n.cmd.Wait()
+	}
+}
+
+// leader waits until a node calls itself master.
+func (c *cluster) leader() (*node, error) {
+	var leader *node
+	found := within(20*time.Second, func() bool {
+		for _, n := range c.nodes {
+			if n.role() == "master" {
+				leader = n
+			}
+		}
+		return leader != nil
+	})
+	if !found {
+		return nil, errors.New("the cluster has no leader")
+	}
+	return leader, nil
+}
+
+// role returns the first word of the node's ROLE; empty if it does not reply.
+func (n *node) role() string {
+	v, err := call(n.port, "ROLE")
 	if err != nil || len(v.Elems) == 0 {
 		return ""
 	}
 	return v.Elems[0].Text
+}
+
+// cpu returns the processor time that all processes have taken.
+func (t *target) cpu() (sum time.Duration) {
+	for _, n := range t.of.nodes {
+		// Fields 14 and 15 are user and system time in ticks of 10 ms; the second, in parentheses,
+		// is the name.
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.cmd.Process.Pid))
+		_, rest, _ := bytes.Cut(b, []byte(") "))
+		if fields := bytes.Fields(rest); len(fields) > 12 {
+			user, _ := strconv.Atoi(string(fields[11]))
+			system, _ := strconv.Atoi(string(fields[12]))
+			sum += time.Duration(user+system) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
+
+// resident returns the resident bytes of the node that the target connects to.
+func (t *target) resident() (int, error) {
+	for _, n := range t.of.nodes {
+		if n.port != t.port {
+			continue
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.cmd.Process.Pid))
+		if err != nil {
+			return 0, err
+		}
+		fields := strings.Fields(string(b))
+		pages, err := strconv.Atoi(fields[1])
+		return pages * os.Getpagesize(), err
+	}
+	return 0, errors.New("no such node")
+}
+
+// do sends commands, none of which may fail.
+func (t *target) do(commands ...[]string) error {
+	for _, words := range commands {
+		if v, err := call(t.port, words...); err != nil {
+			return fmt.Errorf("%s: %w", words[0], err)
+		} else if v.IsError() {
+			return fmt.Errorf("%s: %s", words[0], v.Text)
+		}
+	}
+	return nil
+}
+
+// call sends a command on a connection of its own.
+func call(port string, words ...string) (resp.Value, error) {
+	c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+	if err != nil {
+		return resp.Value{}, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := c.Write(resp.AppendCommand(nil, words...)); err != nil {
+		return resp.Value{}, err
+	}
+	return resp.NewReader(c).Value()
+}
+
+// within waits until a condition holds, and reports whether it did in time.
+func within(d time.Duration, holds func() bool) bool {
+	for deadline := time.Now().Add(d); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if holds() {
+			return true
+		}
+	}
+	return false
 }
 
 // freePorts finds n ports of the loopback that nobody listens on.

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// outcome is what one run of a load measured.
+type outcome struct {
+	value float64         // what is compared: of a load, what it counts per second
+	waits []time.Duration // for replies; sorted
+	cpu   time.Duration   // processor time of all server processes per request
+}
+
+// wait returns a quantile of the waits.
+func (o *outcome) wait(q float64) time.Duration {
+	if len(o.waits) == 0 {
+		return 0
+	}
+	return o.waits[min(int(q*float64(len(o.waits))), len(o.waits)-1)]
+}
+
+// load is a way to ask a server for work.
+type load interface {
+	// begin connects clients to t. They tell m what is done.
+	begin(l *loop, t *target, m *meter) error
+}
+
+// warmUp precedes every measurement: scripts, estimates and connections are known then.
+const warmUp = 500 * time.Millisecond
+
+// measure runs a load on an empty database.
+func measure(ld load, t *target, d time.Duration) (o outcome, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", t.name, err)
+		}
+	}()
+	if err := t.do([]string{"FLUSHALL"}); err != nil {
+		return o, err
+	}
+	l, err := newLoop()
+	if err != nil {
+		return o, err
+	}
+	defer l.close()
+	m := &meter{}
+	if err := ld.begin(l, t, m); err != nil {
+		return o, err
+	}
+	if err := l.runFor(warmUp); err != nil {
+		return o, err
+	}
+	m.on = true
+	start, before := time.Now(), t.cpu()
+	if err := l.runFor(d); err != nil {
+		return o, err
+	}
+	took, used := time.Since(start), t.cpu()-before
+	slices.Sort(m.waits)
+	return outcome{
+		value: float64(m.count) / took.Seconds(),
+		waits: m.waits,
+		cpu:   used / time.Duration(max(m.count, 1)),
+	}, nil
+}
+
+// meter counts what is done while it is on.
+type meter struct {
+	on    bool
+	count int
+	waits []time.Duration
+}
+
+// done notes that something has ended that began at a time.
+func (m *meter) done(began time.Time) {
+	if m.on {
+		m.count++
+		m.waits = append(m.waits, time.Since(began))
+	}
+}
+
+// closedLoop is a number of clients, each of which sends a pipeline of requests, and the next one
+// when all are answered.
+type closedLoop struct {
+	clients, pipeline int
+	setup             [][]string
+	// request is the n-th of a client.
+	request func(client, n int) []string
+}
+
+func (ld closedLoop) begin(l *loop, t *target, m *meter) error {
+	if err := t.do(ld.setup...); err != nil {
+		return err
+	}
+	for i := range ld.clients {
+		c, err := l.dial(t.port)
+		if err != nil {
+			return err
+		}
+		var b []byte
+		var sent time.Time
+		n, left := 0, 0
+		next := func() {
+			b = b[:0]
+			for left < ld.pipeline {
+				b = resp.AppendCommand(b, ld.request(i, n)...)
+				n++
+				left++
+			}
+			sent = time.Now()
+			c.send(b)
+		}
+		c.reply = func(reply []byte) {
+			c.mustSucceed(reply)
+			m.done(sent)
+			if left--; left == 0 {
+				next()
+			}
+		}
+		next()
+	}
+	return nil
+}
+
+// mustSucceed ends the load if a reply is an error.
+func (c *conn) mustSucceed(reply []byte) {
+	if reply[0] == resp.Error {
+		c.l.fail(fmt.Errorf("%s", reply))
+	}
+}
+
+// openLoop takes locks at a rate, whether earlier requests are answered or not. A wait begins when
+// a request is due. The nodes write a snapshot each, one after the other.
+type openLoop struct {
+	clients   int
+	rate      float64 // locks per second
+	keys      int     // besides
+	snapshots time.Duration
+}
+
+func (ld openLoop) begin(l *loop, t *target, m *meter) error {
+	if err := fill(t, ld.keys, manyLocks); err != nil {
+		return err
+	}
+	for i, n := range t.of.nodes {
+		l.at(time.Now().Add(time.Duration(i+1)*ld.snapshots), func() {
+			go func() { _, _ = call(n.port, "RAFT", "SNAPSHOT") }()
+		})
+	}
+	type client struct {
+		*conn
+		due []time.Time // of the requests that are not answered
+	}
+	clients := make([]client, ld.clients)
+	for i := range clients {
+		c, err := l.dial(t.port)
+		if err != nil {
+			return err
+		}
+		clients[i].conn = c
+		c.reply = func(reply []byte) {
+			c.mustSucceed(reply)
+			m.done(clients[i].due[0])
+			clients[i].due = clients[i].due[1:]
+		}
+	}
+	begin, n := time.Now(), 0
+	due := func() time.Time {
+		return begin.Add(time.Duration(float64(n) / ld.rate * float64(time.Second)))
+	}
+	var b []byte
+	var send func()
+	send = func() {
+		for ; !time.Now().Before(due()); n++ {
+			c := &clients[n%len(clients)]
+			c.due = append(c.due, due())
+			b = resp.AppendCommand(b[:0], freshLock(n%len(clients), n)...)
+			c.send(b)
+		}
+		l.at(due(), send)
+	}
+	send()
+	return nil
+}
+
+// hotLock is a lock that all clients want. It counts handovers. A client that fails tries again
+// when the holder has published that it released the lock, or after poll. The holder itself leaves
+// the lock to others once.
+type hotLock struct {
+	clients int
+	poll    time.Duration // 0: by subscription
+}
+
+const (
+	lockName    = "hot"
+	channelName = "hot:released"
+)
+
+func (ld hotLock) begin(l *loop, t *target, m *meter) error {
+	if err := t.do([]string{"SCRIPT", "LOAD", string(releaseAndTell)}); err != nil {
+		return err
+	}
+	var taken time.Time // by the newest holder
+	for i := range ld.clients {
+		c, err := l.dial(t.port)
+		if err != nil {
+			return err
+		}
+		owner := strconv.Itoa(i)
+		try := resp.AppendCommand(nil, "SET", lockName, owner, "NX", "PX", "30000")
+		release := resp.AppendCommand(nil, "EVALSHA", releaseAndTell.sha(), "2", lockName,
+			channelName, owner)
+		var (
+			holds   bool
+			waiting bool // for a message or the next poll
+			told    bool // there was a message since the newest try
+			own     bool // the next message is of this client's release
+		)
+		tryAgain := func() {
+			waiting, told = false, false
+			c.send(try)
+		}
+		wait := func() {
+			switch {
+			case ld.poll > 0:
+				l.at(time.Now().Add(ld.poll), tryAgain)
+			case told:
+				tryAgain()
+			default:
+				waiting = true
+			}
+		}
+		c.reply = func(reply []byte) {
+			c.mustSucceed(reply)
+			if !holds && reply[0] == resp.Status {
+				m.done(taken)
+				holds, own, taken = true, true, time.Now()
+				c.send(release)
+				return
+			}
+			holds = false
+			wait()
+		}
+		if ld.poll > 0 {
+			tryAgain()
+			continue
+		}
+		s, err := l.dial(t.port)
+		if err != nil {
+			return err
+		}
+		subscribed := false
+		s.reply = func([]byte) {
+			switch {
+			case !subscribed:
+				subscribed = true
+				tryAgain()
+			case own:
+				own = false
+			case waiting:
+				tryAgain()
+			default:
+				told = true
+			}
+		}
+		s.send(resp.AppendCommand(nil, "SUBSCRIBE", channelName))
+	}
+	return nil
+}
+
+// script is the source of a script.
+type script string
+
+func (s script) sha() string {
+	sum := sha1.Sum([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
