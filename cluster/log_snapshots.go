@@ -38,7 +38,6 @@ func newSnapshotStore(inner raft.SnapshotStore, dir string, logger *slog.Logger)
 	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth(), dir: dir}
 	s.newest.Store(&snapshotSeen{})
 	if list, err := inner.List(); err == nil && len(list) > 0 {
-		// Raft lists again and reports the error
 		// Raft lists again and reports errors
 		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size})
 	}

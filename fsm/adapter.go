@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -271,13 +272,30 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 // frozen is a Snapshot as raft.FSMSnapshot.
 type frozen struct{ s *Snapshot }
 
-// Persist implements raft.FSMSnapshot.
+// Persist implements raft.FSMSnapshot. It leaves at least half of the time to requests.
 func (f frozen) Persist(sink raft.SnapshotSink) error {
-	if _, err := f.s.WriteTo(sink); err != nil {
+	if _, err := f.s.WriteTo(&restingWriter{sink, time.Now()}); err != nil {
 		_ = sink.Cancel()
 		return err
 	}
 	return sink.Close()
+}
+
+// restingWriter rests after each Write for as long as its caller took since the rest before. With
+// a goroutine that never sleeps, Go looks for requests on sockets only every 10 ms.
+type restingWriter struct {
+	io.Writer
+	rested time.Time
+}
+
+// longestRest bounds the rest after a slow disk.
+const longestRest = 10 * time.Millisecond
+
+func (w *restingWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	time.Sleep(min(time.Since(w.rested), longestRest))
+	w.rested = time.Now()
+	return n, err
 }
 
 // Release implements raft.FSMSnapshot.
