@@ -19,7 +19,7 @@ import (
 // raft.LogCache bounds entries alone, and an entry may have 32 MiB.
 const (
 	cacheEntries = 512
-	cacheBytes   = 64 << 20
+	cacheBytes   = 16 << 20
 )
 
 // logStore wraps the store on disk.

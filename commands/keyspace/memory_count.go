@@ -5,7 +5,7 @@
 
 package keyspace
 
-// Overhead besides that of memory.go, in bytes. The Go heap takes 0.6 to 1.2 times what is counted,
+// Overhead besides that of memory.go, in bytes. The Go heap takes 0.4 to 1.2 times what is counted,
 // and less for sets of integers.
 const (
 	// deliveredCost is pendingCost as measured: MEMORY USAGE keeps its answers at older feature
