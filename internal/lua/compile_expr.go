@@ -2,7 +2,6 @@ package lua
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/coordd/coordd/internal/lua/ast"
 )
@@ -178,7 +177,7 @@ func compileFunctionExpr(context *funcContext, funcexpr *ast.FunctionExpr, ec *e
 	proto.lines = slices.Clone(context.code.lines)
 	proto.calls = slices.Clone(proto.calls)
 	proto.Constants = slices.Clone(proto.Constants)
-	proto.places = make([]atomic.Uint32, len(proto.Constants))
+	proto.places = make([]place, len(proto.Constants))
 	proto.FunctionPrototypes = slices.Clone(proto.FunctionPrototypes)
 	proto.NumUpvalues = uint8(len(context.upvalues))
 }

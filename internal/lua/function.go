@@ -1,9 +1,6 @@
 package lua
 
-import (
-	"sort"
-	"sync/atomic"
-)
+import "sort"
 
 // The bits of FunctionProto.IsVarArg.
 const (
@@ -31,9 +28,7 @@ type FunctionProto struct {
 	Constants          []LValue
 	FunctionPrototypes []*FunctionProto
 
-	// places are where the constants were found last among the keys of a large table: a guess,
-	// which nothing but speed depends on
-	places []atomic.Uint32
+	places []place // of the constants
 
 	lines []int32   // by instruction
 	calls []DbgCall // by position in the code

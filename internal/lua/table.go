@@ -1,9 +1,6 @@
 package lua
 
-import (
-	"iter"
-	"sync/atomic"
-)
+import "iter"
 
 // entry is a key that is not in the array. After the key is set to nil, its value is LNil and the
 // key keeps its position.
@@ -98,24 +95,6 @@ func (tb *LTable) Place(key string) int { return tb.placeString(key) }
 
 // SetPlace sets the value of the key at a position.
 func (tb *LTable) SetPlace(at int, value LValue) { tb.setEntry(at, nil, value) }
-
-// getConstant returns t[key] without metamethods. place is where the constant key was found last.
-func (tb *LTable) getConstant(key string, place *atomic.Uint32) LValue {
-	if tb.strings == nil {
-		return tb.RawGetString(key)
-	}
-	if i := int(place.Load()); i < len(tb.entries) {
-		if s, ok := tb.entries[i].key.(LString); ok && string(s) == key {
-			return tb.entries[i].value
-		}
-	}
-	i, ok := tb.strings[key]
-	if !ok {
-		return LNil
-	}
-	place.Store(uint32(i))
-	return tb.entries[i].value
-}
 
 // addEntry appends a key that is not among the entries.
 func (tb *LTable) addEntry(key, value LValue) {
