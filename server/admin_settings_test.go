@@ -24,7 +24,7 @@ func TestSettingBeforeItsFeatureLevel(t *testing.T) {
 	const notify = "notify-keyspace-events"
 	for _, x := range []struct{ call, want string }{
 		{"CONFIG SET " + notify + " KEA maxmemory 1mb",
-			"-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - some nodes run an "},
+			"-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - some nodes run "},
 		{"CONFIG SET " + notify + " KEA requirepass secret",
 			"-ERR CONFIG SET failed (possibly related to argument 'requirepass') - users need "},
 		{"ACL LOAD", "-ERR users need feature level 3"},

@@ -44,8 +44,8 @@ var trackingSpecs = []commands.Spec{
 }
 
 func clientTracking(s *session, _ *commands.Spec, args [][]byte) {
-	if !s.awaitUsers() { // who may learn the names of keys is not known
-		s.fail(errUsersUnknown)
+	if _, err := s.knownUsers(); err != nil { // who may learn the names of keys is not known
+		s.fail(err)
 		return
 	}
 	t, err := s.parseTracking(args[3:])

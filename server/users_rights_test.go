@@ -172,17 +172,17 @@ func TestUnknownUsers(t *testing.T) {
 func TestAwaitedUsers(t *testing.T) {
 	n := start(t, nil)
 	n.fake.users.Store(nil)
-	early := n.dial(t)
-	if err := early.Send(commandtest.Args("ACL", "LIST")); err != nil {
-		t.Fatal(err)
-	}
+	lists, tracks := n.dial(t), n.dial(t)
+	lists.raw(calls("ACL LIST"))
+	tracks.raw(calls("CLIENT TRACKING ON"))
 	eventually(t, "the node waits for its users", func() bool {
-		return n.stats.commands.Load() > 0
+		return n.stats.commands.Load() > 1
 	})
 	n.fake.users.Store(UsersAwaited)
 	const awaited = "-LOADING the command did not run: the cluster does not have its first users " +
 		"yet\r\n"
-	early.want(awaited)
+	lists.want(awaited)
+	tracks.want(awaited)
 	for _, call := range [][]string{{"ACL", "USERS"}, {"ACL", "DELUSER", "bob"}, {"HELLO", "3"},
 		{"GET", "k"}, {"AUTH", "any"}} {
 		if got := n.dial(t).call(call...); got != awaited {

@@ -124,8 +124,8 @@ func (w *certWriter) writeAll(nodes, hosts, clients []string) error {
 	return nil
 }
 
-// chooseCluster sets the name of the cluster. Certificates of another name beside those in use would
-// cut the nodes off from each other.
+// chooseCluster sets the name of the cluster. Certificates of another name beside those in use
+// would cut the nodes off from each other.
 func (w *certWriter) chooseCluster() error {
 	ca, err := w.load("peer-ca")
 	if errors.Is(err, fs.ErrNotExist) {
