@@ -281,20 +281,26 @@ func (f frozen) Persist(sink raft.SnapshotSink) error {
 	return sink.Close()
 }
 
-// restingWriter rests after each Write for as long as its caller took since the rest before. With
-// a goroutine that never sleeps, Go looks for requests on sockets only every 10 ms.
+// restingWriter rests when its caller has worked for workBeforeRest, for as long. With a goroutine
+// that never sleeps, Go looks for requests on sockets only every 10 ms.
 type restingWriter struct {
 	io.Writer
 	rested time.Time
 }
 
-// longestRest bounds the rest after a slow disk.
-const longestRest = 10 * time.Millisecond
+const (
+	// workBeforeRest is longer than what a rest takes besides: timers are late by a millisecond.
+	workBeforeRest = 2 * time.Millisecond
+	// longestRest bounds the rest after a slow disk.
+	longestRest = 10 * time.Millisecond
+)
 
 func (w *restingWriter) Write(b []byte) (int, error) {
 	n, err := w.Writer.Write(b)
-	time.Sleep(min(time.Since(w.rested), longestRest))
-	w.rested = time.Now()
+	if worked := time.Since(w.rested); worked >= workBeforeRest {
+		time.Sleep(min(worked, longestRest))
+		w.rested = time.Now()
+	}
 	return n, err
 }
 

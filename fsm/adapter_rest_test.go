@@ -17,18 +17,21 @@ func (w slowWriter) Write(b []byte) (int, error) {
 
 // A snapshot leaves half of the time to others, but does not rest long after a slow disk.
 func TestSnapshotsRest(t *testing.T) {
-	for _, c := range []struct{ takes, want time.Duration }{
-		{time.Millisecond, 2 * time.Millisecond},
-		{time.Second, time.Second + longestRest},
+	for _, c := range []struct{ takes, want time.Duration }{ // of two writes
+		{workBeforeRest / 2, 2 * workBeforeRest},
+		{workBeforeRest, 4 * workBeforeRest},
+		{time.Second, 2 * (time.Second + longestRest)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w, begin := &restingWriter{slowWriter{c.takes}, time.Now()}, time.Now()
 			for i := range 3 {
-				if _, err := io.WriteString(w, "x"); err != nil {
-					t.Fatal(err)
+				for range 2 {
+					if _, err := io.WriteString(w, "x"); err != nil {
+						t.Fatal(err)
+					}
 				}
 				if took, want := time.Since(begin), time.Duration(i+1)*c.want; took != want {
-					t.Errorf("%d writes of %v: %v, want %v", i+1, c.takes, took, want)
+					t.Errorf("%d writes of %v: %v, want %v", 2*(i+1), c.takes, took, want)
 				}
 			}
 		})
