@@ -12,14 +12,20 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// renewed returns a target of servers that have just started.
-func renewed(of serverOf, s *servers) (*target, error) {
-	t, err := of(s)
-	if err != nil {
-		return nil, err
+// alone measures servers that have just started, and stops them.
+func alone(of serverOf, m func(*servers, *target) (outcome, error)) measurement {
+	return func(s *servers, _ time.Duration) (o outcome, err error) {
+		t, err := of(s)
+		if err != nil {
+			return o, err
+		}
+		s.stop(t.of)
+		if t, err = of(s); err != nil {
+			return o, err
+		}
+		defer s.stop(t.of)
+		return m(s, t)
 	}
-	s.stop(t.of)
-	return of(s)
 }
 
 // settle is how long a server has to finish what a load left.
@@ -75,34 +81,33 @@ func manyLocks(i int) []string {
 
 // memoryPerKey measures the resident bytes of a lock with a deadline, on the leader.
 func memoryPerKey(of serverOf) measurement {
-	return func(s *servers, _ time.Duration) (o outcome, err error) {
-		t, err := renewed(of, s)
-		if err != nil {
-			return o, err
-		}
-		defer s.stop(t.of)
+	return growth(of, million, func(t *target) (release func(), err error) {
+		return func() {}, fill(t, million, manyLocks)
+	})
+}
+
+// growth measures the resident bytes that each of n things adds, some time after add.
+func growth(of serverOf, n int, add func(*target) (release func(), err error)) measurement {
+	return alone(of, func(_ *servers, t *target) (o outcome, err error) {
 		before, err := t.resident()
 		if err != nil {
 			return o, err
 		}
-		if err := fill(t, million, manyLocks); err != nil {
+		release, err := add(t)
+		if err != nil {
 			return o, err
 		}
+		defer release()
 		time.Sleep(settle)
 		after, err := t.resident()
-		return outcome{value: float64(after-before) / million}, err
-	}
+		return outcome{value: float64(after-before) / float64(n)}, err
+	})
 }
 
 // massExpiry measures the longest wait of a client's SETs while a million locks end within a
 // second, and shortly after.
 func massExpiry(of serverOf) measurement {
-	return func(s *servers, _ time.Duration) (o outcome, err error) {
-		t, err := renewed(of, s)
-		if err != nil {
-			return o, err
-		}
-		defer s.stop(t.of)
+	return alone(of, func(_ *servers, t *target) (o outcome, err error) {
 		const filling = 25 * time.Second
 		end := time.Now().Add(filling)
 		err = fill(t, million, func(i int) []string {
@@ -130,18 +135,13 @@ func massExpiry(of serverOf) measurement {
 			return o, err
 		}
 		return outcome{value: milliseconds(slices.Max(m.waits))}, nil
-	}
+	})
 }
 
 // restart measures the time from starting three killed nodes with a million keys until one of them
 // answers: from the log, or from a snapshot.
 func restart(snapshot bool) measurement {
-	return func(s *servers, _ time.Duration) (o outcome, err error) {
-		t, err := renewed(three, s)
-		if err != nil {
-			return o, err
-		}
-		defer s.stop(t.of)
+	return alone(three, func(s *servers, t *target) (o outcome, err error) {
 		if err := fill(t, million, manyLocks); err != nil {
 			return o, err
 		}
@@ -166,35 +166,24 @@ func restart(snapshot bool) measurement {
 			return o, errors.New("the newest lock is missing")
 		}
 		return outcome{value: time.Since(begin).Seconds()}, nil
-	}
+	})
 }
 
 const idlers = 5000
 
 // idleConnection measures the resident bytes of a connection that has sent one request.
 func idleConnection(of serverOf) measurement {
-	return func(s *servers, _ time.Duration) (o outcome, err error) {
-		t, err := renewed(of, s)
-		if err != nil {
-			return o, err
-		}
-		defer s.stop(t.of)
-		before, err := t.resident()
-		if err != nil {
-			return o, err
-		}
+	return growth(of, idlers, func(t *target) (release func(), err error) {
 		l, err := newLoop()
 		if err != nil {
-			return o, err
+			return nil, err
 		}
-		defer l.close()
 		if err := l.dialMany(idlers, t.port, "PING"); err != nil {
-			return o, err
+			l.close()
+			return nil, err
 		}
-		time.Sleep(settle)
-		after, err := t.resident()
-		return outcome{value: float64(after-before) / idlers}, err
-	}
+		return l.close, nil
+	})
 }
 
 // dialMany makes connections that send a command, and waits for the replies.
@@ -253,20 +242,17 @@ func fanOut(of serverOf) measurement {
 
 // openTail measures p99/p50 of locks on 300,000 keys, at 70 % of the rate that 50 clients reach,
 // while each node writes a snapshot.
-func openTail(s *servers, work time.Duration) (o outcome, err error) {
-	t, err := renewed(three, s)
-	if err != nil {
+func openTail(s *servers, work time.Duration) (outcome, error) {
+	return alone(three, func(_ *servers, t *target) (o outcome, err error) {
+		peak, err := measure(freshLocks(50, 1), t, work)
+		if err != nil {
+			return o, err
+		}
+		ld := openLoop{clients: 50, rate: 0.7 * peak.value, keys: 300_000, snapshots: 2 * work}
+		o, err = measure(ld, t, 8*work)
+		o.value = float64(o.wait(0.99)) / float64(o.wait(0.5))
 		return o, err
-	}
-	defer s.stop(t.of)
-	peak, err := measure(freshLocks(50, 1), t, work)
-	if err != nil {
-		return o, err
-	}
-	ld := openLoop{clients: 50, rate: 0.7 * peak.value, keys: 300_000, snapshots: 2 * work}
-	o, err = measure(ld, t, 8*work)
-	o.value = float64(o.wait(0.99)) / float64(o.wait(0.5))
-	return o, err
+	})(s, work)
 }
 
 // availableMemory returns the bytes that Linux can give to processes.
