@@ -210,10 +210,12 @@ var sessionOmissions = []sessionOmission{
 		return p.multi && (isCommand(call, "spop") ||
 			(isCommand(call, "xadd") && entryID(call) > 0))
 	}},
-	// Redis puts messages inside EXEC's reply.
+	// Redis puts messages inside EXEC's reply, and inside those of commands that create a consumer
+	// after they began to reply.
 	{pushLine, func(_ *sessions, p *pair, call [][]byte) bool {
-		return p.subscribed && (isCommand(call, "multi") || isCommand(call, "xreadgroup") ||
-			strings.Contains(strings.ToLower(string(call[0])), "pop"))
+		return p.subscribed &&
+			(isCommand(call, "multi", "xreadgroup", "xclaim", "xautoclaim") ||
+				strings.Contains(strings.ToLower(string(call[0])), "pop"))
 	}},
 	{"| `HELLO`, `CLIENT TRACKING`, `CLIENT CACHING` inside `MULTI` |",
 		func(_ *sessions, p *pair, call [][]byte) bool {
