@@ -57,8 +57,8 @@ func dialFrom(t *testing.T, host string, m *mux, say ...byte) net.Conn {
 }
 
 // TestStrangersKeepNobodyOut opens more connections than the peer port admits: some send nothing,
-// some the first byte alone. As many of them are closed, an earlier member stays, and a later one is
-// served. TestSet says which ones: here their order is chance.
+// some the first byte alone. As many of them are closed, an earlier member stays, and a later one
+// is served. TestSet says which ones: here their order is chance.
 func TestStrangersKeepNobodyOut(t *testing.T) {
 	checkGoroutines(t)
 	m := startMux(t)
