@@ -144,7 +144,7 @@ func (n *Node) boundLog() {
 		dueBytes, dueWork := bytes, work
 		if over() {
 			before := n.stores.snapshots.newest.Load().index
-			if err := n.Snapshot(); err != nil {
+			if err := n.Snapshot(); err != nil && err != errStopping {
 				n.logger.Warn("snapshot failed while the log grows", "error", err)
 			}
 			if over() && n.stores.snapshots.newest.Load().index > before {

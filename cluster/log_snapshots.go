@@ -32,6 +32,8 @@ type snapshotStore struct {
 	guard  *levelGuard                  // may be nil
 	growth *growth                      // of the log since the newest snapshot
 	dir    string                       // the data directory
+	// once it is closed, what is being written fails; may be nil
+	closing <-chan struct{}
 }
 
 func newSnapshotStore(inner raft.SnapshotStore, dir string, logger *slog.Logger) *snapshotStore {
@@ -91,8 +93,15 @@ type snapshotSink struct {
 	closed bool
 }
 
-// Write writes a part of the snapshot, after the guard has admitted its beginning.
+// Write writes a part of the snapshot, after the guard has admitted its beginning. It fails on a
+// closing node, which would otherwise wait for the rest: then Raft drops the snapshot and leaves
+// the log alone.
 func (k *snapshotSink) Write(p []byte) (int, error) {
+	select {
+	case <-k.s.closing:
+		return 0, errStopping
+	default:
+	}
 	if g := k.s.guard; g != nil && !k.seen {
 		missing := g.levels.SnapshotHead() - len(k.head)
 		k.head = append(k.head, p[:min(len(p), missing)]...)

@@ -39,6 +39,8 @@ type toy struct {
 	Decrease bool     // a stamp lower than the one before was applied
 	LastUs   int64    // the newest instant
 	stampUs  int64    // of the newest applied entry
+
+	persist func(io.Writer) error // what a snapshot writes first; may be nil
 }
 
 var toyIDs atomic.Uint64
@@ -194,8 +196,8 @@ type toyState struct {
 func (t *toy) Snapshot() (raft.FSMSnapshot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline, t.LastUs}},
-		nil
+	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline, t.LastUs},
+		t.persist}, nil
 }
 
 func (t *toy) Restore(r io.ReadCloser) error {
@@ -215,9 +217,17 @@ func (t *toy) batches() []string {
 	return append([]string(nil), t.List...)
 }
 
-type toySnapshot struct{ s toyState }
+type toySnapshot struct {
+	s     toyState
+	first func(io.Writer) error
+}
 
 func (s toySnapshot) Persist(sink raft.SnapshotSink) error {
+	if s.first != nil {
+		if err := s.first(sink); err != nil {
+			return err
+		}
+	}
 	if err := json.NewEncoder(sink).Encode(s.s); err != nil {
 		return err
 	}

@@ -162,6 +162,7 @@ func (n *Node) startRaft() error {
 	}
 	n.logs = newLogStore(n.stores.log, n.arrivals, n.machine.clockMs.Load)
 	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
+	n.stores.snapshots.closing = n.closing
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
 	n.logs.growth = n.stores.snapshots.growth
 	n.machine.worked, n.machine.durable = n.logs.growth.applied, n.logs.awaitDurable
@@ -428,6 +429,8 @@ func (n *Node) Snapshot() error {
 		switch {
 		case errors.Is(err, raft.ErrNothingNewToSnapshot):
 			return nil
+		case err != nil && strings.HasSuffix(err.Error(), errStopping.Error()):
+			return errStopping
 		// hashicorp/raft v1.7.3 has no error value for this: a configuration was committed after
 		// the machine was frozen, or shortly before.
 		case err == nil || !strings.HasPrefix(err.Error(), "cannot take snapshot now") ||

@@ -9,6 +9,8 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -60,7 +62,7 @@ func newRaftLogger(out *slog.Logger) hclog.Logger {
 
 func (l *raftLogger) Log(level hclog.Level, msg string, args ...any) {
 	at := slog.LevelDebug
-	if !expected[msg] {
+	if !expected[msg] && !aboutStopping(args) {
 		switch level {
 		case hclog.Warn:
 			at = slog.LevelWarn
@@ -81,6 +83,15 @@ func (l *raftLogger) Log(level hclog.Level, msg string, args ...any) {
 		attrs = append(attrs, a)
 	}
 	l.out.Log(context.Background(), at, "raft: "+msg, attrs...)
+}
+
+// aboutStopping reports whether a message is about an error because this node stops. Raft wraps the
+// error as text.
+func aboutStopping(args []any) bool {
+	return slices.ContainsFunc(args, func(a any) bool {
+		err, ok := a.(error)
+		return ok && strings.HasSuffix(err.Error(), errStopping.Error())
+	})
 }
 
 func (l *raftLogger) Trace(msg string, args ...any) { l.Log(hclog.Trace, msg, args...) }
