@@ -19,10 +19,10 @@ import (
 const (
 	shapeSlots = 256     // slots for commands, scripts and functions
 	keySlots   = 1 << 14 // slots for their keys; keys that share a slot share hints
-	// minScore and maxScore bound the score of a shape, hits minus misses. At minScore, one in
-	// exploreEvery candidates is tried. From goodScore on, an opaque shape is tried with every
-	// key.
-	maxScore, goodScore, minScore = 4, 2, -4
+	// maxScore and minScore bound the score of a shape, hits minus misses. From goodScore on, an
+	// opaque shape is tried with every key. At lowScore, one in exploreEvery candidates is tried,
+	// and half as many with each miss from there: a script that always writes pays little.
+	maxScore, goodScore, lowScore, minScore = 4, 2, -4, -8
 	// maxCredit bounds the credit of a key: the number of misses in a row that end its dry runs.
 	maxCredit    = 3
 	exploreEvery = 64
@@ -78,19 +78,23 @@ func hintKeyOf(db int, spec *commands.Spec, cmds [][][]byte) hintKey {
 // likely reports whether a request probably changes nothing.
 func (t *hints) likely(m hintKey) bool {
 	trust := t.shapes[m.shape].score.Load()
-	return m.sure || trust > minScore && t.keys[m.key].Load() > 0 || m.opaque && trust >= goodScore
+	return m.sure || trust > lowScore && t.keys[m.key].Load() > 0 || m.opaque && trust >= goodScore
 }
 
 // explore reports whether to try an unlikely request anyway, to learn.
 func (t *hints) explore(m hintKey) bool {
 	shape := &t.shapes[m.shape]
-	return (m.opaque || t.keys[m.key].Load() > 0) &&
-		shape.turns.Add(1)%exploreEvery == exploreEvery/8
+	every := uint32(exploreEvery) << max(lowScore-shape.score.Load(), 0)
+	return (m.opaque || t.keys[m.key].Load() > 0) && shape.turns.Add(1)%every == exploreEvery/8
 }
 
 // hit records that a dry run answered a request.
 func (t *hints) hit(m hintKey) {
-	raise(&t.shapes[m.shape].score, maxScore)
+	score := &t.shapes[m.shape].score
+	if score.Load() < lowScore {
+		score.Store(lowScore)
+	}
+	raise(score, maxScore)
 	raise(&t.keys[m.key], maxCredit)
 }
 

@@ -109,7 +109,7 @@ func TestDryRunsOfScripts(t *testing.T) {
 	if got := tried(look, "other", 10); got != 10 {
 		t.Errorf("with another key it was tried %d times of 10", got)
 	}
-	if got := tried(take, "count", 640); got > 15 {
+	if got := tried(take, "count", 640); got > 8 {
 		t.Errorf("a script that writes each time was tried %d times of 640", got)
 	}
 	if got := c.call("GET", "count"); got != "$3\r\n640\r\n" {
