@@ -137,10 +137,11 @@ func (a *zaddition) run(x *Call) error {
 		if e == nil {
 			e, z = editZSet(x, x.Args[1])
 		}
-		if z.Add(name, score) {
-			added++
-		} else {
+		z.Put(name, score, old, exists)
+		if exists {
 			updated++
+		} else {
+			added++
 		}
 	}
 	switch {

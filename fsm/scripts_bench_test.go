@@ -22,6 +22,17 @@ if count < limit then
 end
 return {0, 0}`
 
+	// the window of testdata/bench
+	timedScript = `
+local key, width, limit = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+redis.call('ZREMRANGEBYSCORE', key, 0, now - width)
+if redis.call('ZCARD', key) >= limit then return 0 end
+redis.call('ZADD', key, now, ARGV[3])
+redis.call('PEXPIRE', key, width / 1000)
+return 1`
+
 	deleteScript = `
 if redis.call("get", KEYS[1]) == ARGV[1] then
 	return redis.call("del", KEYS[1])
@@ -76,6 +87,14 @@ func BenchmarkApplyScripts(b *testing.B) {
 					strconv.Itoa(now), "50", "100", fmt.Sprintf("%d-%016x", now, i)}
 			}
 		}},
+		// 200 calls a second for each key, in a window of a second
+		{"window by TIME", func(sha func(string) string) func(i int) []string {
+			window := sha(timedScript)
+			return func(i int) []string {
+				return []string{"EVALSHA", window, "1", "window:" + strconv.Itoa(i*7919%100),
+					"1000000", "10000", strconv.Itoa(i%50) + ":" + strconv.Itoa(i/50)}
+			}
+		}},
 		{"lock+delete", func(sha func(string) string) func(i int) []string {
 			release := sha(deleteScript)
 			return func(i int) []string {
@@ -104,7 +123,7 @@ func BenchmarkApplyScripts(b *testing.B) {
 			request := c.make(sha)
 			entries := make([]*Entry, b.N/perEntry+1)
 			for i := range entries {
-				e := &Entry{ClockMs: int64(2 + i), WallUs: int64(1000 * i)}
+				e := &Entry{ClockMs: int64(2 + i*12/10), WallUs: int64(1200 * i)}
 				for j := range perEntry {
 					e.Batches = append(e.Batches, commands.AppendRequest(nil, &commands.Request{
 						Proto: 2,

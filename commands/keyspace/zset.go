@@ -101,9 +101,14 @@ func memberSum(name []byte, score float64) uint64 {
 // on Redis, 0 and -0 are the same score, and the small form stores 0 for either.
 func (z *ZSet) Add(name []byte, score float64) (created bool) {
 	old, exists := z.Score(name)
-	if exists && old == score {
-		return false
+	if !exists || old != score {
+		z.Put(name, score, old, exists)
 	}
+	return !exists
+}
+
+// Put is Add for a member of which Score has said that it exists, with another score old, or not.
+func (z *ZSet) Put(name []byte, score, old float64, exists bool) {
 	if z.scores == nil && !exists && (len(z.small) >= smallMembers || len(name) > smallBytes) {
 		z.grow()
 	}
@@ -111,26 +116,26 @@ func (z *ZSet) Add(name []byte, score float64) (created bool) {
 		score = 0 // not -0
 	}
 	s := Scored{score, string(name)}
+	hash := hashOf(s.Member)
 	if exists {
-		z.sum ^= memberSum(name, old)
+		z.sum ^= pairSum(hash, math.Float64bits(old))
 	} else {
 		z.bytes += scoredSize(s.Member)
 	}
-	z.sum ^= memberSum(name, score)
+	z.sum ^= pairSum(hash, math.Float64bits(score))
 	if z.scores != nil {
 		if exists {
 			z.scores.Delete(Scored{old, s.Member})
 		}
 		z.scores.Set(s)
-		z.members.Set(Member{Hash: hashOf(s.Member), Name: s.Member, Score: score})
-		return !exists
+		z.members.Set(Member{Hash: hash, Name: s.Member, Score: score})
+		return
 	}
 	if exists {
 		i := z.seek(Scored{old, s.Member})
 		z.small = slices.Delete(z.small, i, i+1)
 	}
 	z.small = slices.Insert(z.small, z.seek(s), s)
-	return !exists
 }
 
 // grow gives the set its large form.
@@ -172,9 +177,18 @@ func (z *ZSet) At(rank int) Scored {
 }
 
 // Seek returns the rank of the first element for which atOrAfter holds, Len() if there is none.
-// atOrAfter must hold for all elements after that one.
+// atOrAfter must hold for all elements after that one. It looks near the start first: a window ends
+// where its few oldest members begin to count.
 func (z *ZSet) Seek(atOrAfter func(Scored) bool) int {
-	return sort.Search(z.Len(), func(i int) bool { return atOrAfter(z.At(i)) })
+	low, high := 0, z.Len()
+	for near := 0; near < min(high, 8); near = 2*near + 1 {
+		if atOrAfter(z.At(near)) {
+			high = near
+			break
+		}
+		low = near + 1
+	}
+	return low + sort.Search(high-low, func(i int) bool { return atOrAfter(z.At(low + i)) })
 }
 
 // seek returns the rank of s, or where to insert it.
