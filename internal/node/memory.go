@@ -20,8 +20,9 @@ func limitMemory() {
 }
 
 const (
-	// quietPeriod without a collection starts one: the garbage of a peak would stay while little is
-	// allocated.
+	// lookPeriod is how often the scavenger looks.
+	lookPeriod = time.Second
+	// quietPeriod is for how long the garbage of a peak may stay until the collector runs by itself.
 	quietPeriod = 10 * time.Second
 	// mayStay bytes are not worth a collection.
 	mayStay = 64 << 20
@@ -30,17 +31,21 @@ const (
 // scavenger returns memory to the operating system when the process becomes quiet, once each time.
 // It also sets how far the heap may grow.
 type scavenger struct {
-	cycles  uint64 // of the collector, at the last look
-	done    bool   // memory was returned, and the collector has not run since
-	percent int    // how far the heap may grow
-	fixed   bool   // the environment says how far
+	cycles    uint64 // of the collector, at the last look
+	allocated uint64 // bytes, at the last look
+	done      bool   // memory was returned, and the collector has not run since
+	percent   int    // how far the heap may grow
+	fixed     bool   // the environment says how far
 }
 
 // heap holds the runtime's measures.
 type heap struct {
-	cycles uint64
-	held   uint64 // bytes not returned to the operating system
-	live   uint64 // bytes that the latest collection left
+	cycles    uint64
+	held      uint64 // bytes not returned to the operating system
+	live      uint64 // bytes that the latest collection left
+	allocated uint64 // bytes, ever
+	objects   uint64 // bytes, with garbage
+	goal      uint64 // bytes of objects at which the next collection ends
 }
 
 func readHeap() heap {
@@ -49,10 +54,14 @@ func readHeap() heap {
 		{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"},
 		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/gc/heap/goal:bytes"},
 	}
 	metrics.Read(samples)
-	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64() - samples[2].Value.Uint64(),
-		samples[3].Value.Uint64()}
+	n := func(i int) uint64 { return samples[i].Value.Uint64() }
+	return heap{cycles: n(0), held: n(1) - n(2), live: n(3), allocated: n(4), objects: n(5),
+		goal: n(6)}
 }
 
 // adapt reports whether the collector's percentage has to change, and stores it. Between half of
@@ -69,14 +78,16 @@ func (s *scavenger) adapt(h heap) bool {
 	return s.percent != old
 }
 
-// look reports whether to return memory now. The live heap of the latest collection does not tell
-// how much there is to return: that collection may have been at the peak.
+// look reports whether to return memory now: when the process allocates so little that the next
+// collection would not come within the quiet period. The live heap of the latest collection does
+// not tell how much there is to return: that collection may have been at the peak.
 func (s *scavenger) look(h heap) bool {
-	quiet := h.cycles == s.cycles
-	if !quiet {
+	if h.cycles != s.cycles {
 		s.cycles, s.done = h.cycles, false
 	}
-	if !quiet || s.done || h.held < mayStay {
+	soon := h.objects + (h.allocated-s.allocated)*uint64(quietPeriod/lookPeriod)
+	s.allocated = h.allocated
+	if soon >= h.goal || s.done || h.held < mayStay {
 		return false
 	}
 	s.done = true
@@ -84,7 +95,7 @@ func (s *scavenger) look(h heap) bool {
 }
 
 func (s *scavenger) run(ctx context.Context) {
-	tick := time.NewTicker(quietPeriod)
+	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for {
 		select {

@@ -2,22 +2,28 @@ package node
 
 import "testing"
 
-// Memory is returned once after each quiet period, and not if little is held.
+// Memory is returned once when a collection is far off, and not if little is held.
 func TestScavenger(t *testing.T) {
+	const held, objects, goal = 1 << 30, 600 << 20, 700 << 20
 	var s scavenger
+	allocated := uint64(1 << 40)
 	for i, c := range []struct {
-		cycles, held uint64
-		want         bool
+		cycles, held, allocates uint64
+		want                    bool
 	}{
-		{5, 1 << 30, false}, // busy
-		{9, 1 << 30, false},
-		{9, 1 << 30, true},
-		{9, 1 << 30, false}, // nothing has happened since
-		{10, 1 << 30, false},
-		{10, mayStay - 1, false},
-		{10, mayStay, true},
+		{5, held, 20 << 20, false}, // the first look
+		{5, held, 20 << 20, false}, // the goal is five looks away
+		{5, held, 10 << 20, false}, // ten
+		{5, held, 9 << 20, true},
+		{5, held, 9 << 20, false}, // nothing has happened since
+		{6, held, 9 << 20, true},
+		{7, mayStay - 1, 9 << 20, false},
+		{7, mayStay, 9 << 20, true},
 	} {
-		if got := s.look(heap{cycles: c.cycles, held: c.held}); got != c.want {
+		allocated += c.allocates
+		h := heap{cycles: c.cycles, held: c.held, allocated: allocated, objects: objects,
+			goal: goal}
+		if got := s.look(h); got != c.want {
 			t.Errorf("look %d: %v", i, got)
 		}
 	}
