@@ -22,7 +22,6 @@ type zaddition struct {
 	ch, incr       bool
 	pairs          [][]byte // score, member, score, member …
 	scores         []float64
-	scoreBuf       [8]float64 // backs scores while there are few
 }
 
 // parse parses the options and the scores, in Redis's order of checks.
@@ -60,7 +59,7 @@ func (a *zaddition) parsePairs(pairs [][]byte) error {
 		return errAddIncr
 	}
 	a.pairs = pairs
-	a.scores = a.scoreBuf[:0]
+	a.scores = make([]float64, 0, len(pairs)/2)
 	for i := 0; i < len(pairs); i += 2 {
 		score, ok := ParseFloat(pairs[i])
 		if !ok {
