@@ -114,7 +114,12 @@ func (L *LState) End() {
 	if len(L.reg) > kept {
 		L.reg = make([]LValue, L.G.options.Registers)
 	}
-	clear(L.frames[:min(len(L.frames), 64)])
+	for i := range min(len(L.frames), 64) {
+		if L.frames[i].fn == nil {
+			break // the run did not call deeper
+		}
+		L.frames[i] = callFrame{}
+	}
 }
 
 // NewCoroutine returns a thread that runs fn when resumed.
