@@ -70,6 +70,8 @@ func BenchmarkApplyScripts(b *testing.B) {
 	const perEntry = 24
 	newScripts := func() (m *Machine, sha func(source string) string) {
 		node := newScriptNode()
+		ask(b, node, "FUNCTION", "LOAD", "#!lua name=locks\nredis.register_function('release', "+
+			"function(KEYS, ARGV)"+deleteScript+"\nend)")
 		return node.node.machine, func(source string) string {
 			return ask(b, node, "SCRIPT", "LOAD", source).Text
 		}
@@ -103,6 +105,15 @@ func BenchmarkApplyScripts(b *testing.B) {
 					return []string{"SET", key, owner, "NX", "PX", "30000"}
 				}
 				return []string{"EVALSHA", release, "1", key, owner}
+			}
+		}},
+		{"lock+FCALL", func(func(string) string) func(i int) []string {
+			return func(i int) []string {
+				key, owner := "lock:"+strconv.Itoa(i/2%100), fmt.Sprintf("%032x", i/2)
+				if i%2 == 0 {
+					return []string{"SET", key, owner, "NX", "PX", "30000"}
+				}
+				return []string{"FCALL", "release", "1", key, owner}
 			}
 		}},
 		{"reentrant", func(sha func(string) string) func(i int) []string {

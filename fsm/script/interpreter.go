@@ -6,7 +6,6 @@ package script
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/lua"
@@ -37,8 +36,9 @@ type interpreter struct {
 
 	// where the globals are that each run sets
 	redisPlace, keysPlace, argvPlace int
-	keys, argv                       lua.LTable   // KEYS and ARGV of the running script
+	keys, argv                       lua.LTable   // KEYS and ARGV of what runs
 	texts                            []lua.LValue // their elements
+	interned                         interned
 
 	libraryGlobals *lua.LTable // of libraries: empty, with librarySwitch as metatable
 	// its __index is loadGlobals while a library's code runs, and globals while one of its
@@ -80,6 +80,7 @@ func newInterpreter(table *commands.Table) *interpreter {
 	})
 	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget}
 	in.leaving = in.leave
+	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}
 	L.Panic = in.capture
 	in.openSandbox()
@@ -182,7 +183,7 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 	}
 	in.settle(l)
 	in.x = nil
-	in.call, in.reply = commands.Call{}, luaReply{stack: in.reply.stack}
+	in.call, in.reply = commands.Call{}, luaReply{stack: in.reply.stack, interned: &in.interned}
 	if cap(in.arena) > maxKeptArena {
 		in.arena = nil
 	}
@@ -218,23 +219,13 @@ func (in *interpreter) setGlobals(script commands.Script) {
 	in.globals.SetPlace(in.argvPlace, &in.argv)
 }
 
-// fillArguments makes KEYS and ARGV. Their tables are those of the run before, which nothing refers
-// to any more, and their strings are parts of one.
+// fillArguments makes KEYS and ARGV, or what a function gets in their place. The tables are those of
+// the run before, which nothing refers to any more: a library that has kept them is dropped (settle).
 func (in *interpreter) fillArguments(script commands.Script) {
-	size := 0
-	for _, list := range [2][][]byte{script.Keys, script.Args} {
-		for _, b := range list {
-			size += len(b)
-		}
-	}
-	var all strings.Builder
-	all.Grow(size)
 	in.texts = in.texts[:0]
 	for _, list := range [2][][]byte{script.Keys, script.Args} {
 		for _, b := range list {
-			start := all.Len()
-			all.Write(b)
-			in.texts = append(in.texts, lua.LString(all.String()[start:]))
+			in.texts = append(in.texts, in.interned.value(b))
 		}
 	}
 	in.keys.Refill(in.texts[:len(script.Keys)])
@@ -255,15 +246,6 @@ const maxKeptTexts = 1024
 
 // maxKeptArena is how many bytes for arguments an interpreter keeps between scripts.
 const maxKeptArena = 1 << 20
-
-// stringTable makes a Lua array of strings.
-func (in *interpreter) stringTable(list [][]byte) *lua.LTable {
-	t := in.L.CreateTable(len(list), 0)
-	for _, b := range list {
-		t.Append(lua.LString(b))
-	}
-	return t
-}
 
 // errorText is the error that ended a program, in Redis's words.
 func (in *interpreter) errorText(e *lua.ApiError) string {

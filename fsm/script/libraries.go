@@ -147,6 +147,9 @@ func (e *Engine) HasFunction(name []byte) bool { return e.libraryOf(name) != nil
 
 // libraryOf returns the library of a function, or nil.
 func (e *Engine) libraryOf(function []byte) *library {
+	if l := e.libraries.byFunction[string(function)]; l != nil {
+		return l // its name is in lower case
+	}
 	return e.libraries.byFunction[strings.ToLower(string(function))]
 }
 

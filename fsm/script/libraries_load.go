@@ -181,8 +181,9 @@ func (in *interpreter) pushFunction(p *program, name string,
 	for i := range l.functions {
 		if l.functions[i].Name == name {
 			in.L.Push(l.callbacks[i])
-			in.L.Push(in.stringTable(script.Keys))
-			in.L.Push(in.stringTable(script.Args))
+			in.fillArguments(script)
+			in.L.Push(&in.keys)
+			in.L.Push(&in.argv)
 			return l, nil
 		}
 	}

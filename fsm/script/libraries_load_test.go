@@ -65,6 +65,7 @@ func TestLibrariesRunOnce(t *testing.T) {
 		{`local t = {} redis.register_function('f', function() local ok = pcall(function() t[1] = 1 error('x') end) return #t end)`, false},
 		{`local n = 0 redis.register_function('f', function() n = n + 1 error('x' .. n) end)`,
 			false},
+		{`local k redis.register_function('f', function(keys) local old = k k = keys old = old or keys old[1] = 1 return #old + (old == keys and 0 or 5) end)`, false},
 		{`local g = ("a b c"):gmatch("%a") redis.register_function('f', function() return g() end)`,
 			false},
 	} {

@@ -14,6 +14,8 @@ type luaReply struct {
 	result lua.LValue
 	err    string // not empty: the reply is this error
 	stack  []openReply
+
+	interned *interned
 }
 
 // openReply is an array, a map or a set that awaits more elements.
@@ -132,7 +134,7 @@ func (r *luaReply) Bulk(b []byte) {
 		r.put(lua.LFalse)
 		return
 	}
-	r.put(lua.LString(b))
+	r.put(r.interned.value(b))
 }
 
 // BulkString builds a string.
