@@ -1,6 +1,7 @@
 // The output of a session: replies and messages in one order. A session without subscriptions
-// writes its own replies. From its first subscription on, a goroutine writes from a queue, so that
-// delivering a message never waits for a client.
+// writes its own replies. From its first subscription on, everything goes through a queue, so that
+// delivering a message never waits for a client. Whoever has queued something writes what the
+// socket takes at once, and a goroutine writes the rest.
 
 package server
 
@@ -11,6 +12,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 )
@@ -26,8 +28,7 @@ const (
 	// steadyBytes is the size of one write: a slow client that keeps reading parts of a large
 	// reply is not idle.
 	steadyBytes = 256 << 10
-	// writeBytes is what the writer goroutine gathers for one write. Larger messages are written
-	// in place.
+	// writeBytes is what is gathered for one write. Larger messages are written in place.
 	writeBytes = 32 << 10
 	// keptItems is the capacity that an empty queue keeps.
 	keptItems = 256
@@ -42,8 +43,8 @@ type output struct {
 
 	mu      sync.Mutex
 	wake    sync.Cond
-	queued  bool // the writer goroutine runs: everything goes through queue
-	writing bool // the session writes directly: the writer waits
+	queued  bool // everything goes through queue
+	writing bool // somebody writes, and then sees what was queued meanwhile
 	holds   bool // messages wait in held until the current replies are queued
 	shut    bool // accepts no more messages
 	dead    bool // writes nothing more
@@ -51,13 +52,15 @@ type output struct {
 	ended   bool // the account is closed
 	// how the client reads what is queued next: changes after the reply that says so
 	as       framing
-	queue    []item // waiting for the writer
+	queue    []item // waiting to be written
 	first    int    // index in queue; items before it are written
 	held     []*message
 	bytes    int // of queue and of the current write
 	holding  int // bytes of held
 	inFlight []item
-	since    time.Time // when the writer last took items
+	since    time.Time       // when items were last taken to be written
+	raw      syscall.RawConn // of queued; nil: what is written waits for the client
+	wg       *sync.WaitGroup // of queued: waits for the goroutine
 }
 
 // item is a message and its head, or a reply.
@@ -118,7 +121,7 @@ func (o *output) write(b []byte, holdOn bool, f framing) error {
 		o.releaseHeld()
 	}
 	o.account()
-	o.wake.Broadcast()
+	o.flush()
 	for !o.dead && o.bytes > softReplyBytes {
 		o.wake.Wait()
 	}
@@ -139,9 +142,7 @@ func (o *output) writeNow(b []byte) error {
 	err := o.writeChunks(b)
 	o.mu.Lock()
 	o.writing = false
-	if o.queued {
-		o.wake.Broadcast()
-	}
+	o.flush()
 	return err
 }
 
@@ -182,7 +183,7 @@ func (o *output) releaseHeld() {
 }
 
 // direct lets f write to the connection itself, for a reply too large to buffer. Messages wait
-// until f returns. If a writer goroutine runs, it fails without calling f.
+// until f returns. If messages are sent to the connection, it fails without calling f.
 func (o *output) direct(f func(w io.Writer) error) error {
 	o.mu.Lock()
 	if o.queued || o.dead {
@@ -194,15 +195,14 @@ func (o *output) direct(f func(w io.Writer) error) error {
 	err := f(o.conn)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// another session may have had a message for this one, and started the goroutine
-	o.releaseHeld()
+	o.releaseHeld() // another session may have had a message for this one
 	o.account()
-	o.wake.Broadcast()
+	o.flush()
 	return err
 }
 
-// hold makes messages wait for the next write, and starts the writer goroutine if needed. It
-// returns false if the connection has ended.
+// hold makes messages wait for the next write, and has the output queued from now on. It returns
+// false if the connection has ended.
 func (o *output) hold(wg *sync.WaitGroup) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -211,8 +211,8 @@ func (o *output) hold(wg *sync.WaitGroup) bool {
 	return !o.dead
 }
 
-// open starts the writer goroutine if needed, so that messages can be pushed. Other sessions may
-// call it.
+// open has the output queued from now on, so that messages can be pushed. Other sessions may call
+// it.
 func (o *output) open(wg *sync.WaitGroup) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -223,41 +223,39 @@ func (o *output) start(wg *sync.WaitGroup) {
 	if o.queued || o.dead {
 		return
 	}
-	o.queued = true
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
-		o.pump()
-	}()
+	o.queued, o.wg = true, wg
+	if c, ok := o.conn.(syscall.Conn); ok {
+		o.raw, _ = c.SyscallConn()
+	}
 }
 
-// push queues a message. It never blocks. over reports that the limit is exceeded and the
-// connection must end.
-func (o *output) push(m *message) (over bool) {
+// push queues a message. It never blocks. unsent asks the caller to call flushQueued later. over
+// reports that the limit is exceeded and the connection must end.
+func (o *output) push(m *message) (unsent, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dead || o.shut {
-		return false
+		return false, false
 	}
 	head, sent := m.head(o.as)
 	if !sent && !o.holds {
-		return false
+		return false, false
 	}
 	cost := m.size() + referenceCost
 	if o.bytes+o.holding+cost > o.limit() {
 		o.drop()
-		return true
+		return false, true
 	}
 	if o.holds {
 		m.retain()
 		o.held = append(o.held, m)
 		o.holding += cost
 	} else {
+		unsent = !o.writing && o.first == len(o.queue)
 		o.put(item{m, head})
-		o.wake.Broadcast()
 	}
 	o.account()
-	return false
+	return unsent, false
 }
 
 // cutOff ends the output and drops the queue. The connection must end.
@@ -298,35 +296,68 @@ func (o *output) shutOut() {
 	o.shut = true
 }
 
-// pump writes the queue until the end.
-func (o *output) pump() {
+// flushQueued writes what push has queued. It never blocks.
+func (o *output) flushQueued() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for {
-		for !o.dead && (o.first == len(o.queue) || o.writing) {
-			o.wake.Wait()
-		}
-		if o.dead && (o.over || o.first == len(o.queue)) {
-			return
-		}
-		o.take()
-		o.mu.Unlock()
-		err := o.send(o.inFlight)
-		o.mu.Lock()
-		o.landed()
-		if err != nil {
-			o.dead = true
-			o.forget()
-		}
-		o.account()
-		o.wake.Broadcast()
-	}
+	o.flush()
 }
 
-// take moves the next items to inFlight: enough for one write, or one larger item. The caller
-// holds mu.
-func (o *output) take() {
-	size, at := 0, o.first
+// flush writes what the socket takes at once, and leaves the rest to a goroutine. The caller holds
+// mu, which is released meanwhile.
+func (o *output) flush() {
+	if o.writing || o.first == len(o.queue) {
+		return
+	}
+	o.writing = true
+	size := o.take()
+	var rest []byte
+	if o.raw != nil && size <= writeBytes {
+		o.mu.Unlock()
+		var err error
+		rest, err = o.sendReady(o.inFlight)
+		o.mu.Lock()
+		if len(rest) == 0 || o.over {
+			o.landed(err)
+		}
+	}
+	if len(o.inFlight) > 0 || o.first < len(o.queue) {
+		o.wg.Add(1) // end waits for the queue, and the session's own count for end
+		go o.pump(rest)
+		return
+	}
+	o.writing = false
+	o.wake.Broadcast()
+}
+
+// pump writes what is in flight, or the rest of it, and the queue.
+func (o *output) pump(rest []byte) {
+	defer o.wg.Done()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.inFlight) > 0 || o.first < len(o.queue) {
+		if len(o.inFlight) == 0 {
+			o.take()
+		}
+		o.mu.Unlock()
+		var err error
+		if len(rest) > 0 {
+			err = o.writeChunks(rest)
+			rest = nil
+		} else {
+			err = o.send(o.inFlight)
+		}
+		o.mu.Lock()
+		o.landed(err)
+	}
+	o.writing = false
+	o.wake.Broadcast()
+}
+
+// take moves the next items to inFlight: enough for one write, or one larger item. It returns
+// their size. The caller holds mu.
+func (o *output) take() (size int) {
+	at := o.first
 	for at < len(o.queue) && (at == o.first ||
 		size+len(o.queue[at].head)+len(o.queue[at].m.body) <= writeBytes) {
 		size += len(o.queue[at].head) + len(o.queue[at].m.body)
@@ -344,6 +375,7 @@ func (o *output) take() {
 		// move only when at least as much is written as waits
 		o.queue, o.first = append([]item(nil), o.queue[at:]...), 0
 	}
+	return size
 }
 
 // release counts the current items as written. The caller holds mu.
@@ -354,8 +386,8 @@ func (o *output) release() {
 	}
 }
 
-// landed forgets the written items. The caller holds mu.
-func (o *output) landed() {
+// landed forgets the written items, or with an error everything. The caller holds mu.
+func (o *output) landed(err error) {
 	if !o.over {
 		o.release()
 	}
@@ -363,19 +395,63 @@ func (o *output) landed() {
 	if o.inFlight = o.inFlight[:0]; cap(o.inFlight) > keptItems {
 		o.inFlight = nil
 	}
+	if err != nil {
+		o.dead = true
+		o.forget()
+	}
+	o.account()
+	o.wake.Broadcast()
 }
 
-// writeBuffers holds buffers of writeBytes.
-var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, writeBytes); return &b }}
+// writeBuffer gathers items for one write.
+type writeBuffer struct {
+	b     []byte
+	write func(fd uintptr) bool // writes b as far as the socket takes it, for syscall.RawConn
+	n     int                   // bytes written
+	err   error
+}
+
+var writeBuffers = sync.Pool{New: func() any {
+	w := &writeBuffer{b: make([]byte, 0, writeBytes)}
+	w.write = func(fd uintptr) bool {
+		for {
+			if w.n, w.err = syscall.Write(int(fd), w.b); w.err != syscall.EINTR {
+				return true
+			}
+		}
+	}
+	return w
+}}
+
+// sendReady writes items of writeBytes at most as far as the socket takes them at once, and returns
+// a copy of the rest.
+func (o *output) sendReady(items []item) (rest []byte, err error) {
+	w := writeBuffers.Get().(*writeBuffer)
+	defer writeBuffers.Put(w)
+	w.b = w.b[:0]
+	for i := range items {
+		w.b = append(append(w.b, items[i].head...), items[i].m.body...)
+	}
+	if err := o.raw.Write(w.write); err != nil {
+		return nil, err
+	}
+	n := max(w.n, 0)
+	o.sent.Add(uint64(n))
+	o.beats.Add(1)
+	if w.err != nil && w.err != syscall.EAGAIN {
+		return nil, w.err
+	}
+	return bytes.Clone(w.b[n:]), nil
+}
 
 // send writes items: small ones in one write.
 func (o *output) send(items []item) error {
 	if len(items) == 1 && items[0].head == "" {
 		return o.writeChunks(items[0].m.body)
 	}
-	buf := writeBuffers.Get().(*[]byte)
-	defer writeBuffers.Put(buf)
-	b := (*buf)[:0]
+	w := writeBuffers.Get().(*writeBuffer)
+	defer writeBuffers.Put(w)
+	b := w.b[:0]
 	for i := range items {
 		b = append(b, items[i].head...)
 		if body := items[i].m.body; len(b)+len(body) <= writeBytes {
@@ -428,14 +504,13 @@ func (o *output) settle() {
 	o.memory.set(memoryOutput, 0)
 }
 
-// end stops the writer after it has written the queue. To bound that, the caller sets a deadline
-// or closes the connection.
+// end returns when the queue is written. To bound that, the caller sets a deadline or closes the
+// connection.
 func (o *output) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dead = true
-	o.wake.Broadcast()
-	for o.queued && !o.over && (len(o.inFlight) > 0 || o.first < len(o.queue)) {
+	for !o.over && (o.writing || o.first < len(o.queue)) {
 		o.wake.Wait()
 	}
 	for _, m := range o.held {

@@ -22,6 +22,8 @@ const (
 	yieldParcels = 64
 	// keptParcels is the capacity that the queue keeps.
 	keptParcels = 1024
+	// keptReceivers is the capacity that the list of receivers keeps.
+	keptReceivers = 1024
 )
 
 // audience limits the receivers of a message.
@@ -65,6 +67,7 @@ func (p *parcel) bytes() int {
 // delivery is a queue of parcels in log order, and the goroutine that empties it.
 type delivery struct {
 	deliver func(p *parcel)
+	flush   func()        // writes what deliver has queued
 	limit   int           // bytes
 	skipTo  atomic.Uint64 // parcels up to this number are dropped
 	ending  atomic.Bool
@@ -80,8 +83,8 @@ type delivery struct {
 	closed    bool
 }
 
-func (d *delivery) init(deliver func(p *parcel)) {
-	d.deliver, d.limit = deliver, maxDeliveryBytes
+func (d *delivery) init(deliver func(p *parcel), flush func()) {
+	d.deliver, d.flush, d.limit = deliver, flush, maxDeliveryBytes
 	d.filled.L, d.drained.L = &d.mu, &d.mu
 }
 
@@ -177,9 +180,11 @@ func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
 			d.deliver(p)
 		}
 		if i%yieldParcels == yieldParcels-1 {
+			d.flush()
 			runtime.Gosched()
 		}
 	}
+	d.flush()
 	clear(batch)
 	return size, last
 }

@@ -94,7 +94,7 @@ func TestDeliveryEndsBetweenParcels(t *testing.T) {
 		delivered++
 		began <- struct{}{}
 		<-goOn
-	})
+	}, func() {})
 	d.join()
 	d.put(make([]parcel, 1)...)
 	<-began
@@ -282,6 +282,13 @@ func TestBacklogOfAllIsBounded(t *testing.T) {
 	}
 }
 
+// deliver pushes a message as delivery does.
+func (o *output) deliver(m *message) {
+	if unsent, _ := o.push(m); unsent {
+		o.flushQueued()
+	}
+}
+
 // Memory of a peak is freed: nothing is kept for written output.
 func TestOutputGivesMemoryBack(t *testing.T) {
 	near, far := net.Pipe()
@@ -292,7 +299,7 @@ func TestOutputGivesMemoryBack(t *testing.T) {
 	o.hold(&wg)
 	_ = o.write(nil, false, framing{proto: 2})
 	for range 100_000 {
-		o.push(&message{body: []byte("message")})
+		o.deliver(&message{body: []byte("message")})
 	}
 	go func() { _, _ = io.Copy(io.Discard, far) }()
 	eventually(t, "all is written", func() bool { return o.waiting() == 0 })
@@ -320,7 +327,7 @@ func TestFramingChangesBehindTheReply(t *testing.T) {
 	own, redirected := invalidating([]string{"k"}, false, 3), invalidating([]string{"k"}, true, 2)
 	push := func() {
 		for _, m := range []*message{published("message", e), own, redirected} {
-			o.push(m)
+			o.deliver(m)
 		}
 	}
 	write := func(reply string, f framing) {
@@ -365,7 +372,7 @@ func TestPushWaitsForTheReplyUnderWay(t *testing.T) {
 		return o.writing
 	})
 	o.open(&wg) // a client redirects to this one
-	o.push(invalidating([]string{"k"}, true, 2))
+	o.deliver(invalidating([]string{"k"}, true, 2))
 	want := "hello" + invalidateHead3 + "*1\r\n$1\r\nk\r\n"
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(far, got); err != nil || string(got) != want {

@@ -193,7 +193,7 @@ func TestOutputEndsWhereItFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = theirs.Close()
-	o.push(&message{body: []byte("message")})
+	o.deliver(&message{body: []byte("message")})
 	wg.Wait() // the writer has ended
 	ended := make(chan error)
 	go func() {

@@ -33,6 +33,7 @@ type pubsub struct {
 	channels, shards channelTable
 	patterns         patternTable
 	load             deliveryLoad
+	unsent           []*session // of the delivery goroutine: messages were queued for them
 }
 
 // subscribers of one channel or pattern, with the number of the newest parcel queued before they
@@ -120,7 +121,7 @@ func (t *channelTable) size() int {
 
 func newPubsub(deliver func(p *parcel)) *pubsub {
 	ps := &pubsub{}
-	ps.delivery.init(deliver)
+	ps.delivery.init(deliver, ps.flush)
 	ps.channels.init()
 	ps.shards.init()
 	ps.patterns.init()
@@ -411,9 +412,25 @@ func (t *parcelDelivery) push(c *session, m *message) {
 		m.total = &t.srv.pubsub.backlog
 	}
 	t.srv.pubsub.load.charge(c, pushWork)
-	if c.out.push(m) {
+	unsent, over := c.out.push(m)
+	if unsent {
+		t.srv.pubsub.unsent = append(t.srv.pubsub.unsent, c)
+	}
+	if over {
 		t.slow = append(t.slow, c)
 		c.kill()
+	}
+}
+
+// flush writes the queued messages as far as sockets take them. The delivery goroutine calls it:
+// it writes to a crowd in the time that waking a goroutine for each takes besides.
+func (ps *pubsub) flush() {
+	for _, c := range ps.unsent {
+		c.out.flushQueued()
+	}
+	clear(ps.unsent)
+	if ps.unsent = ps.unsent[:0]; cap(ps.unsent) > keptReceivers {
+		ps.unsent = nil
 	}
 }
 

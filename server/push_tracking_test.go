@@ -313,7 +313,7 @@ func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	var o output
 	o.init(near, func() int { return 1 << 20 }, &sent, new(atomic.Uint32), &account{})
 	o.hold(&wg)
-	o.push(&message{body: []byte("message")})
+	o.deliver(&message{body: []byte("message")})
 	if err := o.write([]byte("first"), true, framing{proto: 2}); err != nil {
 		t.Fatal(err)
 	}
