@@ -80,10 +80,9 @@ const (
 	raftConnectionPool = 3
 )
 
-// commitTimeout is how long the leader of an idle cluster waits (up to twice this) before it
-// announces a commit to followers, and so bounds how far a follower's state lags. Each announcement
-// costs a small message per follower: three idle nodes use 3.7 % of a core together at 5 ms, 2.0 %
-// at 10 ms, 1.6 % at 50 ms.
+// commitTimeout is how long Raft on the leader of an idle cluster waits (up to twice this) between
+// messages to a follower. They announce commits that the pipeline has not (see tellAfter). Each
+// costs: three idle nodes use 3.7 % of a core together at 5 ms, 2.0 % at 10 ms, 1.6 % at 50 ms.
 const commitTimeout = 5 * time.Millisecond
 
 func (c *Config) applyDefaults() error {

@@ -1,5 +1,5 @@
 // The pipeline in which Raft replicates: hashicorp's, with a fix that keeps it from blocking
-// forever after a refusal.
+// forever after a refusal, and soon telling members what is committed.
 
 package cluster
 
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -27,6 +28,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 	p := &pipeline{AppendPipeline: inner, t: t, may: t.receiver(id), park: park,
 		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
 		stop: make(chan struct{})}
+	p.later = time.AfterFunc(time.Hour, p.tell)
 	go p.pass()
 	return p, nil
 }
@@ -62,7 +64,17 @@ type pipeline struct {
 	refused atomic.Bool
 	stop    chan struct{}
 	stopped sync.Once
+	later   *time.Timer // calls tell
+
+	mu     sync.Mutex                // one message is sent at a time
+	newest raft.AppendEntriesRequest // as if sent behind the newest message, without entries
+	told   uint64                    // commit index of the newest message
 }
+
+// tellAfter is how long the leader waits for another entry, which would tell the members what is
+// committed, before it sends a message for that alone. While one client writes all the time there
+// is always another; otherwise subscribers and blocked clients of followers wait so long.
+const tellAfter = time.Millisecond
 
 // AppendEntries sends a message. It blocks while too many are in flight.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
@@ -70,6 +82,8 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	if p.refused.Load() {
 		return nil, errRefused
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.may() {
 		// Raft logs the member when this fails, and reads it without the lock under which a removal
 		// changes it: wait until that is over.
@@ -79,7 +93,43 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	if p.stalled.Load() {
 		return nil, errStalled
 	}
-	return p.AppendPipeline.AppendEntries(p.t.verified(req), resp)
+	return p.send(p.t.verified(req), resp)
+}
+
+// send sends a message. The caller holds mu.
+func (p *pipeline) send(req *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.told, p.newest = req.LeaderCommitIndex, *req
+	p.newest.Entries = nil
+	if n := len(req.Entries); n > 0 {
+		p.newest.PrevLogEntry, p.newest.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
+	}
+	if p.newest.PrevLogEntry > p.told {
+		p.later.Reset(tellAfter)
+	}
+	return p.AppendPipeline.AppendEntries(req, resp)
+}
+
+// tell tells the member what is committed, if that is more than it was told. Raft itself would do
+// so with its next message, after up to twice commitTimeout. The answer goes to Raft like those to
+// its own messages: to it, it is an answer to a message without entries.
+func (p *pipeline) tell() {
+	if !p.mu.TryLock() {
+		return // another message is being sent
+	}
+	defer p.mu.Unlock()
+	req := p.newest
+	req.LeaderCommitIndex = p.t.n.committed()
+	next := p.t.verified(&req)
+	// The order matters: if this node leads in the term now, it did when it read the commit index,
+	// which a later leader's entries may have raised otherwise.
+	switch {
+	case !p.t.leadsIn(req.Term) || p.refused.Load() || p.stalled.Load() || !p.may():
+	case next.LeaderCommitIndex > p.told:
+		_, _ = p.send(next, new(raft.AppendEntriesResponse)) // Raft's next message fails likewise
+	default:
+		p.later.Reset(tellAfter)
+	}
 }
 
 // Consumer returns the answers.
@@ -87,6 +137,7 @@ func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
 
 // Close closes the pipeline and its connection.
 func (p *pipeline) Close() error {
+	p.later.Stop()
 	err := p.AppendPipeline.Close()
 	p.stopped.Do(func() { close(p.stop) })
 	return err

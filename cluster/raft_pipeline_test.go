@@ -103,3 +103,20 @@ func TestSilentLeaderSendsNoEntries(t *testing.T) {
 		}
 	}
 }
+
+// Members are told what is committed although Raft has nothing to send for long.
+func TestMembersAreToldWhatIsCommitted(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.tuneRaft = func(rc *raft.Config) { rc.CommitTimeout = time.Hour }
+	})
+	lead := c.leader()
+	for range 10 {
+		c.write(lead, "a")
+		index := lead.machine.appliedIndex.Load()
+		for _, f := range c.followers() {
+			eventually(t, "the follower to apply the entry", func() bool {
+				return f.machine.appliedIndex.Load() >= index
+			})
+		}
+	}
+}
