@@ -219,8 +219,8 @@ func (in *interpreter) setGlobals(script commands.Script) {
 	in.globals.SetPlace(in.argvPlace, &in.argv)
 }
 
-// fillArguments makes KEYS and ARGV, or what a function gets in their place. The tables are those of
-// the run before, which nothing refers to any more: a library that has kept them is dropped (settle).
+// fillArguments makes KEYS and ARGV, or what a function gets in their place. The tables are those
+// of the run before, which nothing refers to any more: settle drops a library that has kept them.
 func (in *interpreter) fillArguments(script commands.Script) {
 	in.texts = in.texts[:0]
 	for _, list := range [2][][]byte{script.Keys, script.Args} {
