@@ -19,7 +19,7 @@ const (
 	// refusals are followed by a pause, in which connections wait in the kernel. A connection that
 	// comes in and ends unidentified costs as much as some ten that are refused.
 	refusals = 32
-	pause    = time.Millisecond
+	pause    = 2 * time.Millisecond
 	slowly   = time.Millisecond // a connection
 )
 

@@ -98,7 +98,7 @@ func TestCrowdOfOneHost(t *testing.T) {
 		if admitted < 5450 || admitted > 5550 {
 			t.Errorf("%d of %d came in", admitted, tries)
 		}
-		if tries > 700_000 {
+		if tries > 350_000 {
 			t.Errorf("%d tries", tries)
 		}
 	})
