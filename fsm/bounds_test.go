@@ -130,7 +130,8 @@ func TestReplyBound(t *testing.T) {
 	}
 }
 
-// Reads stop before the reply that does not fit, and a request for the rest gets it.
+// Reads stop before the reply that does not fit, and with enough of them. A request for the rest
+// gets it.
 func TestReadsStopBeforeTheBound(t *testing.T) {
 	m := bigMachine(t)
 	read := func(batch []byte) string { return shape(t, m.Read(nil, batch, 1000, 0)) }
@@ -140,6 +141,8 @@ func TestReadsStopBeforeTheBound(t *testing.T) {
 		want  string
 	}{
 		{requestsOf(get("40"), get("20"), get("20"), get("1")), "41943040"},
+		{requestsOf(get("1"), get("1"), get("1"), get("1"), get("1"), get("1")),
+			"1048576 1048576 1048576 1048576"},
 		{requestsOf(get("1"), []string{"MGET", "20", "40", "20"}), "1048576"},
 		{requestsOf([]string{"MGET", "20", "40", "20"}, get("1")), string(commands.ErrReplySize)},
 		{append(requestsOf(get("1")), transactionOf(get("40"), get("40"), get("1"))...), "1048576"},

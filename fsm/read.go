@@ -5,11 +5,15 @@ import (
 	"github.com/coordd/coordd/commands/acl"
 )
 
+// enoughReplies is how many bytes of replies a read returns before it stops: copying them takes a
+// few milliseconds, while entries wait.
+const enoughReplies = 4 << 20
+
 // Read runs a batch on the applied state and appends its replies to dst. It changes nothing.
 //
 // It stops before the first request that would change anything or send a notification, before one
 // whose reply does not fit into commands.MaxReplyBytes together with those before it, and once
-// batchWork is done. So there may be fewer replies than requests; a batch that cannot write gets at
+// batchWork is done or there are enoughReplies. So there may be fewer replies than requests; a batch that cannot write gets at
 // least one. clockMs and wallUs are the cluster clock and the time of day at the moment of reading.
 func (m *Machine) Read(dst, batch []byte, clockMs, wallUs int64) []byte {
 	return m.ReadAt(dst, batch, clockMs, wallUs, nil)
@@ -36,7 +40,7 @@ func (m *Machine) ReadWork(
 	r.begin(dst, batchWork)
 	var requests commands.RequestReader
 	requests.Reset(batch)
-	for requests.More() && !r.tired() {
+	for requests.More() && !r.tired() && len(r.resp.Buf)-len(dst) < enoughReplies {
 		q, err := requests.Next()
 		if err != nil {
 			r.resp.Error("ERR " + err.Error())

@@ -170,7 +170,8 @@ func TestSettingsAreWork(t *testing.T) {
 	auth.Proto = 2
 	batch := bytes.Repeat(commands.AppendRequest(nil, &auth), 200_000)
 	replies, work := m.ReadWork(nil, batch, 1, 1, nil)
-	if n := bytes.Count(replies, []byte("-WRONGPASS")); work < batchWork || n == 0 || n == 200_000 {
+	n := bytes.Count(replies, []byte("-WRONGPASS"))
+	if n == 0 || n == 200_000 || work < uint64(10*n) {
 		t.Errorf("%d passwords were tried, with %d units", n, work)
 	}
 }
