@@ -16,7 +16,6 @@ const enoughReplies = 4 << 20
 // batchWork is done or there are enoughReplies. So there may be fewer replies than requests; a
 // batch that cannot write gets at least one. clockMs and wallUs are the cluster clock and the time
 // of day at the moment of reading.
-// at the moment of reading.
 func (m *Machine) Read(dst, batch []byte, clockMs, wallUs int64) []byte {
 	return m.ReadAt(dst, batch, clockMs, wallUs, nil)
 }

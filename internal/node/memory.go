@@ -22,7 +22,7 @@ func limitMemory() {
 const (
 	// lookPeriod is how often the scavenger looks.
 	lookPeriod = time.Second
-	// quietPeriod is for how long the garbage of a peak may stay until the collector runs by itself.
+	// quietPeriod is how long the garbage of a peak may stay until the collector runs by itself.
 	quietPeriod = 10 * time.Second
 	// mayStay bytes are not worth a collection.
 	mayStay = 64 << 20
