@@ -32,13 +32,16 @@ func (db *DB) Find(key []byte) *Entry {
 	if e == nil || db.dead(e) {
 		return nil
 	}
+	if e.form == rested && db.ks.writable {
+		return db.ks.awake(e) // the next command of a script is likely to read or change it too
+	}
 	return e
 }
 
 // dead reports whether an entry's deadline has passed, or those of all fields of a hash: it does
 // not exist any more, though it is not swept yet.
 func (db *DB) dead(e *Entry) bool {
-	if e.deadline != 0 && e.deadline < db.ks.now || e.form == boxed && fieldsOver(e) {
+	if e.deadline != 0 && e.deadline < db.ks.now || fieldsOver(e) {
 		return true
 	}
 	if db.ks.until != 0 {
@@ -53,13 +56,19 @@ func (db *DB) dead(e *Entry) bool {
 func (db *DB) Edit(key []byte) *Entry {
 	hash := hashKey(key)
 	e := db.existing(hash, key)
-	if e == nil || uint64(e.gen) == db.ks.gen {
-		return e
+	if e == nil {
+		return nil
 	}
-	c := e.clone()
-	c.gen = uint32(db.ks.gen)
-	db.insert(hash, c)
-	return c
+	if e.form == rested || uint64(e.gen) != db.ks.gen {
+		if e.form == rested {
+			e = db.ks.awake(e)
+		} else {
+			e = e.clone()
+		}
+		e.gen = uint32(db.ks.gen)
+		db.insert(hash, e)
+	}
+	return db.open(e)
 }
 
 // existing returns the entry of an existing key, to be replaced, else nil.
@@ -122,7 +131,7 @@ func (db *DB) SetString(key, value []byte) *Entry {
 // calls Changed.
 func (db *DB) SetCollection(key []byte, c Collection) *Entry {
 	hash := hashKey(key)
-	return db.set(hash, db.existing(hash, key), newBox(key, c))
+	return db.open(db.set(hash, db.existing(hash, key), newBox(key, c)))
 }
 
 // Changed records a change of e, which came from Edit or a setter: e gets the current revision. An
@@ -133,8 +142,7 @@ func (db *DB) Changed(e *Entry) {
 		return
 	}
 	e.changed = db.ks.rev
-	c := e.Collection()
-	if c == nil {
+	if !e.boxes() {
 		db.notify(e, Modified)
 		db.ks.mix(e.hash()+uint64(db.index), xxhash.Sum64(e.Bytes()))
 		return
@@ -142,7 +150,7 @@ func (db *DB) Changed(e *Entry) {
 	db.schedule(e)
 	db.recount(e, e.valueSize())
 	db.notify(e, Modified)
-	db.ks.mix(e.hash()+uint64(db.index), c.Sum())
+	db.ks.mix(e.hash()+uint64(db.index), e.box().coll.Sum())
 }
 
 // Noted records a change of e, which came from Edit and holds a collection, that WATCH does not
@@ -205,6 +213,9 @@ func (db *DB) remove(e *Entry) {
 
 // drop removes an entry from all indexes.
 func (db *DB) drop(e *Entry) {
+	if e.form == opened {
+		e.form = boxed // nothing is to rest
+	}
 	hash := e.hash()
 	db.keys.remove(hash, e)
 	db.count(-int(e.Size()))
@@ -312,7 +323,7 @@ func (db *DB) put(key []byte, str []byte, coll Collection, deadlineMs int64) {
 	default:
 		e = newString(key, str)
 	}
-	db.add(hashKey(key), e)
+	db.open(db.add(hashKey(key), e))
 	db.Changed(e)
 	db.SetDeadline(e, deadlineMs)
 }

@@ -11,8 +11,8 @@ type Entry struct {
 	deadline int64 // ms of the cluster clock; 0 means none
 	gen      uint32
 	form     form
-	keyLen   uint8 // of a packed entry
-	valueLen uint8
+	keyLen   uint8 // of a block
+	valueLen uint16
 }
 
 // Collection is a value with elements, such as a hash or a list.
@@ -25,6 +25,8 @@ type Collection interface {
 	// value.
 	Clone() Collection
 	weigh() *weight
+	// rests reports whether the collection has a form that can rest: see entry_rest.go.
+	rests() bool
 	// appendTo appends the content as snapshot record fields.
 	appendTo(dst []byte) []byte
 }
@@ -42,17 +44,19 @@ const (
 	KindStream Kind = 6
 )
 
-// kinds has the name of each kind for TYPE, and the decoder of its snapshot record.
+// kinds has the name of each kind for TYPE, and the decoders of its snapshot record and of its
+// block.
 var kinds = [...]struct {
 	name string
 	read func(*reader) Collection // nil for strings, which are no collections
+	wake func(block) Collection   // nil for what never rests
 }{
-	KindString: {"string", nil},
-	KindHash:   {"hash", func(r *reader) Collection { return readHash(r) }},
-	KindZSet:   {"zset", func(r *reader) Collection { return readZSet(r) }},
-	KindSet:    {"set", func(r *reader) Collection { return readSet(r) }},
-	KindList:   {"list", func(r *reader) Collection { return readList(r) }},
-	KindStream: {"stream", func(r *reader) Collection { return readStream(r) }},
+	KindString: {"string", nil, nil},
+	KindHash:   {"hash", func(r *reader) Collection { return readHash(r) }, wakeHash},
+	KindZSet:   {"zset", func(r *reader) Collection { return readZSet(r) }, wakeZSet},
+	KindSet:    {"set", func(r *reader) Collection { return readSet(r) }, wakeSet},
+	KindList:   {"list", func(r *reader) Collection { return readList(r) }, wakeList},
+	KindStream: {"stream", func(r *reader) Collection { return readStream(r) }, nil},
 }
 
 // String returns the name of the kind for TYPE.
@@ -68,17 +72,23 @@ func (e *Entry) hash() uint64 { return hashOf(e.Key()) }
 
 // Kind returns the type of the value.
 func (e *Entry) Kind() Kind {
-	if e.form != boxed {
-		return KindString
+	switch e.form {
+	case rested:
+		return Kind(e.value()[0])
+	case boxed, opened:
+		return e.box().coll.Kind()
 	}
-	return e.box().coll.Kind()
+	return KindString
 }
 
 // Emptied reports whether the entry's collection is empty, so that its key is removed. Empty
 // streams stay.
 func (e *Entry) Emptied() bool {
-	c := e.Collection()
-	return c != nil && c.Kind() != KindStream && c.Len() == 0
+	if !e.boxes() {
+		return false // nothing empty rests
+	}
+	c := e.box().coll
+	return c.Kind() != KindStream && c.Len() == 0
 }
 
 // Deadline returns when the key expires, ms of the cluster clock; 0 means never.

@@ -13,8 +13,10 @@ type form uint8
 
 const (
 	packed form = iota // the bytes of the key and of a string
+	rested             // the bytes of the key and of a small collection: see entry_rest.go
 	texted             // the rest of a text
 	boxed              // the rest of a box
+	opened             // the same, to rest at the end of the log entry if it can
 )
 
 // text is the entry of a string that is long or has a long key.
@@ -40,14 +42,19 @@ func newString(key, value []byte) *Entry {
 	if len(key) > maxPacked || len(value) > maxPacked {
 		return newText(key, append([]byte(nil), value...))
 	}
+	return newBlock(packed, view(key), value)
+}
+
+// newBlock returns an entry of form packed or rested, with copies of a key and of its value.
+func newBlock(f form, key string, value []byte) *Entry {
 	// Of words, so that the fields are aligned.
 	const word = unsafe.Sizeof(uint64(0))
 	const header = unsafe.Sizeof(Entry{})
-	block := make([]uint64, (header+uintptr(len(key)+len(value))+word-1)/word)
-	e := (*Entry)(unsafe.Pointer(&block[0]))
-	e.form, e.keyLen, e.valueLen = packed, uint8(len(key)), uint8(len(value))
+	words := make([]uint64, (header+uintptr(len(key)+len(value))+word-1)/word)
+	e := (*Entry)(unsafe.Pointer(&words[0]))
+	e.form, e.keyLen, e.valueLen = f, uint8(len(key)), uint16(len(value))
 	copy(e.tail(0, len(key)), key)
-	copy(e.tail(len(key), len(value)), value)
+	copy(e.value(), value)
 	return e
 }
 
@@ -61,7 +68,7 @@ func newBox(key []byte, c Collection) *Entry {
 	return &(&box{Entry: Entry{form: boxed}, key: string(key), coll: c}).Entry
 }
 
-// tail returns n bytes of a packed entry, from an offset behind its fields.
+// tail returns n bytes of a block, from an offset behind its fields.
 func (e *Entry) tail(offset, n int) []byte {
 	if n == 0 {
 		return nil // a pointer past the end of the block would be one to another
@@ -70,14 +77,20 @@ func (e *Entry) tail(offset, n int) []byte {
 	return unsafe.Slice((*byte)(start), n)[:n:n]
 }
 
-// text returns the entry of form texted, box that of form boxed.
+// value returns the value of a block.
+func (e *Entry) value() []byte { return e.tail(int(e.keyLen), int(e.valueLen)) }
+
+// boxes reports whether an entry is a box.
+func (e *Entry) boxes() bool { return e.form >= boxed }
+
+// text returns the entry of form texted, box that of form boxed or opened.
 func (e *Entry) text() *text { return (*text)(unsafe.Pointer(e)) }
 func (e *Entry) box() *box   { return (*box)(unsafe.Pointer(e)) }
 
 // Key returns the key.
 func (e *Entry) Key() string {
 	switch e.form {
-	case packed:
+	case packed, rested:
 		return view(e.tail(0, int(e.keyLen)))
 	case texted:
 		return e.text().key
@@ -89,22 +102,26 @@ func (e *Entry) Key() string {
 func (e *Entry) Bytes() []byte {
 	switch e.form {
 	case packed:
-		return e.tail(int(e.keyLen), int(e.valueLen))
+		return e.value()
 	case texted:
 		return e.text().str
 	}
 	return nil
 }
 
-// Collection returns the value of an entry that is not a string, else nil.
+// Collection returns the value of an entry that is not a string, else nil. It is for reading only
+// unless the entry came from Edit or a setter.
 func (e *Entry) Collection() Collection {
-	if e.form != boxed {
-		return nil
+	switch e.form {
+	case rested:
+		return e.wake()
+	case boxed, opened:
+		return e.box().coll
 	}
-	return e.box().coll
+	return nil
 }
 
-// clone returns a copy that can change while e is read.
+// clone returns a copy of an entry that does not rest. It can change while e is read.
 func (e *Entry) clone() *Entry {
 	var c *Entry
 	switch e.form {
@@ -114,9 +131,9 @@ func (e *Entry) clone() *Entry {
 		t := *e.text()
 		t.own = false
 		return &t.Entry
-	case boxed:
+	case boxed, opened:
 		b := *e.box()
-		b.coll = b.coll.Clone()
+		b.form, b.coll = boxed, b.coll.Clone()
 		return &b.Entry
 	}
 	c.inherit(*e)

@@ -288,6 +288,17 @@ func (h *Hash) appendTo(dst []byte) []byte {
 	return dst
 }
 
+func (h *Hash) rests() bool { return h.large == nil && h.ttls == nil }
+
+func wakeHash(b block) Collection {
+	b.Byte() // a small form without deadlines
+	h := &Hash{sum: b.sum, small: make([]field, b.Uvarint())}
+	for i := range h.small {
+		h.small[i] = field{name: b.text(), value: b.Bytes()}
+	}
+	return h
+}
+
 func readHash(r *reader) *Hash {
 	h := NewHash()
 	form := r.Byte()

@@ -4,16 +4,25 @@
 
 package keyspace
 
+// hashIn returns the hash in an entry's box, else nil: a hash with deadlines never rests.
+func hashIn(e *Entry) *Hash {
+	if !e.boxes() {
+		return nil
+	}
+	h, _ := e.box().coll.(*Hash)
+	return h
+}
+
 // fieldsOver reports whether an entry is a hash whose fields have all expired: then the key does
 // not exist.
 func fieldsOver(e *Entry) bool {
-	h, ok := e.Collection().(*Hash)
-	return ok && h.over()
+	h := hashIn(e)
+	return h != nil && h.over()
 }
 
 // scheduled returns an entry's position in the order, 0 if it has none.
 func scheduled(e *Entry) int64 {
-	if h, ok := e.Collection().(*Hash); ok && h.ttls != nil {
+	if h := hashIn(e); h != nil && h.ttls != nil {
 		return h.ttls.due
 	}
 	return 0
@@ -29,8 +38,8 @@ func unscheduled(c Collection) Collection {
 
 // schedule updates an entry's position in the order after a change of its fields.
 func (db *DB) schedule(e *Entry) {
-	h, ok := e.Collection().(*Hash)
-	if !ok || h.ttls == nil {
+	h := hashIn(e)
+	if h == nil || h.ttls == nil {
 		return
 	}
 	first, _ := h.ttls.order.Min()
@@ -47,7 +56,7 @@ func (db *DB) schedule(e *Entry) {
 func (db *DB) unschedule(e *Entry) {
 	if due := scheduled(e); due != 0 {
 		db.fields.Delete(deadline{due, e.hash(), e})
-		e.Collection().(*Hash).ttls.due = 0
+		hashIn(e).ttls.due = 0
 	}
 }
 
@@ -68,7 +77,7 @@ func (db *DB) sweepFields(most int) (removed int) {
 			continue
 		}
 		e := db.Edit([]byte(d.entry.Key()))
-		removed += e.Collection().(*Hash).sweep(most - removed)
+		removed += hashIn(e).sweep(most - removed)
 		db.notify(e, FieldsExpired)
 		db.Changed(e)
 	}

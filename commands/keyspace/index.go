@@ -228,6 +228,24 @@ func (x *index) set(hash uint64, e *Entry) {
 	x.replaced(position, p, never, s.due)
 }
 
+// replace stores an entry in place of an old one with the same key and deadline, unless that is not
+// there any more.
+func (x *index) replace(hash uint64, old, e *Entry) {
+	position := x.position(hash)
+	p := x.page(position)
+	if p.tree != nil {
+		if s, some := p.tree.Get(slot{hash: hash, entry: old}); some && s.entry == old {
+			x.set(hash, e)
+		}
+		return
+	}
+	for i := p.seek(hash); i < len(p.slots) && p.slots[i].hash == hash; i++ {
+		if p.slots[i].entry == old {
+			x.writable(position).slots[i].entry = e
+		}
+	}
+}
+
 // withRoom returns the slots of a and b with room for at least one more.
 func withRoom(a, b []slot) []slot {
 	n := len(a) + len(b)

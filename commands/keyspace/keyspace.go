@@ -27,6 +27,10 @@ type Keyspace struct {
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: none
 	until    int64    // of a view (see At); 0: not a view
+	// of the log entry, see entry_rest.go
+	opened  []openBox                    // what is to rest at its end
+	woken   struct{ rested, box *Entry } // the latest
+	scratch []byte
 }
 
 // Change says what happened to a key.
@@ -88,8 +92,12 @@ func (ks *Keyspace) Fold(change []byte) { ks.mix(uint64(len(change)), xxhash.Sum
 // it stays the same, nothing has changed.
 func (ks *Keyspace) Edits() uint64 { return ks.edits }
 
-// End closes the keyspace for changes until the next Begin.
-func (ks *Keyspace) End() { ks.writable = false }
+// End closes the keyspace for changes until the next Begin. Entries that came from Edit or a setter
+// are not valid any more.
+func (ks *Keyspace) End() {
+	ks.rest()
+	ks.writable = false
+}
 
 // Now returns the cluster clock of the newest entry, ms. A key exists while its deadline is not
 // before it.

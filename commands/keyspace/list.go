@@ -270,6 +270,17 @@ func (l *List) appendTo(dst []byte) []byte {
 	return dst
 }
 
+func (l *List) rests() bool { return l.mid == nil }
+
+func wakeList(b block) Collection {
+	l := &List{tail: make([]element, b.Uvarint())}
+	for i := range l.tail {
+		value := b.text()
+		l.tail[i] = element{hashOf(value), value}
+	}
+	return l
+}
+
 func readList(r *reader) *List {
 	l := NewList()
 	for range r.Count(1) {

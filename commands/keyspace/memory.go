@@ -27,11 +27,12 @@ func (e *Entry) Memory(samples int) int {
 	if e.deadline != 0 {
 		n += deadlineCost
 	}
-	if e.form != boxed {
+	coll := e.Collection()
+	if coll == nil {
 		return n + textBytes(len(e.Bytes()))
 	}
 	s := sizes{limit: samples}
-	switch c := e.Collection().(type) {
+	switch c := coll.(type) {
 	case *Hash:
 		c.Each(func(name string, value []byte) bool {
 			return s.add(fieldCost + textBytes(len(name)) + textBytes(len(value)))
@@ -55,7 +56,7 @@ func (e *Entry) Memory(samples int) int {
 				g.Consumers()*readerCost
 		})
 	}
-	return n + s.of(e.Collection().Len())
+	return n + s.of(coll.Len())
 }
 
 func textBytes(n int) int { return textCost + (n+7)&^7 }

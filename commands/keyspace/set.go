@@ -203,6 +203,26 @@ func (s *Set) appendTo(dst []byte) []byte {
 	return dst
 }
 
+func (s *Set) rests() bool { return s.names == nil || s.names.large == nil }
+
+func wakeSet(b block) Collection {
+	s := &Set{sum: b.sum}
+	names, n := b.Byte() == 1, b.Uvarint()
+	if !names {
+		s.integers = make([]int64, n)
+		for i := range s.integers {
+			s.integers[i], _ = integer(b.text())
+		}
+		return s
+	}
+	s.names = &nameSet{small: make([]setName, n)}
+	for i := range s.names.small {
+		name := b.text()
+		s.names.small[i] = setName{hashOf(name), name}
+	}
+	return s
+}
+
 func readSet(r *reader) *Set {
 	s := NewSet()
 	form := r.Byte()

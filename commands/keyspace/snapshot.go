@@ -70,8 +70,11 @@ func appendRecord(dst []byte, db int, e *Entry) []byte {
 	dst = binary.AppendUvarint(dst, uint64(e.created))
 	dst = binary.AppendUvarint(dst, uint64(e.changed))
 	dst = binary.AppendVarint(dst, e.deadline)
-	if c := e.Collection(); c != nil {
-		return c.appendTo(dst)
+	switch {
+	case e.form == rested:
+		return append(dst, e.value()[contentAt:]...)
+	case e.boxes():
+		return e.box().coll.appendTo(dst)
 	}
 	return wire.AppendBytes(dst, e.Bytes())
 }
@@ -105,7 +108,10 @@ func (ks *Keyspace) Load(record []byte) error {
 	case kind == KindString:
 		e = newString(key, r.Bytes())
 	case int(kind) < len(kinds) && kinds[kind].read != nil:
-		e = newBox(key, kinds[kind].read(r))
+		c := kinds[kind].read(r)
+		if e, ks.scratch = rest(view(key), c, ks.scratch); e == nil {
+			e = newBox(key, c)
+		}
 	default:
 		return ErrCorrupt
 	}

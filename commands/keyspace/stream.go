@@ -70,6 +70,8 @@ func NewStream() *Stream {
 	}
 }
 
+func (s *Stream) rests() bool { return false }
+
 // Kind returns KindStream.
 func (s *Stream) Kind() Kind { return KindStream }
 

@@ -262,6 +262,17 @@ func (z *ZSet) appendTo(dst []byte) []byte {
 	return dst
 }
 
+func (z *ZSet) rests() bool { return z.scores == nil }
+
+func wakeZSet(b block) Collection {
+	b.Byte() // the small form
+	z := &ZSet{sum: b.sum, small: make([]Scored, b.Uvarint())}
+	for i := range z.small {
+		z.small[i] = Scored{math.Float64frombits(b.Uint64()), b.text()}
+	}
+	return z
+}
+
 func readZSet(r *reader) *ZSet {
 	z := NewZSet()
 	if r.Byte() == 1 {

@@ -1,0 +1,96 @@
+// How a small collection rests between changes: its content in one block, without pointers, as a
+// short string. Who reads it gets a collection made from the block, whose texts are parts of the
+// block. Who changes it gets a box, which rests again at the end of the log entry. From outside one
+// cannot tell which form an entry has.
+
+package keyspace
+
+import (
+	"encoding/binary"
+
+	"github.com/coordd/coordd/internal/wire"
+)
+
+// maxRested is how many bytes a collection that rests counts at most. Waking takes time for each
+// element.
+const maxRested = 2048
+
+// Where the parts of a rested entry's value begin.
+const bytesAt, sumAt, contentAt = 1, 3, 11
+
+// block reads the value of a rested entry: kind (1 byte), bytes that the elements count (2), sum
+// (8), and the content as in a snapshot record.
+type block struct {
+	wire.Cursor
+	sum uint64
+}
+
+// text returns the next text, a part of the block.
+func (b *block) text() string { return view(b.Bytes()) }
+
+// wake returns the collection of a rested entry.
+func (e *Entry) wake() Collection {
+	b := block{Cursor: wire.NewCursor(e.value()[sumAt:])}
+	b.sum = b.Uint64()
+	c := kinds[e.Kind()].wake(b)
+	*c.weigh() = weight{e.restedBytes(), e.valueSize()}
+	return c
+}
+
+// restedBytes returns the bytes that the elements of a rested entry count.
+func (e *Entry) restedBytes() int { return int(binary.LittleEndian.Uint16(e.value()[bytesAt:])) }
+
+// awake returns a box for a rested entry, which is the same until another is asked for.
+func (ks *Keyspace) awake(e *Entry) *Entry {
+	if ks.woken.rested != e {
+		b := &box{Entry: *e, key: e.Key(), coll: e.wake()}
+		b.form = boxed
+		ks.woken.rested, ks.woken.box = e, &b.Entry
+	}
+	return ks.woken.box
+}
+
+// rest returns an entry for a collection that can rest, else nil. It uses and returns scratch.
+func rest(key string, c Collection, scratch []byte) (*Entry, []byte) {
+	if bytes := c.weigh().bytes; len(key) <= maxPacked && bytes <= maxRested && c.rests() {
+		scratch = append(scratch[:0], byte(c.Kind()))
+		scratch = binary.LittleEndian.AppendUint16(scratch, uint16(bytes))
+		scratch = c.appendTo(binary.LittleEndian.AppendUint64(scratch, c.Sum()))
+		return newBlock(rested, key, scratch), scratch
+	}
+	return nil, scratch
+}
+
+// open makes a box one that is to rest at the end of the log entry.
+func (db *DB) open(e *Entry) *Entry {
+	if e.form == boxed {
+		e.form = opened
+		db.ks.opened = append(db.ks.opened, openBox{db, e})
+	}
+	return e
+}
+
+// openBox is a box that is to rest.
+type openBox struct {
+	db    *DB
+	entry *Entry
+}
+
+// rest makes what was opened rest, unless it is gone.
+func (ks *Keyspace) rest() {
+	for _, o := range ks.opened {
+		b := o.entry.box()
+		if b.form != opened {
+			continue
+		}
+		b.form = boxed
+		var e *Entry
+		if e, ks.scratch = rest(b.key, b.coll, ks.scratch); e != nil {
+			e.inherit(b.Entry)
+			o.db.keys.replace(hashOf(b.key), &b.Entry, e)
+		}
+	}
+	ks.woken.rested, ks.woken.box = nil, nil
+	clear(ks.opened)
+	ks.opened = ks.opened[:0]
+}

@@ -1,0 +1,138 @@
+package keyspace
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// A keyspace whose collections rest between entries, one that was restored from its snapshots on
+// the way, and one in which nothing ever rests hold the same after any changes: the same running
+// hash, the same sizes, the same snapshots.
+func TestRestingChangesNothing(t *testing.T) {
+	seed := dbRand(t).Uint64()
+	random := func() *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+	resting, restored, awake := New(), New(), New()
+	r := [3]*rand.Rand{random(), random(), random()}
+	came, went := 0, 0 // how often a key's value rested, or no longer
+	rested1 := map[string]bool{}
+	now := int64(1)
+	for index := uint64(1); index <= 20_000; index++ {
+		now += r[0].Int64N(3)
+		r[1].Int64N(3)
+		r[2].Int64N(3)
+		for i, ks := range []*Keyspace{resting, restored, awake} {
+			ks.Begin(now, NewRevision(0, index, 0))
+			changeAny(r[i], ks, now)
+			changeAny(r[i], ks, now)
+			if ks != awake {
+				ks.End()
+			}
+		}
+		if resting.Sum() != awake.Sum() || resting.Size() != awake.Size() ||
+			restored.Sum() != awake.Sum() || restored.Size() != awake.Size() {
+			t.Fatalf("step %d: sums %x, %x, %x, sizes %d, %d, %d", index, resting.Sum(),
+				restored.Sum(), awake.Sum(), resting.Size(), restored.Size(), awake.Size())
+		}
+		if index%100 != 0 {
+			continue
+		}
+		resting.DB(0).Each(func(e *Entry) bool {
+			if e.Collection() != nil {
+				rests := e.form == rested
+				if before, known := rested1[e.Key()]; known && before != rests {
+					if rests {
+						came++
+					} else {
+						went++
+					}
+				}
+				rested1[e.Key()] = rests
+			}
+			return true
+		})
+		awake.DB(0).Each(func(e *Entry) bool {
+			if e.form == rested {
+				t.Fatalf("%q rests before the end of the entry", e.Key())
+			}
+			return true
+		})
+		want := records(t, awake.Freeze())
+		for _, ks := range []*Keyspace{resting, restored} {
+			if got := records(t, ks.Freeze()); !sameRecords(got, want) {
+				t.Fatalf("step %d: the snapshot is\n%q, want\n%q", index, got, want)
+			}
+			ks.gen = awake.gen // equal numbers of Freeze
+		}
+		sum := restored.Sum()
+		restored = loadRecords(t, want)
+		restored.RestoreClock(now)
+		restored.RestoreSum(sum)
+	}
+	if came < 10 || went < 10 {
+		t.Fatalf("values rested %d times, and no longer %d times", came, went)
+	}
+}
+
+// What was read from a collection that rests stays as it was when the collection changes, and
+// reading it changes nothing.
+func TestRestedTextsStay(t *testing.T) {
+	ks := New()
+	db := ks.DB(0)
+	ks.Begin(1, 1)
+	h := NewHash()
+	h.Set([]byte("field"), []byte("value"))
+	db.Changed(db.SetCollection(k(1), h))
+	ks.End()
+	e := db.Find(k(1))
+	if e.form != rested {
+		t.Fatalf("the form is %d", e.form)
+	}
+	read := e.Collection().(*Hash)
+	value, _ := read.Get([]byte("field"))
+	was := bytes.Clone(e.value())
+
+	ks.Begin(1, 2)
+	edit := db.Edit(k(1))
+	edited := edit.Collection().(*Hash)
+	edited.Set([]byte("field"), []byte("other"))
+	edited.Set([]byte("more"), nil)
+	db.Changed(edit)
+	if db.Edit(k(1)) != edit || db.Find(k(1)).Collection() != Collection(edited) {
+		t.Error("the entry rests before the end of the log entry")
+	}
+	ks.End()
+	if string(value) != "value" || read.Len() != 1 || !bytes.Equal(e.value(), was) {
+		t.Errorf("%q of %d, %q", value, read.Len(), e.value())
+	}
+	now := db.Find(k(1)).Collection().(*Hash)
+	if v, ok := now.Get([]byte("more")); now.Len() != 2 || !ok || v == nil || len(v) != 0 {
+		t.Errorf("%d fields, %q, %v", now.Len(), v, ok)
+	}
+}
+
+// Keys whose hashes are equal, and those in a page that became a tree, rest too.
+func TestIndexReplaces(t *testing.T) {
+	for _, n := range []int{3, 2 * pageSlots} {
+		x := newIndex(0)
+		entries := make([]*Entry, n)
+		for i := range entries {
+			entries[i] = newBox(k(i), NewHash())
+			entries[i].deadline = int64(n - i)
+			x.set(7, entries[i])
+		}
+		old := entries[1]
+		entries[1] = newString(k(1), nil)
+		entries[1].deadline = old.deadline
+		x.replace(7, old, entries[1])
+		x.replace(7, old, newString(k(1), []byte("too late")))
+		for i, e := range entries {
+			if got := x.find(7, k(i)); got != e {
+				t.Errorf("key %d of %d: %v", i, n, got)
+			}
+		}
+		if x.size != n || x.earliest() != entries[n-1] {
+			t.Errorf("%d of %d entries, the first is %q", x.size, n, x.earliest().Key())
+		}
+	}
+}
