@@ -20,6 +20,10 @@ const (
 	parcelCost = 256
 	// yieldParcels are delivered before other goroutines may run.
 	yieldParcels = 64
+	// yieldReceivers are written to before other clients are served, or more so that this happens
+	// yields times: a busy node serves many requests then.
+	yieldReceivers = 16
+	yields         = 16
 	// keptParcels is the capacity that the queue keeps.
 	keptParcels = 1024
 	// keptReceivers is the capacity that the list of receivers keeps.
@@ -71,6 +75,7 @@ type delivery struct {
 	limit   int           // bytes
 	skipTo  atomic.Uint64 // parcels up to this number are dropped
 	ending  atomic.Bool
+	sockets *socketYield // of the goroutine; nil: no file descriptors are left
 
 	mu        sync.Mutex
 	filled    sync.Cond // queue is not empty, or closed
@@ -146,6 +151,8 @@ func (d *delivery) join() uint64 {
 
 func (d *delivery) run() {
 	defer close(d.ended)
+	d.sockets, _ = newSocketYield()
+	defer d.sockets.close()
 	var spare []parcel
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -279,6 +281,43 @@ func TestBacklogOfAllIsBounded(t *testing.T) {
 	eventually(t, "slow clients are closed", func() bool { return len(n.all()) < clients })
 	if got := reads.call("UNSUBSCRIBE"); got != "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n" {
 		t.Errorf("%.60q", got)
+	}
+}
+
+// A yield serves clients whose requests have arrived, also when there is one processor, and other
+// goroutines never sleep.
+func TestYieldLooksAtSockets(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	y, err := newSocketYield()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer y.close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	served := make(chan struct{}, 100)
+	go func() {
+		for b := make([]byte, 1); ; served <- struct{}{} {
+			if _, err := r.Read(b); err != nil {
+				return
+			}
+		}
+	}()
+	y.yield() // the reader sleeps
+	for i := range 100 {
+		if _, err := w.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		for yields := 0; len(served) == i; yields++ {
+			if yields == 3 {
+				t.Fatalf("request %d is not served after %d yields", i, yields)
+			}
+			y.yield()
+		}
 	}
 }
 

@@ -424,9 +424,16 @@ func (t *parcelDelivery) push(c *session, m *message) {
 
 // flush writes the queued messages as far as sockets take them. The delivery goroutine calls it:
 // it writes to a crowd in the time that waking a goroutine for each takes besides.
+//
+// On the way it lets other clients be served: when a lock is released, one of those that are told
+// first takes it, and its request is logged while the others are told.
 func (ps *pubsub) flush() {
-	for _, c := range ps.unsent {
+	every := max(yieldReceivers, len(ps.unsent)/yields)
+	for i, c := range ps.unsent {
 		c.out.flushQueued()
+		if i%every == every-1 {
+			ps.delivery.sockets.yield()
+		}
 	}
 	clear(ps.unsent)
 	if ps.unsent = ps.unsent[:0]; cap(ps.unsent) > keptReceivers {
