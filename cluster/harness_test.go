@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -55,13 +56,15 @@ func (c *testClock) shiftWall(d time.Duration) {
 type network struct {
 	mu    sync.Mutex
 	cut   map[string]bool          // node ids that are isolated
+	dead  map[[2]string]bool       // links, from and to, that the other end refuses
 	stall map[string]chan struct{} // node ids that are paused; closed when they go on
 	owner map[string]string        // peer address → node id
 	conns map[net.Conn][2]string
 }
 
 func newNetwork() *network {
-	return &network{cut: map[string]bool{}, stall: map[string]chan struct{}{},
+	return &network{cut: map[string]bool{}, dead: map[[2]string]bool{},
+		stall: map[string]chan struct{}{},
 		owner: map[string]string{}, conns: map[net.Conn][2]string{}}
 }
 
@@ -71,10 +74,13 @@ func (w *network) dialer(from string) dialFunc {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		w.mu.Lock()
 		to := w.owner[addr]
-		bad := w.cut[from] || w.cut[to]
+		bad, dead := w.cut[from] || w.cut[to], w.dead[[2]string{from, to}]
 		w.mu.Unlock()
-		if bad {
+		switch {
+		case bad:
 			return nil, errCut
+		case dead:
+			return nil, syscall.ECONNREFUSED
 		}
 		conn, err := dialTCP(ctx, addr)
 		if err != nil {
@@ -167,6 +173,19 @@ func (w *network) isolate(id string) {
 	w.cut[id] = true
 	for conn, ends := range w.conns {
 		if ends[0] == id || ends[1] == id {
+			conn.Close()
+			delete(w.conns, conn)
+		}
+	}
+}
+
+// refuse breaks the connections from one node to another, which refuses new ones.
+func (w *network) refuse(from, to string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead[[2]string{from, to}] = true
+	for conn, ends := range w.conns {
+		if ends == [2]string{from, to} {
 			conn.Close()
 			delete(w.conns, conn)
 		}

@@ -50,22 +50,35 @@ func (n *Node) replays() bool {
 // watchSilence makes Raft stand for election when it is time, and returns how long until then,
 // followerTick at most. The route loop calls it on a node that does not lead.
 func (n *Node) watchSilence(now time.Time) time.Duration {
+	// Raft forgets its leader before it enters another term, so id is not of an earlier one.
+	term := n.raft.CurrentTerm()
 	contact := n.raft.LastContact()
 	_, id := n.raft.LeaderWithID()
-	rank, ok := n.electionRank(string(id))
-	if !ok || contact.IsZero() || contact.Equal(n.looked) || n.raft.State() != raft.Follower {
+	if n.raft.State() != raft.Follower {
 		return followerTick
+	}
+	l := n.link(string(id))
+	soon := followerTick
+	if id == "" && contact.IsZero() && term == n.findings.startTerm ||
+		l != nil && l.refusedAt().After(contact) {
+		soon = n.watchTurn(l, term, now)
+	} else {
+		n.findings.own = finding{}
+	}
+	rank, ok := n.electionRank(string(id))
+	if !ok || contact.IsZero() || contact.Equal(n.looked) {
+		return soon
 	}
 	timeouts := n.raft.ReloadableConfig()
 	base, beat := contact, timeouts.HeartbeatTimeout
-	if l := n.link(string(id)); l != nil {
+	if l != nil {
 		if broke := l.brokeAt(); broke.After(base) {
 			base = broke
 		}
 	}
 	due := base.Add(beat*silenceNum/silenceDen + time.Duration(rank)*beat/staggerDen)
 	if wait := due.Sub(now); wait > 0 {
-		return min(wait, followerTick)
+		return min(wait, soon)
 	}
 	n.looked = contact
 	// Raft checks when its heartbeat timeout is shortened.
@@ -77,7 +90,7 @@ func (n *Node) watchSilence(now time.Time) time.Duration {
 			n.logger.Warn("setting Raft's timeouts failed", "error", err)
 		}
 	}
-	return followerTick
+	return soon
 }
 
 // electionRank is this node's rank among the voters that may follow the given leader; false if it

@@ -28,6 +28,8 @@ type Node struct {
 	stores   *stores
 	mux      *mux
 	raft     *raft.Raft
+	// Raft's
+	transport raft.Transport
 
 	writes, reads  *queue
 	parked         parked
@@ -79,7 +81,8 @@ type Node struct {
 	stalledLeader atomic.Bool  // it leads, but sends nothing as a leader
 	sending       atomic.Int32 // snapshots being sent to other members
 	// the route loop's: the leader's last contact when Raft was made to check
-	looked time.Time
+	looked   time.Time
+	findings findings
 
 	closing   chan struct{} // closed when Close begins
 	draining  atomic.Bool   // members' requests are refused; set under linksMu
@@ -175,6 +178,7 @@ func (n *Node) startRaft() error {
 	}
 	transport := &transport{NetworkTransport: n.newTransport(n.mux), n: n}
 	transport.receiveCertified()
+	n.transport = transport
 	rc := n.cfg.raftConfig()
 	existing, err := raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
 	if err == nil {
@@ -262,6 +266,7 @@ func (n *Node) start() {
 		kick(n.routeWake)
 		return false
 	}))
+	n.findings.startTerm = n.raft.CurrentTerm()
 	for _, loop := range []func(){n.followRaft, n.propose, n.serveReads, n.maintain, n.boundLog,
 		n.watchApply, n.watchProgress} {
 		n.loops.Add(1)

@@ -54,8 +54,11 @@ const abilityDryRun = 1 << 0
 // this node may say that a batch did not run, and carry the work of each.
 const abilityScheduling = 1 << 1
 
+// abilityLeaderless: the node accepts frameLeaderless.
+const abilityLeaderless = 1 << 2
+
 // ownAbilities are this version's.
-const ownAbilities = abilityDryRun | abilityScheduling
+const ownAbilities = abilityDryRun | abilityScheduling | abilityLeaderless
 
 // appendHello appends a length (u32, little endian) and the fields.
 func appendHello(dst []byte, h hello) []byte {
@@ -133,7 +136,9 @@ const (
 	frameAdmin
 	// from a stopping node: what it has not answered on this connection did not run and never will
 	frameDrained
-	lastKind = frameDrained
+	// the sender has no leader. Payload: a finding; no answer
+	frameLeaderless
+	lastKind = frameLeaderless
 )
 
 // frameStatus is the outcome of a write or read frame, common to all its batches.
@@ -377,6 +382,21 @@ func decodeTermReport(payload []byte) (termReport, error) {
 	}
 	u := func(i int) uint64 { return binary.LittleEndian.Uint64(payload[i:]) }
 	return termReport{u(0), u(8), u(16)}, nil
+}
+
+// appendFinding appends the payload of a frameLeaderless.
+func appendFinding(dst []byte, f finding) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(dst, f.term), f.lastIndex)
+}
+
+// decodeFinding reads the payload of a frameLeaderless. It ignores a later version's additions.
+func decodeFinding(payload []byte) (finding, error) {
+	c := wire.NewCursor(payload)
+	f := finding{term: c.Uvarint(), lastIndex: c.Uvarint()}
+	if c.Failed() {
+		return f, errors.New("a malformed leaderless frame")
+	}
+	return f, nil
 }
 
 // appendCommit appends the payload of a confirm frame.

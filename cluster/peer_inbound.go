@@ -121,6 +121,13 @@ func (in *inbound) serve() error {
 				in.n.lag.note(term, commit, in.n.applied(), time.Now())
 			}
 			in.w.send(endFrame(report, frameTerm, 0, f.id), nil)
+		case frameLeaderless:
+			found, err := decodeFinding(f.payload)
+			if err != nil {
+				return err
+			}
+			in.n.findings.note(in.peer, found)
+			kick(in.n.routeWake)
 		case frameWrite, frameRead:
 			q, err := decodeRequests(f.payload)
 			if err != nil {

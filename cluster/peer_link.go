@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -62,6 +63,7 @@ type link struct {
 	missed   atomic.Bool // its absence was logged
 	foreign  atomic.Bool // the member has another processor architecture
 	attempts int         // to reach it; run's own
+	worked   string      // the address of the newest connection; run's own
 
 	mu       sync.Mutex
 	wire     *peerConn // nil while down
@@ -76,7 +78,10 @@ type link struct {
 	attempted bool   // an attempt to reach it has ended
 	addr      string // where the member was last reached; empty if that failed since
 	// when the connection was lost; zero while connected, and before the first
-	broke    time.Time
+	broke time.Time
+	// when the address of that connection last refused another one, since then; else zero
+	refused  time.Time
+	told     time.Time     // the time of the finding that the member was told of, see tell
 	lost     bool          // the last attempt did not reach the member; false before the first
 	reached  chan struct{} // closed when lost becomes false
 	ackNonce uint64        // the newest confirm frame that was answered; report is the answer
@@ -188,6 +193,9 @@ func (l *link) session(up *bool) error {
 	conn, err := l.n.mux.open(l.id, addr, []byte{streamForward}, dialTimeout)
 	if err != nil {
 		l.setLost(true)
+		if addr == l.worked && errors.Is(err, syscall.ECONNREFUSED) {
+			l.noteRefused()
+		}
 		return err
 	}
 	defer conn.Close()
@@ -224,6 +232,7 @@ func (l *link) session(up *bool) error {
 		return errors.New(refusal)
 	}
 	l.attempts--
+	l.worked = addr
 	l.setAddr(addr)
 	l.n.noteAddr(h)
 	if err := conn.SetDeadline(time.Time{}); err != nil {
@@ -239,7 +248,7 @@ func (l *link) session(up *bool) error {
 	w := newPeerConn(conn, reader)
 	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
 	l.renewing = false
-	l.broke = time.Time{}
+	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
 	l.mu.Unlock()
 	*up = true
 	if l.missed.Swap(false) {
@@ -398,6 +407,32 @@ func (l *link) brokeAt() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broke
+}
+
+// noteRefused notes that the address where the member was last reached refuses connections.
+func (l *link) noteRefused() {
+	l.mu.Lock()
+	l.refused = time.Now()
+	l.mu.Unlock()
+	kick(l.n.routeWake)
+}
+
+// refusedAt returns when the member's address last refused a connection, zero if the member was
+// reached since then or never.
+func (l *link) refusedAt() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
+// tell tells the member once what this node has found.
+func (l *link) tell(f finding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wire != nil && !l.told.Equal(f.at) && l.peer.abilities&abilityLeaderless != 0 {
+		l.told = f.at
+		l.wire.send(endFrame(appendFinding(beginFrame(20), f), frameLeaderless, 0, 0), nil)
+	}
 }
 
 // busy reports whether a write or read is in flight.

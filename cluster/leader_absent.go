@@ -1,0 +1,126 @@
+// When followers know that there is no leader, none of them waits for a heartbeat timeout.
+//
+// A follower finds the leader dead when its connection to the leader broke, and the leader's
+// address then refuses another one: the kernel answers for a process that is not there. A process
+// that is paused or slow, a lost packet and a host that is down do not look like that. A follower
+// that has just started finds that it has not heard from a leader yet. Followers tell each other
+// what they find. When a majority of the voters has found the same in the same term, the one with
+// the longest log stands for election at once, and the next one a moment later, if that does not
+// win. docs/adr/0021 has the argument.
+
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// finding is that a voter has no leader: that of the term is dead, or it has heard from none since
+// it started.
+type finding struct {
+	term      uint64
+	lastIndex uint64    // of the voter's log
+	at        time.Time // when this node learned of it
+}
+
+// findings holds the newest finding of each member.
+type findings struct {
+	mu     sync.Mutex
+	others map[string]finding
+
+	// in which the node started: in a later one, somebody may just have been elected
+	startTerm uint64
+
+	own   finding   // zero while this node has a leader; the route loop's
+	stood time.Time // the time of the finding for which this node stood; the route loop's
+}
+
+func (d *findings) note(member string, f finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.others == nil {
+		d.others = map[string]finding{}
+	}
+	f.at = time.Now()
+	d.others[member] = f
+}
+
+// watchTurn tells the other members that this node has no leader, and stands for election when it
+// is its turn. dead is the link to the leader of term, nil if there has been none since the start.
+// It returns when to look again at the latest.
+func (n *Node) watchTurn(dead *link, term uint64, now time.Time) time.Duration {
+	d, members := &n.findings, n.configuration()
+	if d.own.at.IsZero() || d.own.term != term {
+		d.own = finding{term, n.raft.LastIndex(), now}
+	}
+	for _, s := range members.Servers {
+		if l := n.link(string(s.ID)); l != nil && l != dead {
+			l.tell(d.own)
+		}
+	}
+	at, majority := d.turn(members, n.cfg.ID, now, n.cfg.HeartbeatTimeout)
+	if !majority || d.stood == d.own.at || !n.mayCampaign() {
+		return followerTick
+	}
+	if wait := at.Sub(now); wait > 0 {
+		return min(wait, followerTick)
+	}
+	d.stood = d.own.at
+	n.logger.Info("a majority has no leader, this node stands for election", "term", term)
+	n.loops.Go(func() { n.stand(term) })
+	return followerTick
+}
+
+// turn returns when it is a voter's turn to stand, and whether a majority of the voters has found
+// what it has. A node waits for those with longer logs, and a moment for voters that have not
+// spoken, one of which may have one.
+func (d *findings) turn(members raft.Configuration, self string, now time.Time,
+	beat time.Duration) (at time.Time, majority bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	voters, agree, ahead, votes := 0, 0, 0, false
+	at = d.own.at
+	for _, s := range members.Servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		id := string(s.ID)
+		f := d.others[id]
+		if id == self {
+			agree, votes = agree+1, true
+			continue
+		}
+		if f.term != d.own.term || now.Sub(f.at) > beat {
+			continue
+		}
+		agree++
+		if f.at.After(at) {
+			at = f.at
+		}
+		if f.lastIndex > d.own.lastIndex || f.lastIndex == d.own.lastIndex && id < self {
+			ahead++
+		}
+	}
+	if agree < voters-1 { // one voter may be the dead leader
+		ahead++
+	}
+	return at.Add(time.Duration(ahead) * beat / staggerDen), votes && agree > voters/2
+}
+
+// stand makes Raft stand for election at once, as when a leader hands over: voters that have heard
+// from the leader of term lately do not refuse.
+func (n *Node) stand(term uint64) {
+	self := raft.ServerID(n.cfg.ID)
+	addr, err := n.ServerAddr(self)
+	if err == nil && n.raft.State() == raft.Follower && n.raft.CurrentTerm() == term {
+		header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self)}
+		err = n.transport.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: header},
+			&raft.TimeoutNowResponse{})
+	}
+	if err != nil { // Raft stands later, by itself
+		n.logger.Warn("standing for election failed", "error", err)
+	}
+}

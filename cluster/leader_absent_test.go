@@ -1,0 +1,132 @@
+// Tests of elections after the death of a leader's process.
+
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// newSlowCluster restarts a cluster with a long heartbeat timeout, for which nobody waits: nodes
+// that start find that they have no leader.
+func newSlowCluster(t *testing.T, size int) *testCluster {
+	t.Helper()
+	slow := false
+	c := newCluster(t, size, func(cfg *Config) {
+		if slow {
+			cfg.HeartbeatTimeout = slowBeat
+		}
+	})
+	lead := c.leader()
+	for _, n := range c.followers() { // first, so that no other leads and all are in one term
+		c.close(n.cfg.ID)
+	}
+	c.close(lead.cfg.ID)
+	slow = true
+	began := time.Now()
+	for _, m := range c.members {
+		c.reopen(m.ID)
+	}
+	c.leader()
+	if took := time.Since(began); took > slowBeat {
+		t.Errorf("the election at the start took %v", took)
+	}
+	return c
+}
+
+const slowBeat = 10 * time.Second
+
+// die makes a node a process that is not there: its connections end, and it refuses new ones.
+func (c *testCluster) die(id string) {
+	for _, m := range c.members {
+		c.net.refuse(m.ID, id)
+		c.net.refuse(id, m.ID)
+	}
+}
+
+// TestDeadLeaderIsReplacedAtOnce kills the leader of a cluster that would wait for long.
+func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
+	c := newSlowCluster(t, 3)
+	lead := c.leader()
+	c.write(lead, "before")
+	c.converged()
+	term, died := lead.raft.CurrentTerm(), time.Now()
+	c.die(lead.cfg.ID)
+	eventually(t, "another node leads", func() bool {
+		for _, n := range c.nodes {
+			if s := n.Status(); n != lead && s.Role == RoleLeader && s.Ready {
+				return n.raft.CurrentTerm() == term+1
+			}
+		}
+		return false
+	})
+	if took := time.Since(died); took > slowBeat {
+		t.Errorf("the election took %v", took)
+	}
+}
+
+// TestLeaderThatOneFollowerLosesStays breaks the connections of one follower to the leader, which
+// others reach: the follower finds it dead alone.
+func TestLeaderThatOneFollowerLosesStays(t *testing.T) {
+	c := newSlowCluster(t, 3)
+	lead, lone, other := c.leader(), c.followers()[0], c.followers()[1]
+	term := lead.raft.CurrentTerm()
+	c.net.refuse(lone.cfg.ID, lead.cfg.ID)
+	eventually(t, "the other follower was told", func() bool {
+		other.findings.mu.Lock()
+		defer other.findings.mu.Unlock()
+		return other.findings.others[lone.cfg.ID].term == term
+	})
+	for range 50 {
+		c.write(lead, "w")
+	}
+	c.converged()
+	if s := lead.Status(); s.Role != RoleLeader || lead.raft.CurrentTerm() != term {
+		t.Errorf("the leader of term %d is %v in term %d", term, s.Role, lead.raft.CurrentTerm())
+	}
+}
+
+func TestTurnToStand(t *testing.T) {
+	now := time.Unix(1000, 0)
+	const beat = 400 * time.Millisecond
+	const stagger = beat / staggerDen
+	says := func(index uint64, ago time.Duration) finding {
+		return finding{7, index, now.Add(-ago)}
+	}
+	var members raft.Configuration
+	for _, id := range []string{"n1", "n2", "n3", "n4", "n5"} {
+		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(id)})
+	}
+	three := raft.Configuration{Servers: members.Servers[:3]}
+	learner := raft.Server{ID: "n9", Suffrage: raft.Nonvoter}
+	for _, c := range []struct {
+		name     string
+		members  raft.Configuration
+		others   map[string]finding
+		wait     time.Duration
+		majority bool
+	}{
+		{"alone", three, nil, 0, false},
+		{"both", three, map[string]finding{"n3": says(9, 0)}, 0, true},
+		{"the other has more", three, map[string]finding{"n3": says(10, 0)}, stagger, true},
+		{"the other goes first", three, map[string]finding{"n1": says(9, 0)}, stagger, true},
+		{"of another term", three, map[string]finding{"n3": {6, 9, now}}, 0, false},
+		{"long ago", three, map[string]finding{"n3": says(9, 2*beat)}, 0, false},
+		{"a learner", raft.Configuration{Servers: append(three.Servers[:3:3], learner)},
+			map[string]finding{"n9": says(9, 0)}, 0, false},
+		{"two of five", members, map[string]finding{"n3": says(9, 0)}, 0, false},
+		{"three of five", members, map[string]finding{"n3": says(9, 0), "n4": says(9, 0)},
+			stagger, true},
+		{"four of five", members, map[string]finding{"n3": says(9, 0), "n4": says(9, 0),
+			"n5": says(10, 0)}, stagger, true},
+	} {
+		d := findings{own: says(9, time.Millisecond), others: c.others}
+		at, majority := d.turn(c.members, "n2", now, beat)
+		if wait := at.Sub(now); majority != c.majority || majority && wait != c.wait {
+			t.Errorf("%s: %v after %v, want %v after %v", c.name, majority, wait, c.majority,
+				c.wait)
+		}
+	}
+}
