@@ -143,9 +143,17 @@ func (p *pipeline) Close() error {
 	return err
 }
 
-// pass passes answers on until the pipeline is closed.
+// pass passes answers on until the pipeline is closed. Answers that Raft does not read, as it has
+// stopped leading, must not hold up the message that it is sending: only then does it close the
+// pipeline. A message of tell may be in flight before that one.
 func (p *pipeline) pass() {
+	var unread []raft.AppendFuture // as few as may be in flight
 	for {
+		var answers chan<- raft.AppendFuture
+		var next raft.AppendFuture
+		if len(unread) > 0 {
+			answers, next = p.answers, unread[0]
+		}
 		select {
 		case answer := <-p.AppendPipeline.Consumer():
 			if p.refused.Load() {
@@ -154,11 +162,9 @@ func (p *pipeline) pass() {
 			if answer.Error() != nil || !answer.Response().Success {
 				p.refused.Store(true)
 			}
-			select {
-			case p.answers <- answer:
-			case <-p.stop:
-				return
-			}
+			unread = append(unread, answer)
+		case answers <- next:
+			unread = unread[1:]
 		case <-p.stop:
 			return
 		}

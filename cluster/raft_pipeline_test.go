@@ -120,3 +120,46 @@ func TestMembersAreToldWhatIsCommitted(t *testing.T) {
 		}
 	}
 }
+
+// answeringPipeline passes answers to whoever takes them.
+type answeringPipeline struct {
+	raft.AppendPipeline
+	answers chan raft.AppendFuture
+}
+
+func (p *answeringPipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
+func (p *answeringPipeline) Close() error                       { return nil }
+
+// goodAnswer is a member's answer that it has stored what it was sent.
+type goodAnswer struct {
+	raft.AppendFuture
+	n int
+}
+
+func (goodAnswer) Error() error { return nil }
+func (goodAnswer) Response() *raft.AppendEntriesResponse {
+	return &raft.AppendEntriesResponse{Success: true}
+}
+
+// TestUnreadAnswersHoldUpNothing: Raft, which has stopped leading, reads no answers, but closes the
+// pipeline only once the message that it is sending is in flight. The transport takes it when its
+// answers to the messages before it are taken, of which two were on their way and one was tell's.
+func TestUnreadAnswersHoldUpNothing(t *testing.T) {
+	inner := &answeringPipeline{answers: make(chan raft.AppendFuture)}
+	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture),
+		stop: make(chan struct{}), later: time.NewTimer(time.Hour)}
+	go p.pass()
+	defer p.Close()
+	for i := range 3 {
+		select {
+		case inner.answers <- goodAnswer{n: i}:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("answer %d is not taken", i)
+		}
+	}
+	for i := range 3 {
+		if got := (<-p.Consumer()).(goodAnswer).n; got != i {
+			t.Fatalf("answer %d comes in the place of answer %d", got, i)
+		}
+	}
+}
