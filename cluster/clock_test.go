@@ -27,9 +27,9 @@ func (c *testCluster) clockOn(n *Node) (clockMs int64, before, after time.Time) 
 // restarts the cluster clock gains at most the real time, and loses little while a node runs.
 func TestClockAcrossLeaders(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	c.clocks["n1"].mono += 5 * time.Hour
+	c.closeAll()
+	c.clocks["n1"].mono += 5 * time.Hour // holds from a start on
 	c.clocks["n2"].mono += 100 * time.Hour
-	c.closeAll() // the offsets hold from a start on
 	for _, m := range c.members {
 		c.reopen(m.ID)
 	}

@@ -143,6 +143,8 @@ func TestReadsStopBeforeTheBound(t *testing.T) {
 		{requestsOf(get("40"), get("20"), get("20"), get("1")), "41943040"},
 		{requestsOf(get("1"), get("1"), get("1"), get("1"), get("1"), get("1")),
 			"1048576 1048576 1048576 1048576"},
+		{requestsOf(get("1"), get("1"), get("1"), []string{"SET", "1", "x", "NX", "GET"}, get("1")),
+			"1048576 1048576 1048576 1048576 1048576"},
 		{requestsOf(get("1"), []string{"MGET", "20", "40", "20"}), "1048576"},
 		{requestsOf([]string{"MGET", "20", "40", "20"}, get("1")), string(commands.ErrReplySize)},
 		{append(requestsOf(get("1")), transactionOf(get("40"), get("40"), get("1"))...), "1048576"},

@@ -29,14 +29,14 @@ func newSocketYield() (*socketYield, error) {
 		y.close()
 		return nil, err
 	}
-	var b [1]byte
+	var b [16]byte // one suffices, if no wait ever ends without its byte
 	y.receive = func(fd uintptr) bool {
 		if y.waited {
 			_, _ = syscall.Read(int(fd), b[:])
 			return true
 		}
 		y.waited = true // if it is sent: then false waits until it is there
-		_, err := y.w.Write(b[:])
+		_, err := y.w.Write(b[:1])
 		return err != nil
 	}
 	return y, nil
