@@ -115,7 +115,8 @@ func (p *pipeline) send(req *raft.AppendEntriesRequest,
 // its own messages: to it, it is an answer to a message without entries.
 func (p *pipeline) tell() {
 	if !p.mu.TryLock() {
-		return // another message is being sent
+		p.later.Reset(tellAfter) // another message is being sent
+		return
 	}
 	defer p.mu.Unlock()
 	req := p.newest

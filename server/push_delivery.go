@@ -18,8 +18,10 @@ const (
 	maxDeliveryBytes = 128 << 20
 	// parcelCost is the overhead of a parcel, bytes.
 	parcelCost = 256
-	// yieldParcels are delivered before other goroutines may run.
+	// yieldParcels, or those of yieldBytes, are delivered before they are written and other
+	// goroutines may run: more could exceed the limit of a client that reads.
 	yieldParcels = 64
+	yieldBytes   = 1 << 20
 	// yieldReceivers are written to before other clients are served, or more so that this happens
 	// yields times: a busy node serves many requests then.
 	yieldReceivers = 16
@@ -180,15 +182,17 @@ func (d *delivery) run() {
 // deliverAll delivers parcels, and returns their bytes and the last number. It yields between
 // parcels, and stops early when closing.
 func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
+	parcels, from := 0, 0 // since the last yield, and size then
 	for i := range batch {
 		p := &batch[i]
 		size, last = size+p.bytes(), p.number
 		if p.number > d.skipTo.Load() && !d.ending.Load() {
 			d.deliver(p)
 		}
-		if i%yieldParcels == yieldParcels-1 {
+		if parcels++; parcels >= yieldParcels || size-from >= yieldBytes {
 			d.flush()
 			runtime.Gosched()
+			parcels, from = 0, size
 		}
 	}
 	d.flush()

@@ -20,6 +20,23 @@ import (
 	"github.com/coordd/coordd/fsm"
 )
 
+// Large messages are written after each few: together they may exceed what may wait for a client.
+func TestDeliveryWritesLargeMessagesSoon(t *testing.T) {
+	var d delivery
+	waiting, most := 0, 0
+	d.init(func(p *parcel) {
+		waiting += p.bytes()
+		most = max(most, waiting)
+	}, func() { waiting = 0 })
+	batch := make([]parcel, 2*yieldParcels)
+	for i := range batch {
+		batch[i] = parcel{number: uint64(i + 1), line: make([]byte, 600<<10)}
+	}
+	if d.deliverAll(batch); most == 0 || most > yieldBytes+601<<10 || waiting > 0 {
+		t.Errorf("up to %d bytes waited, %d are left", most, waiting)
+	}
+}
+
 // stuckConn is a client's connection that reads nothing until the test ends.
 func (n *node) stuckConn(t testing.TB, calls string) *session {
 	t.Helper()
