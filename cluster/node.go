@@ -465,5 +465,6 @@ func (n *Node) hello(to, refusal string) hello {
 		peerAddr: n.mux.Addr().String(), level: n.levels.KnownLevel(),
 		incarnation: n.incarnation, cluster: n.clusterID(),
 		expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
+		release: n.cfg.Version, upMs: uint64(time.Since(n.opened).Milliseconds()),
 	}
 }

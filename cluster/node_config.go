@@ -28,6 +28,7 @@ type Config struct {
 	// host:port at which clients reach this node; announced to the other members
 	ClientAddr string
 	TLSAddr    string // likewise, over TLS
+	Version    string // of the program; likewise
 	DataDir    string
 	// the first configuration, equal on every node; empty or only this node: a single node
 	Members []Member

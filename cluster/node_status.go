@@ -58,8 +58,10 @@ type MemberStatus struct {
 	ClientAddr string // empty: none, or never connected
 	TLSAddr    string // for clients over TLS, likewise
 	Voter      bool
-	Connected  bool   // to this node
-	KnownLevel uint64 // the newest feature level that it knows; 0: unknown
+	Connected  bool          // to this node
+	KnownLevel uint64        // the newest feature level that it knows; 0: unknown
+	Version    string        // of its program; empty: unknown
+	Uptime     time.Duration // unknown unless Version is known
 	// The rest comes from the member's own reports, is known on the leader, and is about a second
 	// old at most when idle.
 	LastLog     uint64
@@ -135,6 +137,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	if m.ID == n.cfg.ID {
 		m.ClientAddr, m.TLSAddr = n.cfg.ClientAddr, n.cfg.TLSAddr
 		m.Connected, m.LastContact, m.KnownLevel = true, 0, n.levels.KnownLevel()
+		m.Version, m.Uptime = n.cfg.Version, time.Since(n.opened)
 		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
 		return m
 	}
@@ -146,6 +149,9 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 		m.ClientAddr, m.TLSAddr, m.Connected = l.peer.clientAddr, l.peer.tlsAddr, l.wire != nil
 		m.LastLog, m.Applied = l.report.lastIndex, l.report.applied
 		m.KnownLevel = l.peer.level
+		if m.Connected && l.peer.release != "" {
+			m.Version, m.Uptime = l.peer.release, time.Since(l.started)
+		}
 		if !l.heard.IsZero() {
 			m.LastContact = time.Since(l.heard)
 		}

@@ -44,6 +44,8 @@ type hello struct {
 	abilities   uint64 // what the node understands beyond the version; 0: an older version
 	arch        string // processor architecture; empty: an older version
 	tlsAddr     string // where clients reach the node over TLS; empty: nowhere
+	release     string // the node's version of coordd; empty: an older one
+	upMs        uint64 // how long it has been running
 }
 
 // abilityDryRun: the node accepts batches that may write among reads, and runs them up to the first
@@ -75,7 +77,8 @@ func appendHello(dst []byte, h hello) []byte {
 	}
 	dst = wire.AppendBool(dst, h.lostDisk)
 	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.abilities), h.arch)
-	dst = wire.AppendBytes(dst, h.tlsAddr)
+	dst = wire.AppendBytes(wire.AppendBytes(dst, h.tlsAddr), h.release)
+	dst = binary.AppendUvarint(dst, h.upMs)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -114,6 +117,9 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	if c.Len() > 0 {
 		h.tlsAddr = c.Text()
+	}
+	if c.Len() > 0 {
+		h.release, h.upMs = c.Text(), c.Uvarint()
 	}
 	if c.Failed() {
 		return h, errors.New("a malformed hello")

@@ -69,10 +69,11 @@ type link struct {
 	wire     *peerConn // nil while down
 	frames   map[uint64]*sentFrame
 	inFlight [lastKind + 1]inFlight
-	failure  error // why begun frames fail; nil: errLinkLost
-	drained  bool  // the member said that it runs none of them
-	renewing bool  // connect again once no frame is in flight
-	peer     hello // the member's hello on the newest connection
+	failure  error     // why begun frames fail; nil: errLinkLost
+	drained  bool      // the member said that it runs none of them
+	renewing bool      // connect again once no frame is in flight
+	peer     hello     // the member's hello on the newest connection
+	started  time.Time // … and when it started, by that
 	// the cluster last named by a node with the member's id, refused or not; only founding uses it
 	claimed   string
 	attempted bool   // an attempt to reach it has ended
@@ -247,6 +248,7 @@ func (l *link) session(up *bool) error {
 	}
 	w := newPeerConn(conn, reader)
 	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
+	l.started = l.heard.Add(-time.Duration(h.upMs) * time.Millisecond)
 	l.renewing = false
 	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
 	l.mu.Unlock()

@@ -199,6 +199,8 @@ type Member struct {
 	Connected  bool // this node has a connection to it
 	// the newest feature level it knows, as last reported to the leader; 0: unknown
 	KnownLevel uint64
+	Version    string        // of its coordd; empty: unknown
+	Uptime     time.Duration // unknown unless Version is known
 	// LastLog is the index up to which the member's log is known to be durable; 0 except on the
 	// leader.
 	LastLog uint64

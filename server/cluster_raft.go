@@ -97,11 +97,16 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 		} else if last > 0 && m.LastLog > 0 {
 			behind = int64(last - min(m.LastLog, last))
 		}
+		uptime := int64(-1)
+		if m.Version != "" {
+			uptime = int64(m.Uptime.Seconds())
+		}
 		s.pairs([]pair{
 			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr},
 			{"client-address", m.ClientAddr}, {"tls-address", m.TLSAddr},
 			{"entries-behind", behind}, {"last-contact-ms", contact},
 			{"known-feature-level", int64(m.KnownLevel)},
+			{"version", m.Version}, {"uptime-seconds", uptime},
 		})
 	}
 }

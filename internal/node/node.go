@@ -232,7 +232,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 
 func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
-		ID: n.cfg.ID, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0,
+		ID: n.cfg.ID, Version: n.cfg.Version, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0,
 		ClientAddr: n.cfg.Advertise, TLSAddr: n.cfg.TLSAdvertise, TLS: n.certs.peer,
 		PeerListener: peer, PeerListen: n.cfg.PeerListen, PeerAdvertise: n.cfg.PeerAdvertise,
 		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,
