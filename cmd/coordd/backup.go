@@ -28,8 +28,7 @@ import (
 // it sends any of it.
 const backupPatience = 5 * time.Minute
 
-func runBackup(ctx context.Context, args []string, getenv func(string) string, stdout,
-	stderr io.Writer) error {
+func runBackup(ctx context.Context, args []string, c console) error {
 	flags := newFlagSet("coordd backup")
 	from := flags.String("from", "", "any node of the cluster: host:port or redis://host:port")
 	force := flags.Bool("force", false, "overwrite FILE")
@@ -46,7 +45,7 @@ func runBackup(ctx context.Context, args []string, getenv func(string) string, s
 	if err != nil {
 		return fmt.Errorf("--from %s: %w", shown(*from), err)
 	}
-	if err := as.complete(source, getenv); err != nil {
+	if err := as.complete(source, c.getenv); err != nil {
 		return err
 	}
 	if err := useTLS(files, source); err != nil {
@@ -56,11 +55,11 @@ func runBackup(ctx context.Context, args []string, getenv func(string) string, s
 	if _, err := os.Lstat(file); err == nil && !*force {
 		return fmt.Errorf("%s exists; --force overwrites it", file)
 	}
-	info, err := writeBackup(ctx, source, file, *force, stderr)
+	info, err := writeBackup(ctx, source, file, *force, c.stderr)
 	if err != nil {
 		return fmt.Errorf("backup failed: %w", err)
 	}
-	fmt.Fprintf(stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file,
+	fmt.Fprintf(c.stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file,
 		source.Addr, info.Keys, byteText(info.Bytes), info.Epoch, info.Index)
 	return nil
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ const (
 	peerAuthority = "coordd nodes of "
 )
 
-func runCerts(args []string, stdout io.Writer) error {
+func runCerts(_ context.Context, args []string, c console) error {
 	flags := newFlagSet("coordd certs")
 	name := flags.String("cluster", "", "name of the cluster, for the URI coordd://CLUSTER/ID "+
 		"(default: that of the authorities in DIR, else "+defaultCluster+")")
@@ -47,7 +48,7 @@ func runCerts(args []string, stdout io.Writer) error {
 	if *days < 1 || *days > 365*authorityYears {
 		return fmt.Errorf("--days %d: must be from 1 to %d", *days, 365*authorityYears)
 	}
-	w := certWriter{dir: dirs[0], cluster: *name, out: stdout,
+	w := certWriter{dir: dirs[0], cluster: *name, out: c.stdout,
 		to: time.Now().Add(time.Duration(*days) * 24 * time.Hour)}
 	return w.writeAll(words(*nodes), words(*hosts), words(*clients))
 }

@@ -251,7 +251,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 
 // Every subcommand describes the flags that its overview shows, each with a sentence.
 func TestHelpOfSubcommands(t *testing.T) {
-	for _, c := range subcommands {
+	for _, c := range subcommands() {
 		var out, errs bytes.Buffer
 		if code := run(context.Background(), []string{c.name, "--help"}, noEnv, &out,
 			&errs); code != 0 || errs.Len() > 0 {

@@ -21,7 +21,7 @@ const devNodes = 3
 
 // runDev runs a cluster of three nodes in this process until ctx ends, with real Raft over the
 // loopback and real files in a temporary directory that it removes.
-func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+func runDev(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd dev")
 	portText := fs.String("port", "6379",
 		"port of the first node, the others take the next two; 0: any free ports (default 6379)")
@@ -38,7 +38,7 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	defer os.RemoveAll(dir)
 
-	nodes, err := startDevNodes(port, dir, stderr)
+	nodes, err := startDevNodes(port, dir, c.stderr)
 	defer func() {
 		for _, n := range nodes {
 			_ = n.Close()
@@ -52,12 +52,12 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 			return nil // interrupted while starting
 		}
 	}
-	fmt.Fprintf(stdout, "A cluster of three nodes is ready:\n")
+	fmt.Fprintf(c.stdout, "A cluster of three nodes is ready:\n")
 	for _, n := range nodes {
-		fmt.Fprintf(stdout, "  %s  redis://%s\n", n.ID(), n.Addr())
+		fmt.Fprintf(c.stdout, "  %s  redis://%s\n", n.ID(), n.Addr())
 	}
 	_, first, _ := net.SplitHostPort(nodes[0].Addr())
-	fmt.Fprintf(stdout,
+	fmt.Fprintf(c.stdout,
 		"Try:   redis-cli -p %s SET lock:1 me NX PX 30000\nCtrl-C stops the cluster and deletes "+
 			"its data.\n", first)
 	select {

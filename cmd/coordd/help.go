@@ -9,34 +9,6 @@ import (
 	"strings"
 )
 
-// subcommand is what the first argument may be. Its flags describe themselves.
-type subcommand struct {
-	name, args, does string
-}
-
-var subcommands = []subcommand{
-	{"dev", "[--port PORT]",
-		"runs a throwaway cluster of three nodes in one process"},
-	{"backup", "--from ADDR FILE [--force] [--user NAME] [--password-file FILE] " + tlsArgs,
-		"writes the state of a running cluster to FILE"},
-	{"restore", "FILE [--epoch N] [flags]",
-		"creates a node's data directory from FILE; run it for every node, with its flags"},
-	{"recover", "--data-dir DIR [--before-entry INDEX] [--trace-entries] [--accept-lost-writes]",
-		"after a majority is lost, or if a log entry cannot be applied: shows what DIR holds, " +
-			"and makes its node the only member of a new cluster"},
-	{"reset-default-user", "--data-dir DIR [--password-file FILE]",
-		"lets an administrator who is locked out in again: at the next start of the node of DIR, " +
-			"the default user gets all rights and the password"},
-	{"import", "--from ADDR[/DB] --to ADDR [--match PATTERN] [--replace] [--from-user NAME] " +
-		"[--from-password-file FILE] [--to-user NAME] [--to-password-file FILE] " + tlsArgs,
-		"copies keys and functions from a running Redis or Valkey into a running cluster"},
-	{"certs", "DIR [--cluster NAME] [--nodes ID,…] [--hosts HOST,…] [--clients NAME,…] " +
-		"[--days N]",
-		"creates certificates for trying out TLS"},
-}
-
-const tlsArgs = "[--tls-ca FILE] [--tls-cert FILE] [--tls-key FILE]"
-
 // helpRequest is --help for the flag set's command.
 type helpRequest struct{ flags *flag.FlagSet }
 
@@ -45,17 +17,15 @@ func (helpRequest) Error() string { return flag.ErrHelp.Error() }
 
 // helpFor returns the command that prints the help of the subcommand in args.
 func helpFor(args []string) string {
-	for _, c := range subcommands {
-		if len(args) > 0 && args[0] == c.name {
-			return "coordd " + c.name + " --help"
-		}
+	if len(args) > 0 && findSubcommand(args[0]) != nil {
+		return "coordd " + args[0] + " --help"
 	}
 	return "coordd --help"
 }
 
 // print prints the help.
 func (h helpRequest) print(w io.Writer) {
-	for _, c := range subcommands {
+	for _, c := range subcommands() {
 		if h.flags.Name() == "coordd "+c.name {
 			c.print(w, "")
 			fmt.Fprint(w, "\nFlags:\n\n")
@@ -65,7 +35,7 @@ func (h helpRequest) print(w io.Writer) {
 	}
 	fmt.Fprint(w, "coordd is a coordination server that speaks the Redis protocol.\n\n"+
 		"  coordd [flags]\n        runs a node\n")
-	for _, c := range subcommands {
+	for _, c := range subcommands() {
 		c.print(w, "  ")
 	}
 	fmt.Fprint(w, "  coordd COMMAND --help\n        describes the flags of a command\n"+

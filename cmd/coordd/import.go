@@ -17,8 +17,7 @@ import (
 	"github.com/coordd/coordd/internal/migrate"
 )
 
-func runImport(ctx context.Context, args []string, getenv func(string) string, stdout,
-	stderr io.Writer) error {
+func runImport(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd import")
 	from := fs.String("from", "",
 		"the source: host:port, or redis://host:port[/DB] for one database")
@@ -40,21 +39,21 @@ func runImport(ctx context.Context, args []string, getenv func(string) string, s
 	if cfg.From, err = parseServer(*from); err != nil {
 		return fmt.Errorf("--from %s: %w", shown(*from), err)
 	}
-	if err := fromAs.complete(cfg.From, getenv); err != nil {
+	if err := fromAs.complete(cfg.From, c.getenv); err != nil {
 		return err
 	}
 	cfg.OneDB = namesDatabase(*from)
 	if cfg.To, err = parseServer(*to); err != nil {
 		return fmt.Errorf("--to %s: %w", shown(*to), err)
 	}
-	if err := toAs.complete(cfg.To, getenv); err != nil {
+	if err := toAs.complete(cfg.To, c.getenv); err != nil {
 		return err
 	}
 	if err := useTLS(files, cfg.From, cfg.To); err != nil {
 		return err
 	}
 	redis.SetLogger(silent{}) // its lines would repeat the errors returned here
-	p := newProgress(stderr, "import", 0)
+	p := newProgress(c.stderr, "import", 0)
 	cfg.Progress = func(r *migrate.Report) {
 		p.show(func() string {
 			return fmt.Sprintf("import: %d of %d keys scanned, %d copied", r.Seen, r.Total,
@@ -63,7 +62,7 @@ func runImport(ctx context.Context, args []string, getenv func(string) string, s
 	}
 	report, err := migrate.Run(ctx, cfg)
 	p.end()
-	printReport(stdout, &cfg, report)
+	printReport(c.stdout, &cfg, report)
 	switch {
 	case err != nil:
 		return fmt.Errorf("import incomplete, run it again to continue: %w", err)

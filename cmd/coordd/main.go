@@ -40,7 +40,7 @@ func main() {
 // run returns the exit code: 0, 1 after an error, 2 after an invalid command line.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	stderr io.Writer) int {
-	err := runSubcommand(ctx, args, getenv, stdout, stderr)
+	err := runSubcommand(ctx, args, console{getenv, stdout, stderr})
 	var help helpRequest
 	var usage usageError
 	switch {
@@ -57,34 +57,25 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return 1
 }
 
+// console is what a subcommand has of its process.
+type console struct {
+	getenv         func(string) string
+	stdout, stderr io.Writer
+}
+
 // runSubcommand runs the subcommand that the first argument names. Without one it runs a node.
-func runSubcommand(ctx context.Context, args []string, getenv func(string) string, stdout,
-	stderr io.Writer) error {
+func runSubcommand(ctx context.Context, args []string, c console) error {
 	if len(args) == 0 {
-		return runNode(ctx, args, getenv, stderr)
+		return runNode(ctx, args, c)
 	}
-	switch rest := args[1:]; args[0] {
-	case "dev":
-		return runDev(ctx, rest, stdout, stderr)
-	case "backup":
-		return runBackup(ctx, rest, getenv, stdout, stderr)
-	case "restore":
-		return runRestore(rest, getenv, stdout, stderr)
-	case "recover":
-		return runRecover(rest, getenv, stdout)
-	case "reset-default-user":
-		return runResetDefaultUser(rest, getenv, stdout)
-	case "certs":
-		return runCerts(rest, stdout)
-	case "import":
-		return runImport(ctx, rest, getenv, stdout, stderr)
-	case "--version", "-version":
-		if len(rest) == 0 {
-			_, err := fmt.Fprintln(stdout, "coordd", versionText())
-			return err
-		}
+	if sub := findSubcommand(args[0]); sub != nil {
+		return sub.run(ctx, args[1:], c)
 	}
-	return runNode(ctx, args, getenv, stderr)
+	if len(args) == 1 && (args[0] == "--version" || args[0] == "-version") {
+		_, err := fmt.Fprintln(c.stdout, "coordd", versionText())
+		return err
+	}
+	return runNode(ctx, args, c)
 }
 
 func versionText() string {
@@ -98,8 +89,7 @@ func versionText() string {
 }
 
 // runNode runs one node until ctx ends.
-func runNode(ctx context.Context, args []string, getenv func(string) string,
-	stderr io.Writer) error {
+func runNode(ctx context.Context, args []string, c console) error {
 	// first, for SIGHUP ends a process that does not expect it, and loading the data takes a while
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -107,11 +97,11 @@ func runNode(ctx context.Context, args []string, getenv func(string) string,
 		signal.Stop(hangups)
 		close(hangups)
 	}()
-	cfg, err := parseConfig(args, getenv)
+	cfg, err := parseConfig(args, c.getenv)
 	if err != nil {
 		return err
 	}
-	log := newLogger(stderr, cfg.logLevel, cfg.logFormat)
+	log := newLogger(c.stderr, cfg.logLevel, cfg.logFormat)
 	n, err := node.Start(cfg.Config, node.Listeners{}, log)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,9 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func runRecover(args []string, getenv func(string) string, stdout io.Writer) (err error) {
+func runRecover(_ context.Context, args []string, c console) (err error) {
 	fs := newFlagSet("coordd recover")
-	dir := fs.String("data-dir", getenv("COORDD_DATA_DIR"),
+	dir := fs.String("data-dir", c.getenv("COORDD_DATA_DIR"),
 		"data directory of a surviving node [COORDD_DATA_DIR]")
 	accept := fs.Bool("accept-lost-writes", false,
 		"make the node the only member of a new cluster; without it nothing is written")
@@ -57,28 +58,28 @@ func runRecover(args []string, getenv func(string) string, stdout io.Writer) (er
 	}
 	var each func(uint64)
 	if *trace {
-		each = func(index uint64) { fmt.Fprintf(stdout, "applying log entry %d\n", index) }
+		each = func(index uint64) { fmt.Fprintf(c.stdout, "applying log entry %d\n", index) }
 	}
 	if err := o.Replay(*before, each); err != nil {
 		return err
 	}
-	printHeld(stdout, *dir, held, state)
+	printHeld(c.stdout, *dir, held, state)
 	if err := o.CheckAlone(); err != nil {
 		return err
 	}
 	epoch := state.Epoch() + 1
-	fmt.Fprintf(stdout, recoverWarning, held.Node, epoch)
+	fmt.Fprintf(c.stdout, recoverWarning, held.Node, epoch)
 	again := "--data-dir " + *dir
 	if *before > 0 {
-		fmt.Fprintf(stdout, leaveOutWarning, *before, held.LastIndex)
+		fmt.Fprintf(c.stdout, leaveOutWarning, *before, held.LastIndex)
 		again += fmt.Sprint(" --before-entry ", *before)
 	}
 	if !*accept {
-		fmt.Fprintf(stdout,
+		fmt.Fprintf(c.stdout,
 			"Nothing was written. To continue: coordd recover %s --accept-lost-writes\n", again)
 		return nil
 	}
-	return recoverAlone(o, state, held, epoch, stdout)
+	return recoverAlone(o, state, held, epoch, c.stdout)
 }
 
 // recoverAlone makes the node the only member of a new cluster.

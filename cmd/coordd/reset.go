@@ -4,22 +4,22 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/coordd/coordd/internal/node"
 )
 
-func runResetDefaultUser(args []string, getenv func(string) string, stdout io.Writer) error {
+func runResetDefaultUser(_ context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd reset-default-user")
-	dir := fs.String("data-dir", getenv("COORDD_DATA_DIR"), "data directory of a node")
+	dir := fs.String("data-dir", c.getenv("COORDD_DATA_DIR"), "data directory of a node")
 	as := credentials{fileFlag: "password-file", env: "COORDD_PASSWORD"}
 	fs.StringVar(&as.file, as.fileFlag, "", "file with the new password of the default user")
 	if _, err := parseArgs(fs, args); err != nil {
 		return err
 	}
-	password, err := as.password(getenv)
+	password, err := as.password(c.getenv)
 	switch {
 	case err != nil:
 		return err
@@ -32,7 +32,7 @@ func runResetDefaultUser(args []string, getenv func(string) string, stdout io.Wr
 	if err := node.WriteReset(*dir, []byte(password)); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s: at its next start, the node gives the default user all rights and "+
+	fmt.Fprintf(c.stdout, "%s: at its next start, the node gives the default user all rights and "+
 		"this password. Other users stay as they are.\n", *dir)
 	return nil
 }

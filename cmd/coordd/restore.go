@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,7 +17,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func runRestore(args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+func runRestore(_ context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd restore")
 	given := nodeFlags(fs)
 	epoch := fs.Uint64("epoch", 0,
@@ -25,11 +26,11 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	if err != nil {
 		return err
 	}
-	cfg, err := readConfig(fs, given, getenv)
+	cfg, err := readConfig(fs, given, c.getenv)
 	if err != nil {
 		return err
 	}
-	m, err := readBackup(names[0], stderr)
+	m, err := readBackup(names[0], c.stderr)
 	if err != nil {
 		return fmt.Errorf("cannot restore %s: %w; nothing was written", names[0], err)
 	}
@@ -48,7 +49,7 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 		memberIDs(seed.Members)))
 	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term,
 		Level: m.Level()}, func(w io.Writer) error {
-		p := newProgress(stderr, "writing "+cfg.DataDir, state.Size())
+		p := newProgress(c.stderr, "writing "+cfg.DataDir, state.Size())
 		defer p.end()
 		_, err := state.WriteTo(io.MultiWriter(w, p))
 		return err
@@ -60,10 +61,10 @@ func runRestore(args []string, getenv func(string) string, stdout, stderr io.Wri
 	for _, n := range m.Stats().Keys {
 		keys += n
 	}
-	fmt.Fprintf(stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n",
+	fmt.Fprintf(c.stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n",
 		cfg.DataDir, cfg.ID, keys, m.Epoch(), index)
 	if len(cfg.Members) > 1 {
-		fmt.Fprintf(stdout, "Restore the same file on all of %s before starting any of them.\n",
+		fmt.Fprintf(c.stdout, "Restore the same file on all of %s before starting any of them.\n",
 			memberIDs(seed.Members))
 	}
 	return nil

@@ -1,0 +1,49 @@
+// The subcommands of coordd. Dispatch and help derive from this table.
+
+package main
+
+import "context"
+
+// subcommand is what the first argument may be. Its flags describe themselves.
+type subcommand struct {
+	name, args, does string
+	run              func(ctx context.Context, args []string, c console) error
+}
+
+// subcommands returns the table. It is no variable because some subcommands print it.
+func subcommands() []subcommand {
+	return []subcommand{
+		{"dev", "[--port PORT]",
+			"runs a throwaway cluster of three nodes in one process", runDev},
+		{"backup", "--from ADDR FILE [--force] [--user NAME] [--password-file FILE] " + tlsArgs,
+			"writes the state of a running cluster to FILE", runBackup},
+		{"restore", "FILE [--epoch N] [flags]",
+			"creates a node's data directory from FILE; run it for every node, with its flags",
+			runRestore},
+		{"recover", "--data-dir DIR [--before-entry INDEX] [--trace-entries] " +
+			"[--accept-lost-writes]",
+			"after a majority is lost, or if a log entry cannot be applied: shows what DIR " +
+				"holds, and makes its node the only member of a new cluster", runRecover},
+		{"reset-default-user", "--data-dir DIR [--password-file FILE]",
+			"lets an administrator who is locked out in again: at the next start of the node of " +
+				"DIR, the default user gets all rights and the password", runResetDefaultUser},
+		{"import", "--from ADDR[/DB] --to ADDR [--match PATTERN] [--replace] [--from-user NAME] " +
+			"[--from-password-file FILE] [--to-user NAME] [--to-password-file FILE] " + tlsArgs,
+			"copies keys and functions from a running Redis or Valkey into a running cluster",
+			runImport},
+		{"certs", "DIR [--cluster NAME] [--nodes ID,…] [--hosts HOST,…] [--clients NAME,…] " +
+			"[--days N]",
+			"creates certificates for trying out TLS", runCerts},
+	}
+}
+
+const tlsArgs = "[--tls-ca FILE] [--tls-cert FILE] [--tls-key FILE]"
+
+func findSubcommand(name string) *subcommand {
+	for _, c := range subcommands() {
+		if c.name == name {
+			return &c
+		}
+	}
+	return nil
+}
