@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
 )
@@ -102,39 +101,6 @@ func TestSlowlogHidesPasswords(t *testing.T) {
 	if got := c.call("SLOWLOG", "GET"); strings.Contains(got, "secret") ||
 		strings.Count(got, "(redacted)") != 4 {
 		t.Error(got)
-	}
-}
-
-func TestHistogram(t *testing.T) {
-	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1000, 1 << 20,
-		1<<30 + 12345, 1<<36 - 1} {
-		b := bucketOf(ns)
-		if top := bucketTop(b); ns > top || top > ns+ns/128 || b > 0 && bucketTop(b-1) >= ns {
-			t.Errorf("%d ns is in bucket %d, up to %d", ns, b, top)
-		}
-	}
-	if bucketOf(1<<40) != histogramSize-1 || bucketTop(histogramSize-1) != 1<<36-1 {
-		t.Error("what is longer than the longest has no place")
-	}
-	var h histogram
-	if counts, calls := h.read(); counts != nil || calls != 0 {
-		t.Error("an empty histogram holds something")
-	}
-	for us := 1; us <= 1000; us++ {
-		h.add(time.Duration(us) * time.Microsecond)
-	}
-	counts, calls := h.read()
-	for _, c := range []struct{ percent, us float64 }{{0, 1}, {50, 500}, {99, 990}, {99.9, 999},
-		{100, 1000}} {
-		if got := percentile(counts, calls, c.percent); got < c.us || got > c.us*1.01 {
-			t.Errorf("p%g = %g µs, want %g", c.percent, got, c.us)
-		}
-	}
-	// The durations are Redis's: 33 for values below 32768 ns plus the width of the bucket.
-	want := "[{1 1} {2 2} {4 4} {8 8} {16 16} {33 33} {66 66} {132 132} {264 264} {528 528} " +
-		"{1056 1000}]"
-	if got := fmt.Sprint(steps(counts)); got != want {
-		t.Errorf("steps %s, want %s", got, want)
 	}
 }
 

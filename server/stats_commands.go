@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/metrics"
 )
 
 // commandStats counts one command.
 type commandStats struct {
 	calls, rejected, failed atomic.Uint64
 	took                    atomic.Int64 // ns
-	times                   histogram
+	times                   metrics.Histogram
 }
 
 // newCommandStats returns counters for every command.
@@ -53,7 +54,7 @@ func (s *session) count(spec *commands.Spec, args [][]byte, failed bool, took ti
 	}
 	// tests have commands that are not in the table
 	if s.tally.to != nil && s.srv.config.trackLatency.Load() {
-		s.tally.to.times.add(took)
+		s.tally.to.times.Time(took)
 	}
 	s.srv.slowlog.note(s, spec, args, took)
 	s.srv.latency.note(spec, took)
@@ -114,13 +115,14 @@ func infoLatency(t *infoText) {
 	list := *t.srv.config.percentiles.Load()
 	var lines []string
 	for spec, c := range t.srv.stats.byCommand {
-		counts, calls := c.times.read()
-		if calls == 0 {
+		times := c.times.Read()
+		if times.Count == 0 {
 			continue
 		}
 		values := make([]string, len(list))
 		for i, p := range list {
-			values[i] = fmt.Sprintf("p%s=%.3f", formatPercent(p), percentile(counts, calls, p))
+			values[i] = fmt.Sprintf("p%s=%.3f", formatPercent(p),
+				float64(times.Percentile(p))/1e3)
 		}
 		lines = append(lines, fmt.Sprintf("latency_percentiles_usec_%s:%s\r\n", spec.FullName(),
 			strings.Join(values, ",")))

@@ -85,7 +85,7 @@ func (t *stats) reset() {
 		c.rejected.Store(0)
 		c.failed.Store(0)
 		c.took.Store(0)
-		c.times.reset()
+		c.times.Reset()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/metrics"
 )
 
 // latencySamples are kept per event, as in Redis.
@@ -299,13 +300,12 @@ func latencyHistogram(s *session, _ *commands.Spec, args [][]byte) {
 	}
 	type row struct {
 		name  string
-		calls uint64
-		steps []latencyStep
+		times metrics.Reading
 	}
 	var rows []row
 	for _, c := range specs {
-		if counts, calls := s.srv.stats.byCommand[c].times.read(); calls > 0 {
-			rows = append(rows, row{c.FullName(), calls, steps(counts)})
+		if times := s.srv.stats.byCommand[c].times.Read(); times.Count > 0 {
+			rows = append(rows, row{c.FullName(), times})
 		}
 	}
 	s.w.Map(len(rows))
@@ -313,12 +313,13 @@ func latencyHistogram(s *session, _ *commands.Spec, args [][]byte) {
 		s.w.BulkString(r.name)
 		s.w.Map(2)
 		s.w.BulkString("calls")
-		s.w.Int(int64(r.calls))
+		s.w.Int(int64(r.times.Count))
 		s.w.BulkString("histogram_usec")
-		s.w.Map(len(r.steps))
-		for _, step := range r.steps {
-			s.w.Int(int64(step.us))
-			s.w.Int(int64(step.calls))
+		steps := r.times.Steps()
+		s.w.Map(len(steps))
+		for _, step := range steps {
+			s.w.Int(int64(step.Us))
+			s.w.Int(int64(step.Calls))
 		}
 	}
 }

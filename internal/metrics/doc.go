@@ -1,0 +1,2 @@
+// Package metrics has what the rooms of coordd measure with.
+package metrics
