@@ -66,6 +66,7 @@ type MemberStatus struct {
 	// old at most when idle.
 	LastLog     uint64
 	Applied     uint64
+	ReportedAt  uint64        // the leader's commit index when the report came; 0: unknown
 	LastContact time.Duration // since its last answer; -1: never, 0: the answering node
 }
 
@@ -148,6 +149,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 		l.mu.Lock()
 		m.ClientAddr, m.TLSAddr, m.Connected = l.peer.clientAddr, l.peer.tlsAddr, l.wire != nil
 		m.LastLog, m.Applied = l.report.lastIndex, l.report.applied
+		m.ReportedAt = l.reportedAt
 		m.KnownLevel = l.peer.level
 		if m.Connected && l.peer.release != "" {
 			m.Version, m.Uptime = l.peer.release, time.Since(l.started)

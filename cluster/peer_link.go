@@ -87,7 +87,9 @@ type link struct {
 	reached  chan struct{} // closed when lost becomes false
 	ackNonce uint64        // the newest confirm frame that was answered; report is the answer
 	report   termReport
-	heard    time.Time
+	// this node's commit index when the report came
+	reportedAt uint64
+	heard      time.Time
 }
 
 func newLink(n *Node, id string) *link {
@@ -511,6 +513,7 @@ func (l *link) termAnswer(f frame) error {
 	l.mu.Lock()
 	// A question of the route loop has nonce 0 and must not undo an answer to the read loop.
 	l.ackNonce, l.report, l.heard = max(l.ackNonce, f.id), t, time.Now()
+	l.reportedAt = l.n.raft.CommitIndex()
 	l.mu.Unlock()
 	kick(l.n.confirmed)
 	return nil

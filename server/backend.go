@@ -207,6 +207,9 @@ type Member struct {
 	// Applied is the index up to which the member is known to have applied the log; 0 except on
 	// the leader.
 	Applied uint64
+	// ReportedAt is the leader's commit index when the member reported LastLog and Applied; 0:
+	// unknown.
+	ReportedAt uint64
 	// LastContact is the time since the leader last heard from it; negative except on the leader.
 	LastContact time.Duration
 }

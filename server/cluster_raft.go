@@ -4,6 +4,8 @@
 package server
 
 import (
+	"cmp"
+
 	"github.com/coordd/coordd/commands"
 )
 
@@ -94,8 +96,9 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 		behind := int64(-1)
 		if m.ID == st.LeaderID {
 			behind = 0
-		} else if last > 0 && m.LastLog > 0 {
-			behind = int64(last - min(m.LastLog, last))
+		} else if at := cmp.Or(m.ReportedAt, last); last > 0 && m.LastLog > 0 {
+			// a report is up to a second old: under load much was committed since
+			behind = int64(at - min(m.LastLog, at))
 		}
 		uptime := int64(-1)
 		if m.Version != "" {

@@ -18,6 +18,7 @@ type config struct {
 	joinPasswordFile    string
 	defaultPasswordFile string
 	insecurePeers       bool
+	httpPage            bool
 	clientAuth          string
 }
 

@@ -162,8 +162,23 @@ var options = []option{
 	},
 	{
 		"http-listen", "",
-		"host:port for /healthz and /readyz; empty: off",
+		"host:port for the page, /healthz and /readyz; empty: off",
 		setAddress(func(c *config) *string { return &c.HTTPListen }),
+	},
+	{
+		"http-tls", "no",
+		"serve --http-listen over TLS, with --tls-cert and --tls-key",
+		setYesNo(func(c *config) *bool { return &c.HTTPTLS }),
+	},
+	{
+		"http-page", "yes",
+		"no: --http-listen has no page for operators",
+		setYesNo(func(c *config) *bool { return &c.httpPage }),
+	},
+	{
+		"insecure-http", "no",
+		"accept passwords on the page from other machines without TLS",
+		setYesNo(func(c *config) *bool { return &c.HTTPInsecure }),
 	},
 	{
 		"log-store", "wal",

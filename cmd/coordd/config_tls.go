@@ -52,6 +52,10 @@ func (c *config) completeTLS() error {
 	if c.TLSListen != "" && (c.TLS.Cert == "" || c.TLS.Key == "") {
 		return errors.New("--tls-listen requires --tls-cert and --tls-key")
 	}
+	c.HTTPNoPage = !c.httpPage
+	if c.HTTPTLS && (c.TLS.Cert == "" || c.TLS.Key == "") {
+		return errors.New("--http-tls requires --tls-cert and --tls-key")
+	}
 	c.TLSClientAuth = clientAuth[c.clientAuth]
 	switch {
 	case c.clientAuth == "" && c.TLS.CA != "":

@@ -19,7 +19,7 @@ type certificates struct {
 
 // open loads the certificates.
 func (c *certificates) open(cfg *Config, log *slog.Logger) (err error) {
-	if cfg.TLSListen != "" {
+	if cfg.TLSListen != "" || cfg.HTTPTLS {
 		c.client, err = tlsconf.Open(tlsconf.Config{Files: cfg.TLS, Name: "client", Logger: log})
 		if err != nil {
 			return err

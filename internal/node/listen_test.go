@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -221,7 +222,7 @@ func TestWebListener(t *testing.T) {
 	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "yes")
 	}), slog.New(slog.DiscardHandler))
-	ln := &webListener{Listener: inner, most: 3}
+	ln := &webListener{Listener: inner, most: 3, heldBy: map[netip.Prefix]int{}}
 	go func() { _ = w.Serve(ln) }()
 	defer w.Close()
 	for range 10 {

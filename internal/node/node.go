@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/tlsconf"
+	"github.com/coordd/coordd/internal/web"
 	"github.com/coordd/coordd/server"
 )
 
@@ -39,7 +40,10 @@ type Config struct {
 	TLS            tlsconf.Files
 	TLSClientAuth  tls.ClientAuthType
 	TLSUsers       bool   // the CN of a client's certificate names its user
-	HTTPListen     string // host:port for /healthz and /readyz; empty: off
+	HTTPListen     string // host:port for the page, /healthz and /readyz; empty: off
+	HTTPTLS        bool   // with the certificate of TLS
+	HTTPNoPage     bool   // without the page
+	HTTPInsecure   bool   // the page takes passwords from other machines without TLS
 
 	PeerListen    string // host:port for the other nodes
 	PeerAdvertise string // host:port at which they reach this one; empty: where it listens
@@ -99,18 +103,20 @@ func (l Listeners) Close() {
 
 // Node is a running node.
 type Node struct {
-	cfg     Config
-	log     *slog.Logger
-	adapter *fsm.Adapter
-	cluster *cluster.Node
-	server  *server.Server
-	audit   *audit.Log
-	client  net.Listener   // the first listener for clients; nil: they use another one
-	others  []net.Listener // more of them
-	secure  net.Listener   // for clients over TLS; nil: none
-	certs   certificates
-	http    *http.Server
-	failed  chan error // what ended the node
+	cfg       Config
+	log       *slog.Logger
+	adapter   *fsm.Adapter
+	cluster   *cluster.Node
+	server    *server.Server
+	audit     *audit.Log
+	client    net.Listener   // the first listener for clients; nil: they use another one
+	others    []net.Listener // more of them
+	secure    net.Listener   // for clients over TLS; nil: none
+	certs     certificates
+	http      *http.Server
+	page      *web.Page     // nil: there is none
+	pageConns *web.Listener // of page
+	failed    chan error    // what ended the node
 
 	// closed when cluster is set: until then the node loads its data
 	opened chan struct{}
@@ -129,12 +135,12 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 		cfg: cfg, log: log, client: ls.Client,
 		failed: make(chan error, 8), stop: make(chan struct{}), opened: make(chan struct{}),
 	}
-	var web net.Listener
+	var pages net.Listener
 	defer func() {
 		if err != nil {
 			ls.Close()
-			if web != nil {
-				_ = web.Close()
+			if pages != nil {
+				_ = pages.Close()
 			}
 			_ = n.Close()
 		}
@@ -156,7 +162,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 		}
 	}
 	if cfg.HTTPListen != "" {
-		if web, err = Listen(cfg.HTTPListen); err != nil {
+		if pages, err = Listen(cfg.HTTPListen); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +175,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
 	n.server = server.New(n.serverConfig(table, most))
-	n.serve(web)
+	n.serve(pages)
 	if n.cluster, err = cluster.Open(n.clusterConfig(ls.Peer), n.adapter); err != nil {
 		return nil, err
 	}
@@ -246,8 +252,8 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 	return c
 }
 
-// serve starts to accept clients and, if web is given, to answer on HTTP.
-func (n *Node) serve(web net.Listener) {
+// serve starts to accept clients and, if ln is given, to answer on HTTP there.
+func (n *Node) serve(ln net.Listener) {
 	accept := func(serve func() error) {
 		go func() {
 			if err := serve(); err != nil {
@@ -265,12 +271,15 @@ func (n *Node) serve(web net.Listener) {
 		handshake := n.certs.client.Server(n.cfg.TLSClientAuth)
 		accept(func() error { return n.server.ServeTLS(n.secure, handshake) })
 	}
-	if web == nil {
+	if ln == nil {
 		return
 	}
-	n.http = newWeb(n.server.HealthHandler(), n.log)
+	l := n.openWeb(ln)
+	if n.page != nil {
+		accept(func() error { return n.server.Serve(n.pageConns) })
+	}
 	go func() {
-		err := n.http.Serve(&webListener{Listener: web, most: webConnections})
+		err := n.serveWeb(l)
 		if !errors.Is(err, http.ErrServerClosed) {
 			n.failed <- fmt.Errorf("serving HTTP: %w", err)
 		}
@@ -297,6 +306,9 @@ func (n *Node) Close() error {
 		n.server.Close()
 	}
 	n.audit.Close()
+	if n.page != nil {
+		n.page.Close()
+	}
 	if n.http != nil {
 		_ = n.http.Close()
 	}

@@ -1,0 +1,402 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// browser requests the page of a node as a browser does.
+type browser struct {
+	t    *testing.T
+	base string
+	http.Client
+}
+
+// startPage starts a node with the page, and a browser that has not been there.
+func startPage(t *testing.T, change func(*Config)) (*Node, *redis.Client, *browser) {
+	t.Helper()
+	cfg := single(t.TempDir())
+	ln := loopback(t)
+	cfg.HTTPListen = ln.Addr().String()
+	_ = ln.Close()
+	change(&cfg)
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close() })
+	wait.For(t, 10*time.Second, "users", func() bool {
+		return c.Do(t.Context(), "ACL", "SETUSER", "seer", "on", ">see", "+ping",
+			"+raft|status", "+raft|members", "+info", "+hello").Err() == nil
+	})
+	return n, c, newBrowser(t, cfg.HTTPListen)
+}
+
+func newBrowser(t *testing.T, addr string) *browser {
+	jar, _ := cookiejar.New(nil) // never fails
+	b := &browser{t: t, base: "http://" + addr, Client: http.Client{Jar: jar,
+		Timeout: 20 * time.Second}}
+	t.Cleanup(b.CloseIdleConnections)
+	return b
+}
+
+// send sends a request as the page does, but for change, and returns the answer.
+func (b *browser) send(method, path string, body any, change func(*http.Request)) (int, string) {
+	b.t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r, err := http.NewRequest(method, b.base+path, bytes.NewReader(text))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Coordd-Request", "1")
+		r.Header.Set("Origin", b.base)
+	}
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	change(r)
+	answer, err := b.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer.StatusCode, strings.TrimSpace(string(got))
+}
+
+func (b *browser) get(path string) (int, string) {
+	b.t.Helper()
+	return b.send(http.MethodGet, path, nil, func(*http.Request) {})
+}
+
+func (b *browser) post(path string, body any) (int, string) {
+	b.t.Helper()
+	return b.send(http.MethodPost, path, body, func(*http.Request) {})
+}
+
+type fields = map[string]string
+
+// want checks an answer: its code, and words of its body.
+func (b *browser) want(code int, words string) func(int, string) {
+	b.t.Helper()
+	return func(gotCode int, got string) {
+		b.t.Helper()
+		if gotCode != code || !strings.Contains(got, words) {
+			b.t.Errorf("%d %.300s, want %d %s", gotCode, got, code, words)
+		}
+	}
+}
+
+// The page is for who has logged in, and does what that user may.
+func TestPageRights(t *testing.T) {
+	_, admin, b := startPage(t, func(*Config) {})
+	ctx := t.Context()
+	if err := admin.Do(ctx, "CONFIG", "SET", "requirepass", "all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_ = admin.Close()
+	b.want(200, `<main id="content"`)(b.get("/"))
+	b.want(200, "text/javascript")(200, contentType(t, b, "/app.js"))
+	for _, path := range []string{"/api/live", "/api/clients", "/api/slow"} {
+		b.want(401, "log in")(b.get(path))
+	}
+	b.want(401, "log in")(b.post("/api/act", fields{"action": "snapshot"}))
+	b.want(401, "NOAUTH")(b.post("/api/login", fields{}))
+	b.want(401, "WRONGPASS")(b.post("/api/login", fields{"user": "seer", "password": "no"}))
+	b.want(400, "not understood")(b.post("/api/login", fields{"name": "seer"}))
+
+	b.want(200, `"seer"`)(b.post("/api/login", fields{"user": "seer", "password": "see"}))
+	b.want(200, `"user":"seer"`)(b.get("/api/session"))
+	b.want(403, "NOPERM")(b.get("/api/clients"))
+	b.want(403, "NOPERM")(b.post("/api/act", fields{"action": "remove", "member": "n1"}))
+	b.want(400, "no such action")(b.post("/api/act", fields{"action": "flush"}))
+	b.want(200, "")(b.post("/api/logout", fields{}))
+	b.want(401, "log in")(b.get("/api/clients"))
+
+	b.want(200, "")(b.post("/api/login", fields{"user": "default", "password": "all"}))
+	b.want(200, `"library":"coordd"`)(b.get("/api/clients"))
+	b.want(200, `"calls":[`)(b.get("/api/slow"))
+	b.want(200, "Background saving")(b.post("/api/act", fields{"action": "snapshot"}))
+	b.want(409, "ERR")(b.post("/api/act", fields{"action": "remove", "member": "n7"}))
+	b.want(409, "ERR")(b.post("/api/act", fields{"action": "promote", "member": "n7"}))
+	b.want(409, "ERR")(b.post("/api/act", fields{"action": "transfer", "member": "n7"}))
+	b.want(409, "ERR")(b.post("/api/act",
+		fields{"action": "add", "member": "n8", "address": "nowhere"}))
+}
+
+func contentType(t *testing.T, b *browser, path string) string {
+	t.Helper()
+	answer, err := b.Get(b.base + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if policy := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy,
+		"default-src 'none'; script-src 'self';") {
+		t.Errorf("%s: policy %q", path, policy)
+	}
+	return answer.Header.Get("Content-Type")
+}
+
+// A page of another site cannot act for who has logged in here, and not look either.
+func TestPageForgery(t *testing.T) {
+	_, _, b := startPage(t, func(*Config) {})
+	open := func(change func(*http.Request)) (int, string) {
+		return b.send(http.MethodPost, "/api/login", fields{}, change)
+	}
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	// as on a name of another site that now resolves to the node
+	rebound := func(r *http.Request) {
+		r.Host = "example.org"
+		r.Header.Set("Origin", "http://example.org")
+	}
+	b.want(403, "not under a name")(open(rebound))
+	b.want(403, "Behind a proxy")(open(header("X-Forwarded-For", "192.0.2.1")))
+	b.want(200, `"default"`)(open(func(*http.Request) {}))
+	for _, change := range []func(*http.Request){
+		header("Origin", "http://example.org"), header("Origin", "null"),
+		header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Site", "same-site"),
+		header("Coordd-Request", ""), header("Content-Type", "text/plain"),
+	} {
+		b.want(403, "the request ")(b.send(http.MethodPost, "/api/act",
+			fields{"action": "snapshot"}, change))
+	}
+	for _, path := range []string{"/api/live", "/api/clients", "/api/session"} {
+		b.want(403, "another site")(b.send(http.MethodGet, path, nil,
+			header("Sec-Fetch-Site", "cross-site")))
+	}
+	b.want(405, "")(b.get("/api/act"))
+	b.want(200, "Background")(b.post("/api/act", fields{"action": "snapshot"}))
+}
+
+// What clients type arrives as text in JSON, without characters that could mislead.
+func TestPageShowsHostileNames(t *testing.T) {
+	_, c, b := startPage(t, func(*Config) {})
+	ctx := t.Context()
+	if err := c.Do(ctx, "CONFIG", "SET", "slowlog-log-slower-than", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Set(ctx, "<img src=x onerror=alert(1)>\u202e\x00\xff", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.want(200, "")(b.post("/api/login", fields{}))
+	b.want(200, `\u003cimg src=x onerror=alert(1)\u003e\\u{202e}\\u{0}\\xff`)(b.get("/api/slow"))
+}
+
+// events reads the stream of a browser until f returns true for one.
+func (b *browser) events(f func(name, data string) bool) {
+	b.t.Helper()
+	answer, err := b.Get(b.base + "/api/live")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	name := ""
+	for lines.Scan() {
+		if after, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			name = after
+		} else if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && f(name, data) {
+			return
+		}
+	}
+	b.t.Fatalf("the stream ended: %v", lines.Err())
+}
+
+// The stream shows the load, lasts longer than other requests, and ends with the user's rights.
+func TestPageStream(t *testing.T) {
+	_, c, b := startPage(t, func(*Config) {})
+	b.want(200, "")(b.post("/api/login", fields{"user": "seer", "password": "see"}))
+	began, removed := time.Now(), false
+	b.events(func(name, data string) bool {
+		var s struct {
+			Node   struct{ ID, State, Version string }
+			Health struct{ Level, Text string }
+			Denied []string
+			Rates  *struct{ Entries float64 }
+		}
+		if name == "ended" {
+			return true
+		}
+		if err := json.Unmarshal([]byte(data), &s); err != nil || name != "sample" ||
+			s.Node.ID != "n1" || s.Health.Level != "ok" ||
+			strings.Join(s.Denied, ",") != "LATENCY HISTOGRAM" {
+			t.Fatalf("%s %s %v", name, data, err)
+		}
+		_ = c.Incr(t.Context(), "n").Err()
+		if time.Since(began) > webTimeout+time.Second && !removed &&
+			s.Rates != nil && s.Rates.Entries > 0 {
+			removed = true
+			if err := c.Do(t.Context(), "ACL", "DELUSER", "seer").Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	})
+	if !removed {
+		t.Error("the stream ended early")
+	}
+	b.want(401, "log in")(b.get("/api/clients"))
+}
+
+// A stopping node ends its streams: Close does not wait for browsers.
+func TestPageStreamEnds(t *testing.T) {
+	n, _, b := startPage(t, func(*Config) {})
+	b.want(200, "")(b.post("/api/login", fields{}))
+	answer, err := b.Get(b.base + "/api/live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, answer.Body) // until it ends
+}
+
+// Streams leave room for probes, and for the browsers of other hosts.
+func TestPageStreamsLeaveRoom(t *testing.T) {
+	_, _, b := startPage(t, func(*Config) {})
+	b.want(200, "")(b.post("/api/login", fields{}))
+	streams := 0
+	for range webConnections {
+		answer, err := b.Get(b.base + "/api/live")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			streams++
+		}
+	}
+	if streams != webConnections/2 {
+		t.Errorf("%d streams of one host", streams)
+	}
+	b.want(200, `"ready"`)(b.get("/readyz"))
+}
+
+// elsewhere is a listener whose connections seem to come from another machine.
+type elsewhere struct{ net.Listener }
+
+func (l elsewhere) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return fromElsewhere{conn}, err
+}
+
+type fromElsewhere struct{ net.Conn }
+
+func (fromElsewhere) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4000}
+}
+
+// Without TLS, passwords come from this machine only, unless that is turned off. The default user
+// without a password is shown to whom protected mode lets in.
+func TestPageFromElsewhere(t *testing.T) {
+	for _, insecure := range []bool{false, true} {
+		n, c, _ := startPage(t, func(c *Config) { c.HTTPInsecure = insecure })
+		ln := loopback(t)
+		far := newWeb(n.http.Handler, n.log)
+		go func() {
+			_ = far.Serve(&webListener{Listener: elsewhere{ln}, most: webConnections,
+				heldBy: map[netip.Prefix]int{}})
+		}()
+		defer far.Close()
+		b := newBrowser(t, ln.Addr().String())
+		b.want(403, "DENIED")(b.post("/api/login", fields{}))
+		seer := fields{"user": "seer", "password": "see"}
+		if !insecure {
+			b.want(403, "--http-tls")(b.post("/api/login", seer))
+			b.want(200, "--http-tls")(b.get("/api/session"))
+			continue
+		}
+		b.want(403, "DENIED")(b.post("/api/login", seer)) // the default user has no password yet
+		if err := c.Do(t.Context(), "CONFIG", "SET", "requirepass", "all").Err(); err != nil {
+			t.Fatal(err)
+		}
+		b.want(200, `"seer"`)(b.post("/api/login", seer))
+	}
+}
+
+// The page over TLS: the port takes passwords from anywhere, and the cookie stays on TLS.
+func TestPageOverTLS(t *testing.T) {
+	cert, key, pool := ownCertificate(t)
+	n, _, plain := startPage(t, func(c *Config) {
+		c.HTTPTLS, c.TLS.Cert, c.TLS.Key = true, cert, key
+	})
+	plain.want(400, "HTTP request to an HTTPS server")(plain.get("/readyz"))
+	b := newBrowser(t, n.cfg.HTTPListen)
+	b.base = "https://" + n.cfg.HTTPListen
+	b.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	b.want(200, `"ready"`)(b.get("/readyz"))
+	b.want(200, `"seer"`)(b.post("/api/login", fields{"user": "seer", "password": "see"}))
+	b.want(200, `"user":"seer"`)(b.get("/api/session"))
+	u, _ := url.Parse(b.base)
+	for _, cookie := range b.Jar.Cookies(u) {
+		if !strings.HasPrefix(cookie.Name, "__Host-coordd-") {
+			t.Error(cookie.Name)
+		}
+	}
+	streamed := false
+	b.events(func(name, _ string) bool { streamed = name == "sample"; return true })
+	if !streamed {
+		t.Error("no sample")
+	}
+}
+
+// ownCertificate writes a certificate for 127.0.0.1 and its key to files.
+func ownCertificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
+	t.Helper()
+	a, err := certs.NewAuthority("the page's", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := a.Issue(certs.Request{CommonName: "n1", Server: true, Hosts: []string{"127.0.0.1"},
+		To: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "n1.crt"), filepath.Join(dir, "n1.key")
+	if err := errors.Join(os.WriteFile(cert, pair.Cert, 0o600),
+		os.WriteFile(key, pair.Key, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(a.Pair.Cert)
+	return cert, key, pool
+}

@@ -1,0 +1,190 @@
+package observe
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// maxIdle connections of a client are kept for later.
+const maxIdle = 4
+
+// limits bound a reply: CLIENT LIST of 100,000 connections fits.
+var limits = resp.Limits{Line: 1 << 20, Text: 64 << 20, Elements: 1 << 20, Depth: 16}
+
+// ReplyError is an error reply, code word first. It says what became of the command, as
+// docs/design.md describes under "Certainty of replies".
+type ReplyError string
+
+// Error implements error.
+func (e ReplyError) Error() string { return string(e) }
+
+// Code returns the code word.
+func (e ReplyError) Code() string {
+	word, _, _ := strings.Cut(string(e), " ")
+	return word
+}
+
+// ErrLost means that the connection ended after a command was sent: it may or may not have run.
+var ErrLost = errors.New("the connection ended before the reply: the command may have run")
+
+// Client sends commands to one node as one user. It sends nothing twice.
+type Client struct {
+	dial           func(ctx context.Context) (net.Conn, error)
+	user, password string
+
+	mu     sync.Mutex
+	idle   []*conn // newest last
+	closed bool
+}
+
+// NewClient returns a client that connects by dial. Without a password it does not authenticate;
+// without a user, it does so as the default user.
+func NewClient(dial func(ctx context.Context) (net.Conn, error), user, password string) *Client {
+	return &Client{dial: dial, user: user, password: password}
+}
+
+// conn is a connection that has introduced itself.
+type conn struct {
+	net.Conn
+	in *resp.Reader
+}
+
+// Do sends a command and returns its reply. An error is a ReplyError, ErrLost, or of the connection
+// before the command was sent.
+func (c *Client) Do(ctx context.Context, words ...string) (resp.Value, error) {
+	for {
+		cn, used, err := c.take(ctx)
+		if err != nil {
+			return resp.Value{}, err
+		}
+		v, sent, err := cn.ask(ctx, words)
+		var reply ReplyError
+		switch {
+		case err == nil || errors.As(err, &reply):
+			c.give(cn)
+			return v, err
+		case used && !sent: // the node closed it while it was idle
+			_ = cn.Close()
+			continue
+		case ctx.Err() != nil:
+			err = ctx.Err()
+		case sent:
+			err = ErrLost
+		}
+		_ = cn.Close()
+		return v, err
+	}
+}
+
+// Close closes the connections that are idle, and the others after their replies.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, cn := range c.idle {
+		_ = cn.Close()
+	}
+	c.idle = nil
+}
+
+// take returns an idle connection, or a new one.
+func (c *Client) take(ctx context.Context) (cn *conn, used bool, err error) {
+	c.mu.Lock()
+	for n := len(c.idle); n > 0 && cn == nil; n-- {
+		cn = c.idle[n-1]
+		c.idle = c.idle[:n-1]
+	}
+	c.mu.Unlock()
+	if cn != nil {
+		return cn, true, nil
+	}
+	cn, err = c.open(ctx)
+	return cn, false, err
+}
+
+func (c *Client) give(cn *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || len(c.idle) == maxIdle {
+		_ = cn.Close()
+		return
+	}
+	c.idle = append(c.idle, cn)
+}
+
+// open connects, and authenticates if there is a password.
+func (c *Client) open(ctx context.Context) (*conn, error) {
+	raw, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cn := &conn{raw, resp.NewReaderLimits(bufio.NewReader(raw), limits)}
+	hello := []string{"HELLO", "3"}
+	if c.password != "" {
+		user := c.user
+		if user == "" {
+			user = "default"
+		}
+		hello = append(hello, "AUTH", user, c.password)
+	}
+	_, _, err = cn.ask(ctx, hello)
+	if err == nil {
+		var reply ReplyError // not every user may introduce his program
+		_, _, err = cn.ask(ctx, []string{"CLIENT", "SETINFO", "LIB-NAME", "coordd"})
+		if errors.As(err, &reply) {
+			err = nil
+		}
+	}
+	if err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return cn, nil
+}
+
+// ask sends a command and reads its reply. sent is false if the node surely did not get it whole.
+func (cn *conn) ask(ctx context.Context, words []string) (v resp.Value, sent bool, err error) {
+	stop := context.AfterFunc(ctx, func() { _ = cn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	wrote := make(chan error, 1)
+	go func() { // a node that turns a client away answers before it reads
+		_, err := cn.Write(resp.AppendCommand(nil, words...))
+		wrote <- err
+	}()
+	if v, err = cn.in.Value(); err != nil {
+		_ = cn.Close()
+		return v, <-wrote == nil, err
+	}
+	<-wrote
+	if v.IsError() {
+		return v, true, ReplyError(v.Text)
+	}
+	return v, true, nil
+}
+
+// fields returns the values of a map by name.
+func fields(v resp.Value) map[string]resp.Value {
+	m := make(map[string]resp.Value, len(v.Elems)/2)
+	for pair := range slices.Chunk(v.Elems, 2) {
+		if len(pair) == 2 {
+			m[pair[0].Text] = pair[1]
+		}
+	}
+	return m
+}
+
+// text returns a string without the format of a verbatim one.
+func text(v resp.Value) string {
+	if v.Kind == resp.Verbatim {
+		return strings.TrimPrefix(v.Text, "txt:")
+	}
+	return v.Text
+}

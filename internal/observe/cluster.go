@@ -1,0 +1,127 @@
+package observe
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// Node is what the asked node says of itself.
+type Node struct {
+	ID        string `json:"id"`
+	Role      string `json:"role"`  // leader, follower, candidate, joining or removed
+	State     string `json:"state"` // ready, or why not
+	Leader    string `json:"leader"`
+	Term      uint64 `json:"term"`
+	Commit    uint64 `json:"commit"`
+	Applied   uint64 `json:"applied"`
+	Snapshot  uint64 `json:"snapshot"` // log index of the newest one
+	Level     uint64 `json:"level"`
+	Version   string `json:"version"`
+	UptimeSec int64  `json:"uptime"`
+}
+
+// Member is a member of the cluster. Numbers are negative if they are unknown.
+type Member struct {
+	ID        string `json:"id"`
+	Role      string `json:"role"` // leader, voter or learner
+	Client    string `json:"client"`
+	Peer      string `json:"peer"`
+	Behind    int64  `json:"behind"`  // entries
+	ContactMs int64  `json:"contact"` // since the leader heard from it
+	Version   string `json:"version"`
+	UptimeSec int64  `json:"uptime"`
+}
+
+// askNode asks for the node's own state, which it knows without waiting.
+func (c *Client) askNode(ctx context.Context) (Node, error) {
+	v, err := c.Do(ctx, "RAFT", "STATUS")
+	if err != nil {
+		return Node{}, err
+	}
+	m := fields(v)
+	return Node{ID: m["id"].Text, Role: m["role"].Text, State: m["state"].Text,
+		Leader: m["leader"].Text, Term: count(m["term"]), Commit: count(m["commit"]),
+		Applied: count(m["applied"]), Snapshot: count(m["snapshot"]),
+		Level: count(m["feature-level"])}, nil
+}
+
+// membersWait is how long the leader's view of the members may take. A leader that has just died
+// does not answer.
+const membersWait = 700 * time.Millisecond
+
+// askMembers asks for the members as the leader knows them.
+func (c *Client) askMembers(ctx context.Context) ([]Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, membersWait)
+	defer cancel()
+	v, err := c.Do(ctx, "RAFT", "MEMBERS")
+	if err != nil {
+		return nil, err
+	}
+	var members []Member
+	for _, e := range v.Elems {
+		m := fields(e)
+		members = append(members, Member{ID: m["id"].Text, Role: m["role"].Text,
+			Client: address(m["client-address"].Text, m["tls-address"].Text),
+			Peer:   m["peer-address"].Text,
+			Behind: number(m["entries-behind"]), ContactMs: number(m["last-contact-ms"]),
+			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"])})
+	}
+	return members, nil
+}
+
+// membersIn returns the members as the node itself knows them: fields of INFO coordd.
+func membersIn(info map[string]string) []Member {
+	var members []Member
+	for i := 0; ; i++ {
+		line, ok := info["member"+strconv.Itoa(i)]
+		if !ok {
+			return members
+		}
+		m := map[string]string{}
+		for field := range strings.SplitSeq(line, ",") {
+			name, value, _ := strings.Cut(field, "=")
+			m[name] = value
+		}
+		role := "learner"
+		if m["voter"] == "true" {
+			role = "voter"
+		}
+		members = append(members, Member{ID: m["id"], Role: role,
+			Client: address(m["client"], m["tls"]), Peer: m["peer"],
+			Behind: -1, ContactMs: -1, UptimeSec: -1})
+	}
+}
+
+// address returns where clients reach a member.
+func address(plain, secure string) string {
+	if plain == "" && secure != "" {
+		return secure + " (TLS)"
+	}
+	return plain
+}
+
+func number(v resp.Value) int64 {
+	n, err := strconv.ParseInt(v.Text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func count(v resp.Value) uint64 { return uint64(max(number(v), 0)) }
+
+// parseInfo returns the fields of INFO.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		if ok && !strings.HasPrefix(line, "#") {
+			info[name] = value
+		}
+	}
+	return info
+}

@@ -1,0 +1,88 @@
+package observe
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestShow(t *testing.T) {
+	for typed, want := range map[string]string{
+		"lock:1":                 "lock:1",
+		"größe 日本":               "größe 日本",
+		"a\x1b[31m\r\n\u202eb":   `a\u{1b}[31m\u{d}\u{a}\u{202e}b`,
+		"\xff\x00":               `\xff\u{0}`,
+		strings.Repeat("é", 161): strings.Repeat("é", 160) + "… (322 bytes)",
+	} {
+		if got := Show(typed); got != want {
+			t.Errorf("%q: %q, want %q", typed, got, want)
+		}
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	before := map[int64]int64{1: 10, 4: 5}
+	now := map[int64]int64{1: 10, 4: 105, 1024: 1}
+	if p := percentile(before, now, 0.5); p < 2 || p > 4 {
+		t.Errorf("the median is %v", p)
+	}
+	if p := percentile(before, now, 1); p != 1024 {
+		t.Errorf("the longest is %v", p)
+	}
+	if p := percentile(now, now, 0.5); p != 0 {
+		t.Errorf("without calls: %v", p)
+	}
+	if p := percentile(now, before, 0.5); p != 0 { // CONFIG RESETSTAT
+		t.Errorf("after a reset: %v", p)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	well := func() *Sample {
+		return &Sample{Node: Node{ID: "n1", Role: "leader", State: "ready", Leader: "n1"},
+			Members: []Member{{ID: "n1", Role: "leader"}, {ID: "n2", Role: "voter"},
+				{ID: "n3", Role: "voter"}, {ID: "n4", Role: "learner"}}}
+	}
+	info := map[string]string{}
+	for name, c := range map[string]struct {
+		change      func(*Sample)
+		level, says string
+	}{
+		"well": {func(*Sample) {}, OK, "All 4 members are well, n1 leads"},
+		"silent": {func(s *Sample) { s.Members[1].ContactMs = 61_000 }, Warn,
+			"n2 does not answer the leader for 1m1s"},
+		"the last failure": {func(s *Sample) { s.Members[1].ContactMs = -1 }, Warn,
+			"One more failure stops the cluster: 2 of 3 voters are left"},
+		"a learner": {func(s *Sample) { s.Members[3].Behind = 2000 }, Warn,
+			"n4 is 2000 entries behind"},
+		"no leader": {func(s *Sample) { s.Node.Leader, s.Alone = "", true }, Down, "No leader"},
+		"a leader that is dead": {func(s *Sample) { s.Alone = true }, Down,
+			"The leader n1 does not answer"},
+		"not ready": {func(s *Sample) { s.Node.State = "the disk hangs" }, Down,
+			"n1 is not ready: the disk hangs"},
+		"removed": {func(s *Sample) { s.Node.Role, s.Node.State = "removed", "gone" }, Down,
+			"n1: gone"},
+		"memory": {func(s *Sample) { s.Counts = Counts{Data: 95, MaxMemory: 100} }, Warn,
+			"95 % of maxmemory"},
+		"a certificate": {func(*Sample) {
+			info["certificate0"] = "name=client,expires=1,days_left=3,last_reload=ok"
+		}, Warn, "The client certificate expires in 3 days"},
+	} {
+		clear(info)
+		s := well()
+		c.change(s)
+		h := health(s, info)
+		all := strings.Join(append([]string{h.Text}, h.Problems...), "\n")
+		if h.Level != c.level || !strings.Contains(all, c.says) {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+func TestParseConnection(t *testing.T) {
+	c := parseConnection("id=7 addr=10.0.0.1:5 laddr=x fd=8 name=a=b age=3 idle=2 flags=N " +
+		"tot-mem=99 cmd=client|list user=me lib-name=go-redis lib-ver=9.23")
+	if c.ID != 7 || c.Name != "a=b" || c.Library != "go-redis 9.23" || c.Command != "client|list" ||
+		c.User != "me" || c.Bytes != 99 || !c.contains("10.0.0") || c.contains("redisson") {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,102 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coordd/coordd/internal/observe"
+)
+
+// What one view holds at most.
+const (
+	maxConnections = 200
+	maxSlowCalls   = 64
+)
+
+func clients(w http.ResponseWriter, r *http.Request, s *session) {
+	found, err := s.client.Connections(r.Context(), r.FormValue("word"), maxConnections)
+	if err != nil {
+		failWith(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, found)
+}
+
+func slow(w http.ResponseWriter, r *http.Request, s *session) {
+	calls, err := s.client.SlowCalls(r.Context(), maxSlowCalls)
+	if err != nil {
+		failWith(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"calls": calls})
+}
+
+const (
+	sampleEvery = time.Second
+	// sampleWait bounds a sample: a node that takes longer is reported as not answering.
+	sampleWait = 5 * time.Second
+	// streamWrites bounds the sending of a sample to a browser that does not read.
+	streamWrites = 5 * time.Second
+)
+
+// live sends a sample each second as a server-sent event, until the browser leaves, the session
+// ends or the node stops.
+func (p *Page) live(w http.ResponseWriter, r *http.Request, _ *session) {
+	c := http.NewResponseController(w)
+	if c.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	var sampler *observe.Sampler
+	for {
+		s := p.sessions.of(r)
+		if s == nil {
+			_ = event(w, c, "ended", map[string]string{"error": "the session is over: log in"})
+			return
+		}
+		if sampler == nil {
+			sampler = observe.NewSampler(s.client)
+		}
+		ctx, cancel := context.WithTimeout(p.stop, sampleWait)
+		sample, err := sampler.Next(ctx)
+		cancel()
+		name, body := "sample", any(sample)
+		if signedOut(err) { // the user was removed, or has another password
+			p.sessions.drop(r)
+			continue
+		}
+		if err != nil {
+			name, body = "failure", map[string]string{"error": err.Error()}
+		}
+		if event(w, c, name, body) != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-p.stop.Done():
+			return
+		}
+	}
+}
+
+// event sends a server-sent event.
+func event(w http.ResponseWriter, c *http.ResponseController, name string, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(streamWrites)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text); err != nil {
+		return err
+	}
+	return c.Flush()
+}
