@@ -154,18 +154,37 @@ func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err e
 		}
 		have, err = readVersion(dir) // another process may have been first
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case have.node != node:
-		return 0, fmt.Errorf("data directory %s belongs to node %q, not to %q", dir,
-			have.node, node)
-	case have.logStore != logStore:
-		return 0, fmt.Errorf(
-			"data directory %s uses log store %q, not %q", dir,
-			have.logStore, logStore)
 	}
-	return have.level, levels.CheckLevel("data directory "+dir, have.level)
+	return have.level, have.check(dir, node, logStore, levels.CheckLevel)
+}
+
+// check reports why the directory is not that of node with that kind of log store, at a level that
+// checkLevel knows.
+func (v *dirVersion) check(dir, node, logStore string,
+	checkLevel func(what string, level uint64) error) error {
+	switch {
+	case v.node != node:
+		return fmt.Errorf("data directory %s belongs to node %q, not to %q", dir, v.node, node)
+	case v.logStore != logStore:
+		return fmt.Errorf("data directory %s uses log store %q, not %q", dir, v.logStore, logStore)
+	}
+	return checkLevel("data directory "+dir, v.level)
+}
+
+// CheckDir reports why Open would refuse a data directory. It changes nothing; a directory that is
+// missing is not refused.
+func CheckDir(dir, node, logStore string,
+	checkLevel func(what string, level uint64) error) error {
+	have, err := readVersion(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuseForeign(dir)
+	}
+	if err != nil {
+		return err
+	}
+	return have.check(dir, node, logStore, checkLevel)
 }
 
 // noteLevel records in the version file that the directory needs a feature level.

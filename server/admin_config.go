@@ -168,10 +168,6 @@ func configResetStat(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Status("OK")
 }
 
-func configRewrite(s *session, _ *commands.Spec, _ [][]byte) {
-	s.fail(commands.Error("ERR The server is running without a config file"))
-}
-
 // ports returns the ports without and with TLS, 0 for none.
 func (s *Server) ports() (plain, tls int) {
 	s.mu.Lock()

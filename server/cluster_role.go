@@ -62,7 +62,8 @@ var serverSpecs = []commands.Spec{
 				return i > 2 && (is(args[i-1], "requirepass") || is(args[i-1], "masterauth"))
 			})),
 			configSub("resetstat", 2, "", "Resets the counters of INFO.", configResetStat),
-			configSub("rewrite", 2, "", "Returns an error, since there is no configuration file.",
+			configSub("rewrite", 2, "",
+				"Writes what CONFIG SET changed into the configuration file.",
 				configRewrite),
 			helpSpec("CONFIG", "5.0.0", "server",
 				"GET <pattern>",

@@ -82,6 +82,11 @@ func ParseOutputLimits(text string) (o OutputLimits, err error) {
 	return o, nil
 }
 
+// Text returns the limits of all classes as CONFIG SET takes them.
+func (o OutputLimits) Text(maxSubscriberBytes int) string {
+	return o.in(defaultOutputLimits(maxSubscriberBytes)).String()
+}
+
 // in returns limits with those of o; the other classes stay.
 func (o OutputLimits) in(limits outputLimits) outputLimits {
 	for class := range limits {

@@ -58,6 +58,12 @@ type Config struct {
 
 	Audit *audit.Log // nil: there is no audit trail
 
+	// Parameters are first values of parameters of CONFIG that have no field here.
+	Parameters []Parameter
+	ConfigFile string // for INFO; empty: none
+	// Rewrite has the configuration file say what CONFIG SET changed; nil: there is no such file.
+	Rewrite func(changed []Parameter) error
+
 	TLS           tlsconf.Files           // for CONFIG GET
 	TLSClientAuth tls.ClientAuthType      // likewise
 	TLSUsers      bool                    // the CN of a client's certificate names its user
@@ -126,6 +132,7 @@ type Server struct {
 	hints           hints
 	stats           stats
 	config          settings
+	configured      configured
 	monitors        monitors
 	replication     replicationWatch
 	pause           pause
@@ -208,6 +215,7 @@ func New(cfg Config) *Server {
 	s.replies.limit = max(cfg.MaxReplyBytes, MinReplyBytes)
 	s.intake.limit = intakeRequests * cfg.MaxRequestBytes
 	s.nudge = make(chan struct{}, 1)
+	s.initParameters()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }

@@ -102,7 +102,7 @@ func infoServer(t *infoText) {
 	t.field("server_time_usec", t.now.UnixMicro())
 	t.field("uptime_in_seconds", uptime)
 	t.field("uptime_in_days", uptime/86400)
-	t.field("config_file", "")
+	t.field("config_file", t.srv.cfg.ConfigFile)
 }
 
 func infoClients(t *infoText) {

@@ -37,15 +37,23 @@ func ReadUsers(file string, now *acl.Users) (text []byte, err error) {
 	return users.File(), nil
 }
 
-// loadError is the error for a file that cannot be read, with the system's reason as C writes it.
+// loadError is the error for a file that cannot be read.
 func loadError(file string, err error) error {
+	return commands.Errorf("Error loading ACLs, opening file '%s': %s", file, reasonOf(err))
+}
+
+// reasonOf returns why a file cannot be used: the system's reason as C writes it.
+func reasonOf(err error) string {
 	var path *os.PathError
-	if errors.As(err, &path) {
+	var link *os.LinkError // of a rename
+	switch {
+	case errors.As(err, &path):
 		err = path.Err
+	case errors.As(err, &link):
+		err = link.Err
 	}
 	why := err.Error()
-	return commands.Errorf("Error loading ACLs, opening file '%s': %s%s", file,
-		strings.ToUpper(why[:1]), why[1:])
+	return strings.ToUpper(why[:1]) + why[1:]
 }
 
 func aclLoad(s *session, spec *commands.Spec, args [][]byte) {

@@ -20,7 +20,12 @@ type config struct {
 	insecurePeers       bool
 	httpPage            bool
 	clientAuth          string
+	said                []setting // of each option
 }
+
+// setting is the value of an option, and the flag or the variable that sets it. Without one, the
+// configuration file may.
+type setting struct{ value, by string }
 
 // parseConfig reads flags and, for those not given, environment variables. It returns a helpRequest
 // for --help.
@@ -37,18 +42,32 @@ func parseConfig(args []string, getenv func(string) string) (*config, error) {
 	return c, c.checkOpenDoors()
 }
 
-// readConfig reads the node's flags and, for those not given, environment variables.
+// readConfig reads the node's flags, for those not given environment variables, and for those not
+// set the configuration file.
 func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (*config, error) {
 	onLine := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { onLine[f.Name] = true })
 	c := &config{}
+	var said map[string]fileOption
 	for i, o := range options {
-		value, from := *given[i], "--"+o.name
-		if v := getenv(o.env()); v != "" && !onLine[o.name] {
-			value, from = v, o.env()
+		now, where := setting{value: *given[i]}, "--"+o.name
+		if onLine[o.name] {
+			now.by = where
+		} else if v := getenv(o.env()); v != "" {
+			where = o.env()
+			now = setting{v, where}
+		} else if v, ok := said[o.name]; ok {
+			now.value, where = v.value, fmt.Sprintf("%s:%d: %s", c.ConfigFile, v.line, o.name)
 		}
-		if err := o.set(c, value); err != nil {
-			return nil, fmt.Errorf("%s %q: %w", from, shown(value), err)
+		if err := o.set(c, now.value); err != nil {
+			return nil, fmt.Errorf("%s %q: %w", where, shown(now.value), err)
+		}
+		c.said = append(c.said, now)
+		if o.name == configOption && c.ConfigFile != "" { // the first option
+			var err error
+			if said, err = readConfigFile(c.ConfigFile); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if len(c.Join) > 0 {

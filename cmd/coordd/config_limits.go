@@ -4,19 +4,28 @@ package main
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coordd/coordd/server"
 )
 
-func setKeepAlive(c *config, v string) error {
-	err := setDuration(func(c *config) *time.Duration { return &c.KeepAlive }, 0)(c, v)
-	if err == nil && c.KeepAlive%time.Second != 0 {
-		err = errors.New("must be whole seconds")
+func setSeconds(field func(*config) *time.Duration) func(*config, string) error {
+	return func(c *config, v string) error {
+		err := setDuration(field, 0)(c, v)
+		if err == nil && *field(c)%time.Second != 0 {
+			err = errors.New("must be whole seconds")
+		}
+		return err
 	}
-	return err
 }
+
+// secondsText returns a duration as parameters of CONFIG have it.
+func secondsText(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
+
+// fromSeconds returns the duration of such a text.
+func fromSeconds(v string) string { return v + "s" }
 
 func setOutputLimits(c *config, v string) (err error) {
 	c.OutputLimits, err = server.ParseOutputLimits(v)

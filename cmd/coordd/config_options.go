@@ -4,6 +4,7 @@ package main
 
 import (
 	"flag"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,15 @@ import (
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/server"
 )
+
+// options are all options of a node.
+var options = func() []option {
+	all := slices.Clone(startOptions)
+	for _, l := range liveOptions {
+		all = append(all, l.option)
+	}
+	return all
+}()
 
 // option is one flag with its environment variable. set parses and checks a value.
 type option struct {
@@ -26,7 +36,16 @@ func (o option) env() string {
 	return "COORDD_" + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
 }
 
-var options = []option{
+// configOption is the first option: others are in the file that it names.
+const configOption = "config"
+
+// startOptions hold until the node restarts.
+var startOptions = []option{
+	{
+		configOption, "",
+		"file of options, one a line as `name value`; flags and the environment override it",
+		setConfigFile,
+	},
 	{"id", "n1", "name of this node; unique in the cluster, fixed for its data directory", setID},
 	{
 		"listen", "127.0.0.1:6379",
@@ -186,11 +205,6 @@ var options = []option{
 		setChoice(func(c *config) *string { return &c.LogStore }, "wal", "bolt"),
 	},
 	{
-		"log-level", "info",
-		"debug, info, warn or error",
-		setChoice(func(c *config) *string { return &c.logLevel }, "debug", "info", "warn", "error"),
-	},
-	{
 		"log-format", "auto",
 		"text, json, or auto: text on a terminal, json elsewhere",
 		setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json"),
@@ -243,21 +257,10 @@ var options = []option{
 		setNumber(func(c *config, n int) { c.SnapshotThreshold = uint64(n) }, 64),
 	},
 	{
-		"max-clients", "10000",
-		"limit of client connections",
-		setNumber(func(c *config, n int) { c.MaxClients = n }, 1),
-	},
-	{
 		"maxmemory", "0",
 		"bytes that the data of a new cluster may count, such as 2gb, before commands that need " +
 			"more are refused; CONFIG SET maxmemory changes it on all nodes; 0: no limit",
 		setMaxMemory,
-	},
-	{
-		"maxmemory-clients", "10%",
-		"memory limit of all client connections together, such as 512mb, or a percentage of " +
-			"the process's memory; past it the largest are closed; 0: no limit",
-		setClientMemory,
 	},
 	{
 		"max-subscriber-bytes", "33554432",
@@ -265,31 +268,9 @@ var options = []option{
 		setNumber(func(c *config, n int) { c.MaxSubscriberBytes = n }, 1024),
 	},
 	{
-		"client-output-buffer-limit", "",
-		"output that may wait for a client, as class hard soft seconds …, such as " +
-			"\"pubsub 32mb 8mb 60\"; class: normal or pubsub; overrides --max-subscriber-bytes",
-		setOutputLimits,
-	},
-	{
 		"max-reply-bytes", "134217728",
 		"bytes of large replies in memory on this node, at least 64 MiB",
 		setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.MinReplyBytes),
-	},
-	{
-		"timeout", "0s",
-		"idle time after which a client is closed; 0: never",
-		setDuration(func(c *config) *time.Duration { return &c.IdleTimeout }, 0),
-	},
-	{
-		"tcp-keepalive", "60s",
-		"silence after which TCP asks three times whether a client is still there, in steps of a " +
-			"third of this; 0: never",
-		setKeepAlive,
-	},
-	{
-		"protected-mode", "yes",
-		"no: also serve other machines while the default user needs no password",
-		setProtected,
 	},
 	{
 		"auth-timeout", "10s",
@@ -301,17 +282,6 @@ var options = []option{
 		"client connections that must authenticate and have not; past it, the oldest of the " +
 			"address with the most is closed",
 		setNumber(func(c *config, n int) { c.MaxUnauthenticated = n }, 1),
-	},
-	{
-		"client-rate", "0",
-		"requests, bytes or both that each connection may send in a second, such as " +
-			"1000/s,1mb/s; what is more waits; 0: no limit",
-		setRate(func(c *config) *server.Rate { return &c.ClientRate }),
-	},
-	{
-		"user-rate", "0",
-		"the same for all connections of a user to this node together",
-		setRate(func(c *config) *server.Rate { return &c.UserRate }),
 	},
 	{
 		"drain-timeout", "5s",

@@ -84,10 +84,14 @@ func TestConfigErrors(t *testing.T) {
 		{args: "backup --from redis://:secret@h:port file", code: 1,
 			says: "--from redis://…: must be"},
 		{args: "--heartbeat-timeout soon", code: 1, says: "must be a duration"},
+		{args: "--timeout 1500ms", code: 1, says: "must be whole seconds"},
 		{args: "--tcp-keepalive 1500ms", code: 1, says: "must be whole seconds"},
 		{args: "--client-rate 1000", code: 1, says: "such as 1000/s,1mb/s"},
 		{args: "--user-rate 100b/s", code: 1, says: `--user-rate "100b/s": must be requests`},
 		{args: "--timeout 60", code: 1, says: "must be a duration such as"},
+		{args: "--slowlog-max-len -1", code: 1,
+			says: `--slowlog-max-len "-1": must be between 0 and`},
+		{args: "--latency-tracking perhaps", code: 1, says: "must be 'yes' or 'no'"},
 		{args: "--max-clients 0", code: 1, says: "must be an integer, 1 or more"},
 		{args: "--client-output-buffer-limit pubsub", code: 1, says: "class hard soft seconds"},
 		{args: "--protected-mode off", code: 1, says: "must be one of yes, no"},
@@ -132,7 +136,7 @@ func TestLimitsOfClients(t *testing.T) {
 		flag, value, shows, set, shownAfter string
 	}{
 		{"maxclients", "10000", "max-clients", "321", "321", "123", "123"},
-		{"timeout", "0", "timeout", "1500ms", "2", "300", "300"},
+		{"timeout", "0", "timeout", "2m", "120", "300", "300"},
 		{"tcp-keepalive", "60", "tcp-keepalive", "5m", "300", "0", "0"},
 		{"maxmemory-clients", "10%", "maxmemory-clients", "64mb", "67108864", "20%", "20%"},
 		{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -98,7 +99,7 @@ func startDevNodes(port int, dir string, stderr io.Writer) ([]*node.Node, error)
 	if err != nil {
 		return nil, err
 	}
-	log := newLogger(stderr, "warn", "auto")
+	log := newLogger(stderr, slog.LevelWarn, "auto")
 	for i, m := range members {
 		cfg, err := parseConfig([]string{
 			"--id", m.ID, "--listen", taken[i].Client.Addr().String(),

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,8 +40,7 @@ func (h helpRequest) print(w io.Writer) {
 	for _, c := range subcommands() {
 		c.print(w, "  ")
 	}
-	fmt.Fprint(w, "  coordd COMMAND --help\n        describes the flags of a command\n"+
-		"  coordd --version\n        prints the version\n\n"+
+	fmt.Fprint(w, "  coordd COMMAND --help\n        describes the flags of a command\n\n"+
 		"ADDR is host:port, redis://host:port, or rediss://host:port with TLS.\n\n"+
 		"Flags of a node, each with its environment variable:\n\n")
 	h.printFlags(w)
@@ -50,33 +51,77 @@ func (c subcommand) print(w io.Writer, indent string) {
 	printWrapped(w, indent+"      ", indent+"      ", c.does)
 }
 
-// printFlags describes the flags: those of the subcommand, then those of a node.
+// printFlags describes the flags.
 func (h helpRequest) printFlags(w io.Writer) {
+	live := false
+	for _, f := range describe(h.flags) {
+		if f.live && !live {
+			live = true
+			fmt.Fprintf(w, "\n%s:\n\n", liveTitle)
+		}
+		usage := f.usage
+		if f.env != "" {
+			usage += " [" + f.env + "]"
+		}
+		fmt.Fprintf(w, "  --%s\n", f.name)
+		printWrapped(w, "        ", "        ", usage)
+	}
+}
+
+// liveTitle stands above the flags that a running node can change.
+const liveTitle = "These change while the node runs, by CONFIG SET or SIGHUP"
+
+// flagText describes a flag to people and shells.
+type flagText struct {
+	name, usage string
+	env         string // its variable; empty: none
+	isSwitch    bool   // it may stand alone
+	live        bool   // a running node can change it
+}
+
+// describe returns the flags of a set: those of a subcommand, then those of a node.
+func describe(flags *flag.FlagSet) (all []flagText) {
 	ofNode := map[string]bool{}
-	if h.flags.Lookup("id") != nil {
+	if flags.Lookup(configOption) != nil {
 		for _, o := range options {
 			ofNode[o.name] = true
 		}
 	}
-	h.flags.VisitAll(func(f *flag.Flag) {
+	flags.VisitAll(func(f *flag.Flag) {
 		if !ofNode[f.Name] {
-			printFlag(w, f.Name, f.Usage)
+			b, ok := f.Value.(interface{ IsBoolFlag() bool })
+			all = append(all, flagText{name: f.Name, usage: f.Usage,
+				isSwitch: ok && b.IsBoolFlag()})
 		}
 	})
-	for _, o := range options {
+	for i, o := range options {
 		usage := o.usage
 		if o.value != "" {
 			usage += " (default " + o.value + ")"
 		}
 		if ofNode[o.name] {
-			printFlag(w, o.name, usage+" ["+o.env()+"]")
+			all = append(all, flagText{o.name, usage, o.env(), o.isSwitch(),
+				i >= len(startOptions)})
 		}
 	}
+	return all
 }
 
-func printFlag(w io.Writer, name, usage string) {
-	fmt.Fprintf(w, "  --%s\n", name)
-	printWrapped(w, "        ", "        ", usage)
+// flags returns the flags of the subcommand.
+func (c subcommand) flags() []flagText {
+	var help helpRequest
+	none := console{func(string) string { return "" }, io.Discard, io.Discard}
+	if !errors.As(c.run(context.Background(), []string{"--help"}, none), &help) {
+		return nil
+	}
+	return describe(help.flags)
+}
+
+// flagsOfNode returns the flags of coordd without a subcommand.
+func flagsOfNode() []flagText {
+	fs := newFlagSet("coordd")
+	nodeFlags(fs)
+	return describe(fs)
 }
 
 // printWrapped prints a text as lines of at most 100 columns: the first one, and the rest.

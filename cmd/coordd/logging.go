@@ -9,14 +9,17 @@ import (
 )
 
 // newLogger returns the process's logger. The format auto is text on a terminal and JSON elsewhere.
-func newLogger(w io.Writer, level, format string) *slog.Logger {
-	var l slog.Level
-	_ = l.UnmarshalText([]byte(level)) // the choices of --log-level are slog's own names
-	opts := &slog.HandlerOptions{Level: l}
+func newLogger(w io.Writer, level slog.Leveler, format string) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: level}
 	if format == "text" || (format == "auto" && isTerminal(w)) {
 		return slog.New(slog.NewTextHandler(w, opts))
 	}
 	return slog.New(slog.NewJSONHandler(w, opts))
+}
+
+// setLevel sets the level to that of --log-level.
+func setLevel(level *slog.LevelVar, name string) {
+	_ = level.UnmarshalText([]byte(name)) // the choices are slog's own names
 }
 
 func isTerminal(w io.Writer) bool {

@@ -17,16 +17,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/coordd/coordd/internal/node"
 )
-
-// version is set by the release build; the module's version is the default.
-var version = ""
 
 func main() {
 	node.PrepareProcess()
@@ -78,16 +75,6 @@ func runSubcommand(ctx context.Context, args []string, c console) error {
 	return runNode(ctx, args, c)
 }
 
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
-
 // runNode runs one node until ctx ends.
 func runNode(ctx context.Context, args []string, c console) error {
 	// first, for SIGHUP ends a process that does not expect it, and loading the data takes a while
@@ -101,7 +88,13 @@ func runNode(ctx context.Context, args []string, c console) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger(c.stderr, cfg.logLevel, cfg.logFormat)
+	r := &reloader{args: args, c: c, file: cfg.ConfigFile, level: new(slog.LevelVar), now: cfg.said}
+	setLevel(r.level, cfg.logLevel)
+	log := newLogger(c.stderr, r.level, cfg.logFormat)
+	r.log = log
+	if cfg.ConfigFile != "" {
+		cfg.Rewrite = r.rewrite
+	}
 	n, err := node.Start(cfg.Config, node.Listeners{}, log)
 	if err != nil {
 		return err
@@ -109,7 +102,7 @@ func runNode(ctx context.Context, args []string, c console) error {
 	go node.ReleaseMemory(ctx)
 	go func() {
 		for range hangups {
-			_ = n.Reload() // it logs
+			r.reload(n)
 		}
 	}()
 	select {

@@ -10,11 +10,14 @@ type subcommand struct {
 	run              func(ctx context.Context, args []string, c console) error
 }
 
-// subcommands returns the table. It is no variable because some subcommands print it.
+// subcommands returns the table. It is a function because some subcommands print it.
 func subcommands() []subcommand {
 	return []subcommand{
 		{"dev", "[--port PORT]",
 			"runs a throwaway cluster of three nodes in one process", runDev},
+		{"check-config", "[flags]",
+			"checks that a node would start with these flags, the environment and the file of " +
+				"--config", runCheckConfig},
 		{"backup", "--from ADDR FILE [--force] [--user NAME] [--password-file FILE] " + tlsArgs,
 			"writes the state of a running cluster to FILE", runBackup},
 		{"restore", "FILE [--epoch N] [flags]",
@@ -34,6 +37,11 @@ func subcommands() []subcommand {
 		{"certs", "DIR [--cluster NAME] [--nodes ID,…] [--hosts HOST,…] [--clients NAME,…] " +
 			"[--days N]",
 			"creates certificates for trying out TLS", runCerts},
+		{"completion", "bash|zsh|fish",
+			"prints a script that completes coordd's command line in a shell", runCompletion},
+		{"man", "", "prints the manual page", runMan},
+		{"version", "[--json]",
+			"prints the version, the commit, Go's version and the feature levels", runVersion},
 	}
 }
 

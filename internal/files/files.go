@@ -46,12 +46,32 @@ func Read(path string, limit int64) ([]byte, error) {
 // Replace writes a file that only its owner can read, completely or not at all. When it returns
 // nil, the file survives a power failure.
 func Replace(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // of mode 0600
+	return replace(path, content, func(*os.File) error { return nil }) // of mode 0600
+}
+
+// ReplaceAlike is Replace for a file that exists. It keeps the permissions and, as far as the
+// process may, the owner.
+func ReplaceAlike(path string, content []byte) error {
+	old, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return replace(path, content, func(f *os.File) error {
+		if s, ok := old.Sys().(*syscall.Stat_t); ok {
+			_ = f.Chown(-1, int(s.Gid))
+			_ = f.Chown(int(s.Uid), -1)
+		}
+		return f.Chmod(old.Mode().Perm())
+	})
+}
+
+func replace(path string, content []byte, prepare func(*os.File) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err
 	}
 	_, err = tmp.Write(content)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+	if err = errors.Join(err, prepare(tmp), tmp.Sync(), tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {

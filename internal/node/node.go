@@ -85,6 +85,11 @@ type Config struct {
 	MaxUnauthenticated int
 	DrainTimeout       time.Duration
 
+	Parameters []server.Parameter // of CONFIG, that have no field here
+	ConfigFile string             // empty: none
+	// Rewrite has ConfigFile say what CONFIG SET changed; nil if there is none.
+	Rewrite func(changed []server.Parameter) error
+
 	Audit audit.Config // where the audit trail goes; its node and logger are this one's
 }
 
@@ -233,6 +238,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
 		Certificates: n.certs.status, Audit: n.audit,
+		Parameters: c.Parameters, ConfigFile: c.ConfigFile, Rewrite: c.Rewrite,
 	}
 }
 
@@ -335,6 +341,9 @@ func (n *Node) Addr() string {
 	}
 	return ""
 }
+
+// Configure changes parameters of CONFIG on this node, all or none.
+func (n *Node) Configure(values []server.Parameter) error { return n.server.Configure(values) }
 
 // Failed returns a channel that receives the errors that end the node.
 func (n *Node) Failed() <-chan error { return n.failed }

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/audit"
+)
+
+// Check looks for what would keep a node from starting. It starts nothing and leaves no file; a
+// running node does not disturb it, nor is disturbed. What warn is told keeps no node from
+// starting: it logs the state of the certificates, and names that do not resolve.
+func Check(cfg Config, warn *slog.Logger) (problems []error) {
+	add := func(err error) {
+		if err != nil {
+			problems = append(problems, err)
+		}
+	}
+	var certs certificates
+	add(certs.open(&cfg, warn))
+	for _, addr := range append([]string{cfg.Listen, cfg.TLSListen, cfg.PeerListen, cfg.HTTPListen},
+		cfg.ListenAlso...) {
+		if addr != "" {
+			add(checkListen(addr))
+		}
+	}
+	if cfg.UnixSocket != "" {
+		add(checkWritable(filepath.Dir(cfg.UnixSocket)))
+	}
+	for _, m := range cfg.Members {
+		if _, err := net.ResolveTCPAddr("tcp", m.PeerAddr); err != nil {
+			warn.Warn("the address of a member does not resolve at present", "id", m.ID, "error",
+				err)
+		}
+	}
+	add(cluster.CheckDir(cfg.DataDir, cfg.ID, cfg.LogStore, fsm.CheckLevel))
+	add(checkTree(cfg.DataDir))
+	if file := cfg.Audit.File; file != "" && file != audit.Stderr {
+		add(checkWritable(filepath.Dir(file)))
+	}
+	return problems
+}
+
+// checkListen reports whether the address can be listened on, by this node if it runs already.
+func checkListen(addr string) error {
+	ln, err := Listen(addr)
+	if err == nil {
+		return ln.Close()
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil
+	}
+	return err
+}
+
+// checkTree reports whether a directory can be used, or created.
+func checkTree(dir string) error {
+	for {
+		info, err := os.Stat(dir)
+		parent := filepath.Dir(filepath.Clean(dir))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && parent != dir:
+			dir = parent
+			continue
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return fmt.Errorf("%s is not a directory", dir)
+		}
+		return checkWritable(dir)
+	}
+}
+
+// checkWritable reports whether this process may create files in a directory.
+func checkWritable(dir string) error {
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("cannot write to directory %s: %w", dir, err)
+	}
+	return nil
+}
