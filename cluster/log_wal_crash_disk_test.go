@@ -51,6 +51,7 @@ type crashFile struct {
 	data  []byte
 	saved []byte
 	dirty []dirtyRange
+	cut   bool // truncated since the last sync: dirty does not tell all that changed
 }
 
 type dirtyRange struct {
@@ -218,7 +219,7 @@ func (f *crashFile) Truncate(size int64) error {
 	if err, _ := f.d.step("truncate " + f.name); err != nil {
 		return err
 	}
-	f.data = f.data[:size:size]
+	f.data, f.cut = f.data[:size:size], true
 	return nil
 }
 
@@ -228,11 +229,23 @@ func (f *crashFile) Sync() error {
 	if err, taken := f.d.step("sync " + f.name); err != nil && !taken {
 		return err
 	} else if err == nil || !errors.Is(err, errPowerless) {
-		f.saved, f.dirty = slices.Clone(f.data), nil
+		f.save()
 		return err
 	} else {
 		return err
 	}
+}
+
+// save copies only what changed: files are large, and the race detector looks at every byte.
+func (f *crashFile) save() {
+	if f.cut || len(f.saved) != len(f.data) {
+		f.saved = slices.Clone(f.data)
+	} else {
+		for _, r := range f.dirty {
+			copy(f.saved[r.at:], r.data)
+		}
+	}
+	f.dirty, f.cut = nil, false
 }
 
 func (f *crashFile) SyncData() error { return f.Sync() }
@@ -280,7 +293,7 @@ func (d *crashDisk) killed() *crashDisk {
 		for name, f := range names.from {
 			if files[f] == nil {
 				files[f] = &crashFile{d: next, name: name, data: slices.Clone(f.data),
-					saved: slices.Clone(f.saved), dirty: slices.Clone(f.dirty)}
+					saved: slices.Clone(f.saved), dirty: slices.Clone(f.dirty), cut: f.cut}
 			}
 			names.to[name] = files[f]
 		}
