@@ -16,7 +16,7 @@ const (
 	rested             // the bytes of the key and of a small collection: see entry_rest.go
 	texted             // the rest of a text
 	boxed              // the rest of a box
-	opened             // the same, to rest at the end of the log entry if it can
+	opened             // the same, to rest later if it can
 )
 
 // text is the entry of a string that is long or has a long key.

@@ -1,12 +1,14 @@
 // How a small collection rests between changes: its content in one block, without pointers, as a
 // short string. Who reads it gets a collection made from the block, whose texts are parts of the
-// block. Who changes it gets a box, which rests again at the end of the log entry. From outside one
-// cannot tell which form an entry has.
+// block. Who changes it gets a box, which rests again when others have been opened since: a lock
+// that is taken, renewed and released soon never becomes a block. From outside one cannot tell which
+// form an entry has.
 
 package keyspace
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/coordd/coordd/internal/wire"
 )
@@ -14,6 +16,9 @@ import (
 // maxRested is how many bytes a collection that rests counts at most. Waking takes time for each
 // element.
 const maxRested = 2048
+
+// maxOpen is how many boxes stay open between log entries. A snapshot begins by making them rest.
+const maxOpen = 512
 
 // Where the parts of a rested entry's value begin.
 const bytesAt, sumAt, contentAt = 1, 3, 11
@@ -61,7 +66,7 @@ func rest(key string, c Collection, scratch []byte) (*Entry, []byte) {
 	return nil, scratch
 }
 
-// open makes a box one that is to rest at the end of the log entry.
+// open makes a box one that is to rest.
 func (db *DB) open(e *Entry) *Entry {
 	if e.form == boxed {
 		e.form = opened
@@ -76,21 +81,31 @@ type openBox struct {
 	entry *Entry
 }
 
-// rest makes what was opened rest, unless it is gone.
-func (ks *Keyspace) rest() {
-	for _, o := range ks.opened {
-		b := o.entry.box()
-		if b.form != opened {
-			continue
-		}
-		b.form = boxed
-		var e *Entry
-		if e, ks.scratch = rest(b.key, b.coll, ks.scratch); e != nil {
-			e.inherit(b.Entry)
-			o.db.keys.replace(hashOf(b.key), &b.Entry, e)
-		}
+// rest makes the oldest open boxes rest until at most most are open. It must not be called while
+// somebody may use an entry.
+func (ks *Keyspace) rest(most int) {
+	for ; len(ks.opened)-ks.rests > most; ks.rests++ {
+		o := &ks.opened[ks.rests]
+		o.rest(ks)
+		*o = openBox{}
+	}
+	if ks.rests > most {
+		ks.opened = slices.Delete(ks.opened, 0, ks.rests)
+		ks.rests = 0
 	}
 	ks.woken.rested, ks.woken.box = nil, nil
-	clear(ks.opened)
-	ks.opened = ks.opened[:0]
+}
+
+// rest makes a box rest if it can, unless it is gone.
+func (o openBox) rest(ks *Keyspace) {
+	b := o.entry.box()
+	if b.form != opened {
+		return
+	}
+	b.form = boxed
+	var e *Entry
+	if e, ks.scratch = rest(b.key, b.coll, ks.scratch); e != nil {
+		e.inherit(b.Entry)
+		o.db.keys.replace(hashOf(b.key), &b.Entry, e)
+	}
 }

@@ -6,33 +6,48 @@ import (
 	"testing"
 )
 
-// A keyspace whose collections rest between entries, one that was restored from its snapshots on
-// the way, and one in which nothing ever rests hold the same after any changes: the same running
-// hash, the same sizes, the same snapshots.
+// Keyspaces hold the same after any changes, that is the same running hash, the same sizes and the
+// same snapshots, whether their collections rest after each entry, or some entries later, whether
+// they were restored from snapshots on the way, and if nothing ever rests.
 func TestRestingChangesNothing(t *testing.T) {
 	seed := dbRand(t).Uint64()
 	random := func() *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
-	resting, restored, awake := New(), New(), New()
-	r := [3]*rand.Rand{random(), random(), random()}
+	resting, restored, later, awake := New(), New(), New(), New()
+	r := [4]*rand.Rand{random(), random(), random(), random()}
 	came, went := 0, 0 // how often a key's value rested, or no longer
 	rested1 := map[string]bool{}
 	now := int64(1)
 	for index := uint64(1); index <= 20_000; index++ {
 		now += r[0].Int64N(3)
-		r[1].Int64N(3)
-		r[2].Int64N(3)
-		for i, ks := range []*Keyspace{resting, restored, awake} {
-			ks.Begin(now, NewRevision(0, index, 0))
-			changeAny(r[i], ks, now)
-			changeAny(r[i], ks, now)
-			if ks != awake {
-				ks.End()
-			}
+		for _, others := range r[1:] {
+			others.Int64N(3)
 		}
-		if resting.Sum() != awake.Sum() || resting.Size() != awake.Size() ||
-			restored.Sum() != awake.Sum() || restored.Size() != awake.Size() {
-			t.Fatalf("step %d: sums %x, %x, %x, sizes %d, %d, %d", index, resting.Sum(),
-				restored.Sum(), awake.Sum(), resting.Size(), restored.Size(), awake.Size())
+		all := []*Keyspace{resting, restored, later, awake}
+		for i, ks := range all {
+			ks.Begin(now, NewRevision(0, index, 0))
+			for range 2 {
+				changeAny(r[i], ks, now)
+				if ks == awake {
+					ks.opened = nil // which the next change may make rest: see Freeze
+				}
+			}
+			switch ks {
+			case awake:
+			case later:
+				ks.rest(3)
+				if len(ks.opened) > 6 {
+					t.Fatalf("%d boxes are open", len(ks.opened))
+				}
+			default:
+				ks.rest(0)
+			}
+			ks.End()
+		}
+		for i, ks := range all {
+			if ks.Sum() != awake.Sum() || ks.Size() != awake.Size() {
+				t.Fatalf("step %d: the sum of %d is %x, not %x, its size %d, not %d", index, i,
+					ks.Sum(), awake.Sum(), ks.Size(), awake.Size())
+			}
 		}
 		if index%100 != 0 {
 			continue
@@ -58,7 +73,7 @@ func TestRestingChangesNothing(t *testing.T) {
 			return true
 		})
 		want := records(t, awake.Freeze())
-		for _, ks := range []*Keyspace{resting, restored} {
+		for _, ks := range []*Keyspace{resting, restored, later} {
 			if got := records(t, ks.Freeze()); !sameRecords(got, want) {
 				t.Fatalf("step %d: the snapshot is\n%q, want\n%q", index, got, want)
 			}
@@ -84,6 +99,7 @@ func TestRestedTextsStay(t *testing.T) {
 	h.Set([]byte("field"), []byte("value"))
 	db.Changed(db.SetCollection(k(1), h))
 	ks.End()
+	ks.rest(0)
 	e := db.Find(k(1))
 	if e.form != rested {
 		t.Fatalf("the form is %d", e.form)
@@ -102,6 +118,7 @@ func TestRestedTextsStay(t *testing.T) {
 		t.Error("the entry rests before the end of the log entry")
 	}
 	ks.End()
+	ks.rest(0)
 	if string(value) != "value" || read.Len() != 1 || !bytes.Equal(e.value(), was) {
 		t.Errorf("%q of %d, %q", value, read.Len(), e.value())
 	}

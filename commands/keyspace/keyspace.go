@@ -27,9 +27,10 @@ type Keyspace struct {
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: none
 	until    int64    // of a view (see At); 0: not a view
-	// of the log entry, see entry_rest.go
-	opened  []openBox                    // what is to rest at its end
-	woken   struct{ rested, box *Entry } // the latest
+	// see entry_rest.go
+	opened  []openBox                    // what is to rest, the oldest first
+	rests   int                          // how many of opened are done with
+	woken   struct{ rested, box *Entry } // the latest of the log entry
 	scratch []byte
 }
 
@@ -95,7 +96,7 @@ func (ks *Keyspace) Edits() uint64 { return ks.edits }
 // End closes the keyspace for changes until the next Begin. Entries that came from Edit or a setter
 // are not valid any more.
 func (ks *Keyspace) End() {
-	ks.rest()
+	ks.rest(maxOpen)
 	ks.writable = false
 }
 

@@ -16,8 +16,9 @@ type Frozen struct {
 	swapped [Databases]Revision
 }
 
-// Freeze captures the current content, in constant time.
+// Freeze captures the current content, in constant time. It must not be called beside readers.
 func (ks *Keyspace) Freeze() *Frozen {
+	ks.rest(0) // nothing that the snapshot sees changes its form later
 	f := &Frozen{}
 	ks.gen++
 	for i, db := range ks.dbs {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"image/color"
 	"os"
 
 	"gonum.org/v1/plot"
@@ -23,11 +24,15 @@ var panels = []struct {
 	{"99.9 % wait less than [ms]", func(m *measured) float64 { return m.p999 }},
 }
 
-// draw writes an SVG file with one panel for each of panels, two beside each other.
+// draw writes an SVG file: a title, the names of the series, and one panel for each of panels, two
+// beside each other.
 func (c *curve) draw(file string, results []measured) (err error) {
 	const columns = 2
+	const lineHeight, margin = 0.6 * vg.Centimeter, vg.Centimeter
 	rows := len(panels) / columns
 	plots := make([][]*plot.Plot, rows)
+	legend := plot.NewLegend()
+	legend.Top, legend.Left, legend.Padding = true, true, vg.Points(3)
 	for i, panel := range panels {
 		p := plot.New()
 		p.Title.Text = panel.title
@@ -36,13 +41,11 @@ func (c *curve) draw(file string, results []measured) (err error) {
 			p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		}
 		if i == 0 {
-			p.Title.Text = c.title + ": " + panel.title
 			p.Y.Min = 0
 		} else {
 			p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		}
 		p.Title.Padding = vg.Points(6)
-		p.Legend.Top, p.Legend.Left = true, true
 		p.Add(plotter.NewGrid())
 		for k, s := range c.series {
 			var points plotter.XYs
@@ -62,16 +65,23 @@ func (c *curve) draw(file string, results []measured) (err error) {
 			dots.Color, dots.Shape = plotutil.Color(k), plotutil.Shape(k)
 			p.Add(line, dots)
 			if i == 0 {
-				p.Legend.Add(s.name, line, dots)
+				legend.Add(s.name, line, dots)
 			}
 		}
 		plots[i/columns] = append(plots[i/columns], p)
 	}
-	canvas := vgsvg.New(columns*14*vg.Centimeter, vg.Length(rows)*10*vg.Centimeter)
-	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: vg.Centimeter, PadY: vg.Centimeter,
-		PadTop: vg.Centimeter, PadBottom: vg.Centimeter,
-		PadLeft: vg.Centimeter, PadRight: vg.Centimeter}
-	for r, row := range plot.Align(plots, tiles, draw.New(canvas)) {
+	head := margin + vg.Length(2+len(c.series))*lineHeight
+	canvas := vgsvg.New(columns*14*vg.Centimeter, head+vg.Length(rows)*10*vg.Centimeter)
+	all := draw.New(canvas)
+	all.SetColor(color.White)
+	all.Fill(all.Path())
+	style := plots[0][0].Title.TextStyle
+	style.Font.Size = vg.Points(16)
+	all.FillText(style, vg.Point{X: all.Center().X, Y: all.Max.Y - margin}, c.title)
+	legend.Draw(draw.Crop(all, 2*margin, 0, 0, -margin-lineHeight))
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: margin, PadY: margin,
+		PadTop: head, PadBottom: margin, PadLeft: margin, PadRight: margin}
+	for r, row := range plot.Align(plots, tiles, all) {
 		for col, area := range row {
 			plots[r][col].Draw(area)
 		}
