@@ -1,8 +1,8 @@
 // How a small collection rests between changes: its content in one block, without pointers, as a
 // short string. Who reads it gets a collection made from the block, whose texts are parts of the
 // block. Who changes it gets a box, which rests again when others have been opened since: a lock
-// that is taken, renewed and released soon never becomes a block. From outside one cannot tell which
-// form an entry has.
+// that is taken, renewed and released soon never becomes a block. From outside one cannot tell
+// which form an entry has.
 
 package keyspace
 
