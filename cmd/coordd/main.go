@@ -100,9 +100,11 @@ func runNode(ctx context.Context, args []string, c console) error {
 		return err
 	}
 	go node.ReleaseMemory(ctx)
+	sup := &supervisor{node: n, log: log}
+	go sup.run(ctx, leaderPatience)
 	go func() {
 		for range hangups {
-			r.reload(n)
+			sup.reload(func() { r.reload(n) })
 		}
 	}()
 	select {
@@ -112,6 +114,7 @@ func runNode(ctx context.Context, args []string, c console) error {
 		log.Info("stopping on a client's request")
 	case err = <-n.Failed():
 	}
+	sup.stopping()
 	err = errors.Join(err, n.Close())
 	log.Info("stopped")
 	return err

@@ -18,6 +18,9 @@ func subcommands() []subcommand {
 		{"check-config", "[flags]",
 			"checks that a node would start with these flags, the environment and the file of " +
 				"--config", runCheckConfig},
+		{"health", "[flags]",
+			"asks the node with these flags, on its HTTP port, whether it takes commands",
+			runHealth},
 		{"backup", "--from ADDR FILE [--force] [--user NAME] [--password-file FILE] " + tlsArgs,
 			"writes the state of a running cluster to FILE", runBackup},
 		{"restore", "FILE [--epoch N] [flags]",

@@ -368,6 +368,10 @@ func (n *Node) WaitReady(ctx context.Context) error {
 	return nil
 }
 
+// CheckAlive fails if the node does not answer before ctx ends. It is for watchdogs: a node that
+// waits for other nodes or for its disk is alive.
+func (n *Node) CheckAlive(ctx context.Context) error { return n.cluster.CheckAlive(ctx) }
+
 // NewOrigin returns a random number that names one start of a process in its log entries.
 func NewOrigin() uint64 {
 	var b [8]byte

@@ -1,0 +1,61 @@
+// coordd health: asks the node of a configuration whether it takes commands, for the health checks
+// of containers, which have no other program.
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coordd/coordd/cluster"
+)
+
+// healthPatience bounds the question.
+const healthPatience = 5 * time.Second
+
+// runHealth succeeds if /readyz of the node with these flags, environment and file does.
+func runHealth(ctx context.Context, args []string, c console) error {
+	fs := newFlagSet("coordd health")
+	given := nodeFlags(fs)
+	if _, err := parseArgs(fs, args); err != nil {
+		return err
+	}
+	cfg, err := readConfig(fs, given, c.getenv)
+	if err != nil {
+		return err
+	}
+	if cfg.HTTPListen == "" {
+		return errors.New("coordd health requires the node's --http-listen")
+	}
+	host, port, _ := net.SplitHostPort(cfg.HTTPListen)
+	if cluster.IsWildcard(host) {
+		host = "localhost"
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthPatience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var body struct{ Status, Role, Reason string }
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		return fmt.Errorf("%s is not the HTTP port of coordd: %w", cfg.HTTPListen, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return errors.New(cmp.Or(body.Reason, response.Status))
+	}
+	_, err = fmt.Fprintf(c.stdout, "%s, %s\n", body.Status, body.Role)
+	return err
+}
