@@ -120,7 +120,7 @@ func (n *Node) addMember(id, addr string) error {
 		case string(s.ID) == id && string(s.Address) == addr:
 			return nil // a new node asks until it is added
 		case string(s.ID) != id && string(s.Address) == addr:
-			return refused(fmt.Sprintf("node %s already has the peer address %s", s.ID, addr))
+			return n.addressTaken(s)
 		}
 	}
 	if err := n.checkLevelOf(id, addr); err != nil {
@@ -221,6 +221,8 @@ func (n *Node) promoteMember(lead *leadership, id string) error {
 		return refused(fmt.Sprintf("there is no member %s", id))
 	case s.Suffrage == raft.Voter:
 		return refused(fmt.Sprintf("node %s is already a voter", id))
+	case !n.wantsVote(id):
+		return refused(fmt.Sprintf("node %s runs with --learner: it never votes", id))
 	}
 	if err := n.caughtUp(lead, id); err != nil {
 		return refused(fmt.Sprintf("node %s cannot be promoted yet: %v", id, err))
@@ -259,12 +261,20 @@ func (n *Node) maintain() {
 			return
 		}
 		lead := n.route.Load().lead
-		if lead == nil || !n.unsettled() && !n.mayRaise() {
+		if lead == nil {
+			continue
+		}
+		now := time.Now()
+		n.look(lead, now)
+		due := n.watchDue(now)
+		if !due && !n.unsettled() && !n.mayRaise() {
 			continue
 		}
 		select {
 		case n.changing <- struct{}{}:
-			n.settle(lead)
+			if !due || !n.removeOverdue(now) && !n.giveWay(now) {
+				n.settle(lead)
+			}
 			<-n.changing
 		default: // a change is under way
 		}
@@ -278,11 +288,24 @@ func (n *Node) unsettled() bool {
 		return true
 	}
 	for _, s := range n.configuration().Servers {
-		if s.Suffrage != raft.Voter || n.moved(s) != "" {
+		votes := s.Suffrage == raft.Voter
+		if votes != n.wantsVote(string(s.ID)) && string(s.ID) != n.cfg.ID || n.moved(s) != "" {
 			return true
 		}
 	}
 	return false
+}
+
+// wantsVote reports whether a member is to be a voter, as far as known: not if it runs with
+// --learner.
+func (n *Node) wantsVote(id string) bool {
+	l := n.link(id)
+	if l == nil {
+		return id != n.cfg.ID || !n.cfg.Learner
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.peer.isLearner()
 }
 
 // moved returns the address that a member announces, if it differs from the configured one.
@@ -330,8 +353,19 @@ func (n *Node) settle(lead *leadership) {
 		}
 	}
 	for _, s := range servers {
-		if s.Suffrage == raft.Voter {
+		votes, wants := s.Suffrage == raft.Voter, n.wantsVote(string(s.ID))
+		if votes == wants || string(s.ID) == n.cfg.ID {
 			continue
+		}
+		if votes { // it became a voter under an older version, or before it had the flag
+			if n.checkRest(string(s.ID)) != nil {
+				continue
+			}
+			n.logger.Info("voter becomes a learner: it runs with --learner", "member", s.ID)
+			if err := configured(n.raft.DemoteVoter(s.ID, 0, changeWait)); err != nil {
+				n.logger.Warn("taking a member's vote failed", "member", s.ID, "error", err)
+			}
+			return
 		}
 		if n.caughtUp(lead, string(s.ID)) != nil {
 			if l := n.link(string(s.ID)); l != nil {

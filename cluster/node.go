@@ -59,7 +59,9 @@ type Node struct {
 	announced   map[string]string // id → the peer address that the member announced
 	members     map[string]string // id → peer address, from Config.Members
 	joining     bool              // started without state, waits to be added to a cluster
-	changing    chan struct{}     // holds a token while a membership change runs
+	watch       memberWatch
+	leaving     atomic.Bool   // it stops: it is not to lead
+	changing    chan struct{} // holds a token while a membership change runs
 	removal     removal
 	incarnation string                 // of the data directory
 	seen        atomic.Pointer[view]   // the newest configuration
@@ -466,5 +468,14 @@ func (n *Node) hello(to, refusal string) hello {
 		incarnation: n.incarnation, cluster: n.clusterID(),
 		expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
 		release: n.cfg.Version, upMs: uint64(time.Since(n.opened).Milliseconds()),
+		zone: n.cfg.Zone, priority: n.cfg.Priority, traits: n.traits(),
 	}
+}
+
+// traits says what this node is, for its hello.
+func (n *Node) traits() (t uint64) {
+	if n.cfg.Learner {
+		t |= traitLearner
+	}
+	return t
 }

@@ -3,8 +3,10 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,10 +74,17 @@ func (n *Node) pauseProposals() (end func()) {
 	}
 }
 
-// successor picks the voter to transfer leadership to: the wanted one, or any if that is empty.
-// Raft's own choice may be a member that is down.
+// successor picks the voter to transfer leadership to: the wanted one, or if that is empty, of
+// those whose logs are about as long as the longest, the one with the highest priority. Raft's own
+// choice may be a member that is down.
 func (n *Node) successor(wanted string) (id, addr string, ok bool) {
-	var best uint64
+	type candidate struct {
+		server              raft.Server
+		lastIndex, priority uint64
+		stopping            bool
+	}
+	var all []candidate
+	var longest uint64
 	for _, s := range n.configuration().Servers {
 		l := n.link(string(s.ID))
 		if s.Suffrage != raft.Voter || l == nil || !l.up() || !n.admitted(string(s.ID)) ||
@@ -83,13 +92,30 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 			continue
 		}
 		l.mu.Lock()
-		lastIndex := l.report.lastIndex
+		all = append(all, candidate{s, l.report.lastIndex, l.peer.priority, l.stopping})
 		l.mu.Unlock()
-		if !ok || lastIndex > best {
-			id, addr, best, ok = string(s.ID), string(s.Address), lastIndex, true
-		}
+		longest = max(longest, all[len(all)-1].lastIndex)
 	}
-	return id, addr, ok
+	if len(all) == 0 {
+		return "", "", false
+	}
+	best := slices.MaxFunc(all, func(a, b candidate) int {
+		far := func(c candidate) bool { return c.lastIndex+promoteLag < longest }
+		return cmp.Or(compareBool(b.stopping, a.stopping), compareBool(far(b), far(a)),
+			cmp.Compare(a.priority, b.priority), cmp.Compare(a.lastIndex, b.lastIndex))
+	})
+	return string(best.server.ID), string(best.server.Address), true
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // Close transfers leadership if this node leads, refuses new requests, lets requests in flight end,
@@ -103,6 +129,7 @@ func (n *Node) Close() error {
 // continue meanwhile, on this node too: they wait for the next leader. A stopping node calls it
 // first, while its clients are still connected.
 func (n *Node) TransferIfLeader() {
+	n.leaving.Store(true)
 	for began := time.Now(); n.raft.State() == raft.Leader && time.Since(began) < drainWait; {
 		err := n.TransferLeadership("")
 		if err == nil {

@@ -29,7 +29,17 @@ type Config struct {
 	ClientAddr string
 	TLSAddr    string // likewise, over TLS
 	Version    string // of the program; likewise
-	DataDir    string
+	Zone       string // the availability zone; likewise
+	// Priority for leading, likewise: leadership goes to the voter with the highest one that has
+	// caught up. 0: DefaultPriority
+	Priority uint64
+	// Learner: the node never becomes a voter. It must join a cluster.
+	Learner bool
+	// AutoremoveAfter: as leader, remove members that have been unreachable for that long; 0:
+	// never. OnAutoremove, if set, learns of each attempt.
+	AutoremoveAfter time.Duration
+	OnAutoremove    func(id string, unreachable time.Duration, err error)
+	DataDir         string
 	// the first configuration, equal on every node; empty or only this node: a single node
 	Members []Member
 	// without state, wait to be added to a cluster (AddMember there) and ignore Members
@@ -60,10 +70,14 @@ type Config struct {
 	// the processor architecture; tests pretend to another one
 	arch string
 
-	batchReply, readReplies     int // tests lower maxBatchReply and maxReadReplies here
-	compactAfter, trailingBytes int // and these
-	replayWork                  int // and this
+	preferAfter                 time.Duration // tests shorten preferAfter here
+	batchReply, readReplies     int           // tests lower maxBatchReply and maxReadReplies here
+	compactAfter, trailingBytes int           // and these
+	replayWork                  int           // and this
 }
+
+// DefaultPriority is Config.Priority of a node that sets none.
+const DefaultPriority = 100
 
 const (
 	defaultHeartbeat  = 400 * time.Millisecond
@@ -104,6 +118,8 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.PeerListen, "127.0.0.1:0")
 	setDefault(&c.HeartbeatTimeout, defaultHeartbeat)
 	setDefault(&c.LeaderWait, defaultLeaderWait)
+	setDefault(&c.Priority, DefaultPriority)
+	setDefault(&c.preferAfter, preferAfter)
 	setDefault(&c.ReplyWait, defaultReplyWait)
 	setDefault(&c.SnapshotThreshold, defaultThreshold)
 	setDefault(&c.TrailingLogs, defaultTrailing)

@@ -62,6 +62,12 @@ type MemberStatus struct {
 	KnownLevel uint64        // the newest feature level that it knows; 0: unknown
 	Version    string        // of its program; empty: unknown
 	Uptime     time.Duration // unknown unless Version is known
+	Zone       string        // its availability zone; empty: unknown
+	Priority   uint64        // for leading; 0: unknown
+	Learner    bool          // it never becomes a voter
+	// RemoveIn is when the leader removes the member, which it cannot reach; 0: not counted down;
+	// the least duration above 0: as soon as another member makes up for it
+	RemoveIn time.Duration
 	// The rest comes from the member's own reports, is known on the leader, and is about a second
 	// old at most when idle.
 	LastLog     uint64
@@ -139,6 +145,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 		m.ClientAddr, m.TLSAddr = n.cfg.ClientAddr, n.cfg.TLSAddr
 		m.Connected, m.LastContact, m.KnownLevel = true, 0, n.levels.KnownLevel()
 		m.Version, m.Uptime = n.cfg.Version, time.Since(n.opened)
+		m.Zone, m.Priority, m.Learner = n.cfg.Zone, n.cfg.Priority, n.cfg.Learner
 		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
 		return m
 	}
@@ -151,6 +158,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 		m.LastLog, m.Applied = l.report.lastIndex, l.report.applied
 		m.ReportedAt = l.reportedAt
 		m.KnownLevel = l.peer.level
+		m.Zone, m.Priority, m.Learner = l.peer.zone, l.peer.priority, l.peer.isLearner()
 		if m.Connected && l.peer.release != "" {
 			m.Version, m.Uptime = l.peer.release, time.Since(l.started)
 		}
@@ -158,6 +166,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 			m.LastContact = time.Since(l.heard)
 		}
 		l.mu.Unlock()
+		m.RemoveIn = n.removeIn(m.ID)
 	}
 	return m
 }

@@ -46,7 +46,16 @@ type hello struct {
 	tlsAddr     string // where clients reach the node over TLS; empty: nowhere
 	release     string // the node's version of coordd; empty: an older one
 	upMs        uint64 // how long it has been running
+	zone        string // its availability zone; empty: unknown
+	priority    uint64 // for leading; DefaultPriority: an older version
+	traits      uint64 // what it is; 0: an older version
 }
+
+// traitLearner: the node never becomes a voter.
+const traitLearner = 1 << 0
+
+// isLearner reports whether the node never becomes a voter.
+func (h *hello) isLearner() bool { return h.traits&traitLearner != 0 }
 
 // abilityDryRun: the node accepts batches that may write among reads, and runs them up to the first
 // request that would.
@@ -78,7 +87,8 @@ func appendHello(dst []byte, h hello) []byte {
 	dst = wire.AppendBool(dst, h.lostDisk)
 	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.abilities), h.arch)
 	dst = wire.AppendBytes(wire.AppendBytes(dst, h.tlsAddr), h.release)
-	dst = binary.AppendUvarint(dst, h.upMs)
+	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.upMs), h.zone)
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, h.priority), h.traits)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -121,6 +131,10 @@ func readHello(r io.Reader) (hello, error) {
 	if c.Len() > 0 {
 		h.release, h.upMs = c.Text(), c.Uvarint()
 	}
+	h.priority = DefaultPriority
+	if c.Len() > 0 {
+		h.zone, h.priority, h.traits = c.Text(), c.Uvarint(), c.Uvarint()
+	}
 	if c.Failed() {
 		return h, errors.New("a malformed hello")
 	}
@@ -137,7 +151,8 @@ const (
 	// version
 	frameConfirm
 	frameReply // the answer to a write or read frame: status and replies
-	frameTerm  // the answer to a confirm frame
+	// the answer to a confirm frame; statusNotTaken: the node is stopping
+	frameTerm
 	// a membership change or its answer, on a connection of its own
 	frameAdmin
 	// from a stopping node: what it has not answered on this connection did not run and never will

@@ -120,7 +120,11 @@ func (in *inbound) serve() error {
 			if term, commit, ok := decodeCommit(f.payload); ok {
 				in.n.lag.note(term, commit, in.n.applied(), time.Now())
 			}
-			in.w.send(endFrame(report, frameTerm, 0, f.id), nil)
+			status := statusDone
+			if in.n.leaving.Load() {
+				status = statusNotTaken
+			}
+			in.w.send(endFrame(report, frameTerm, status, f.id), nil)
 		case frameLeaderless:
 			found, err := decodeFinding(f.payload)
 			if err != nil {

@@ -151,6 +151,7 @@ var params = []param{
 	frozen("io-threads-do-reads", "no"),
 	frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
 	{name: "aclfile", frozen: true, get: func(s *Server) string { return s.cfg.UsersFile }},
+	{name: zoneField, frozen: true, get: func(s *Server) string { return s.cfg.Zone }},
 	{name: "unixsocket", frozen: true, get: func(s *Server) string { return s.cfg.UnixSocket }},
 	{name: "unixsocketperm", frozen: true, get: func(s *Server) string {
 		return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8)

@@ -201,6 +201,12 @@ type Member struct {
 	KnownLevel uint64
 	Version    string        // of its coordd; empty: unknown
 	Uptime     time.Duration // unknown unless Version is known
+	Zone       string        // its availability zone; empty: unknown
+	Priority   uint64        // for leading: the highest leads; 0: unknown
+	Learner    bool          // it never becomes a voter
+	// RemoveIn is when the leader removes the member, which it cannot reach; 0: not counted down;
+	// the least duration above 0: as soon as another member makes up for it
+	RemoveIn time.Duration
 	// LastLog is the index up to which the member's log is known to be durable; 0 except on the
 	// leader.
 	LastLog uint64

@@ -145,8 +145,10 @@ func hexSum(text string) string {
 }
 
 // serves reports whether clients can read from a member: it is up, has a client address, and has
-// caught up.
-func (st *Status) serves(m *Member) bool { return m.ClientAddr != "" && m.Voter && st.up(m) }
+// caught up. A permanent learner that has not says so itself.
+func (st *Status) serves(m *Member) bool {
+	return m.ClientAddr != "" && (m.Voter || m.Learner) && st.up(m)
+}
 
 // clusterSlots fails if no leader is known: clients then ask another node.
 func clusterSlots(s *session, _ *commands.Spec, _ [][]byte) {
@@ -172,9 +174,18 @@ func clusterSlots(s *session, _ *commands.Spec, _ [][]byte) {
 		s.w.BulkString(host)
 		s.w.Int(portNumber(port))
 		s.w.BulkString(clusterID(m.ID))
-		s.w.Map(0)
+		if m.Zone == "" {
+			s.w.Map(0)
+			continue
+		}
+		s.w.Map(1)
+		s.w.BulkString(zoneField)
+		s.w.BulkString(m.Zone)
 	}
 }
+
+// zoneField names a member's zone, as in Valkey. It is left out where there is none.
+const zoneField = "availability-zone"
 
 func portNumber(port string) int64 {
 	n, _ := commands.ParseInt([]byte(port))
@@ -212,14 +223,18 @@ func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 		switch {
 		case !st.up(m):
 			health = "fail"
-		case !m.Voter:
+		case !m.Voter && !m.Learner:
 			health = "loading" // it has not caught up
 		}
 		offset := int64(m.Applied) // 0 if unknown
 		if m.ID == st.NodeID {
 			offset = int64(st.Applied)
 		}
-		s.w.Map(7)
+		fields := 7
+		if m.Zone != "" {
+			fields++
+		}
+		s.w.Map(fields)
 		s.w.BulkString("id")
 		s.w.BulkString(clusterID(m.ID))
 		if s.seesTLS {
@@ -238,6 +253,10 @@ func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 		s.w.Int(offset)
 		s.w.BulkString("health")
 		s.w.BulkString(health)
+		if m.Zone != "" {
+			s.w.BulkString(zoneField)
+			s.w.BulkString(m.Zone)
+		}
 	}
 }
 

@@ -110,6 +110,9 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 			{"entries-behind", behind}, {"last-contact-ms", contact},
 			{"known-feature-level", int64(m.KnownLevel)},
 			{"version", m.Version}, {"uptime-seconds", uptime},
+			{"availability-zone", m.Zone}, {"leader-priority", int64(m.Priority)},
+			{"permanent-learner", int64(number(m.Learner))},
+			{"removed-in-seconds", m.removedIn()},
 		})
 	}
 }
@@ -140,6 +143,15 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 		{"snapshot", int64(st.SnapshotIndex)},
 		{"feature-level", int64(st.Level)}, {"known-feature-level", int64(st.KnownLevel)},
 	})
+}
+
+// removedIn returns in how many seconds the leader removes an unreachable member; -1: it is not
+// counted down, 0: it is due.
+func (m *Member) removedIn() int64 {
+	if m.RemoveIn == 0 {
+		return -1
+	}
+	return int64(m.RemoveIn.Seconds())
 }
 
 // pair is a field of a map reply; the value is a string or an int64.

@@ -246,7 +246,11 @@ func (s *session) greet() {
 	if s.srv.backend.Role() != "leader" {
 		role = "replica"
 	}
-	s.w.Map(7)
+	fields, zone := 7, s.srv.cfg.Zone
+	if zone != "" {
+		fields++
+	}
+	s.w.Map(fields)
 	s.w.BulkString("server")
 	s.w.BulkString("redis")
 	s.w.BulkString("version")
@@ -261,6 +265,10 @@ func (s *session) greet() {
 	s.w.BulkString(role)
 	s.w.BulkString("modules")
 	s.w.Array(0)
+	if zone != "" { // as in Valkey 8.1
+		s.w.BulkString("availability_zone")
+		s.w.BulkString(zone)
+	}
 }
 
 // validName reports whether Redis accepts the name of a client or library.

@@ -26,6 +26,7 @@ type Config struct {
 	Backend Backend
 	Logger  *slog.Logger // nil: no logs
 	Version string       // of coordd, for INFO
+	Zone    string       // availability zone; empty: unknown
 
 	Redirect     Redirect // what followers do with the leader's commands; RedirectForward
 	SentinelName string   // the master name of SENTINEL; mymaster

@@ -103,6 +103,7 @@ func infoServer(t *infoText) {
 	t.field("uptime_in_seconds", uptime)
 	t.field("uptime_in_days", uptime/86400)
 	t.field("config_file", t.srv.cfg.ConfigFile)
+	t.field("availability_zone", t.srv.cfg.Zone)
 }
 
 func infoClients(t *infoText) {
@@ -428,7 +429,8 @@ func infoCoordd(t *infoText) {
 			c.Expires.Unix(), int(c.Expires.Sub(t.now)/(24*time.Hour)), c.LastReload())
 	}
 	for i, m := range st.Members {
-		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,tls=%s,voter=%t,match=%d\r\n", i, m.ID,
-			m.PeerAddr, m.ClientAddr, m.TLSAddr, m.Voter, m.LastLog)
+		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,tls=%s,voter=%t,match=%d,zone=%s,"+
+			"priority=%d,learner=%t,removed_in=%d\r\n", i, m.ID, m.PeerAddr, m.ClientAddr,
+			m.TLSAddr, m.Voter, m.LastLog, m.Zone, m.Priority, m.Learner, m.removedIn())
 	}
 }

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/node"
@@ -97,8 +99,14 @@ func (c *config) complete() error {
 		return fmt.Errorf("--max-request-bytes %d: must be %d or less", c.MaxRequestBytes,
 			cluster.MaxBatchBytes)
 	}
+	if c.AutoremoveAfter > 0 && c.AutoremoveAfter < time.Second {
+		return fmt.Errorf("--autoremove-after %v: must be 0 or at least 1s", c.AutoremoveAfter)
+	}
 	if len(c.Join) > 0 {
 		return c.completeJoin()
+	}
+	if c.Learner {
+		return errors.New("--learner requires --join: a learner does not found a cluster")
 	}
 	if len(c.Members) == 0 {
 		// A single node has no peers, but Raft needs an address: a free port on the loopback.

@@ -143,6 +143,26 @@ func setJoin(c *config, v string) error {
 	return nil
 }
 
+func setPriority(c *config, v string) error {
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || n < 1 || n > 1000 {
+		return errors.New("must be an integer from 1 to 1000")
+	}
+	c.LeaderPriority = n
+	return nil
+}
+
+// setZone accepts what INFO and the lists of members can show.
+func setZone(c *config, v string) error {
+	if len(v) > 64 || strings.ContainsFunc(v, func(r rune) bool {
+		return r <= ' ' || r > '~' || r == ','
+	}) {
+		return errors.New("must be one word of up to 64 ASCII characters without commas")
+	}
+	c.Zone = v
+	return nil
+}
+
 // completeAddresses checks the peer address and derives the address for clients.
 func (c *config) completeAddresses() error {
 	host, err := c.peerHost()

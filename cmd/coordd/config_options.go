@@ -159,6 +159,27 @@ var startOptions = []option{
 		setJoin,
 	},
 	{
+		"learner", "no",
+		"never vote: serve stale reads and backups only; requires --join",
+		setYesNo(func(c *config) *bool { return &c.Learner }),
+	},
+	{
+		"leader-priority", strconv.Itoa(cluster.DefaultPriority),
+		"1 to 1000: leadership goes to the voter with the highest that has caught up",
+		setPriority,
+	},
+	{
+		"zone", "",
+		"availability zone of this node, which clients see in HELLO, INFO and CLUSTER",
+		setZone,
+	},
+	{
+		"autoremove-after", "0s",
+		"how long the leader must not have reached a member before it removes it for good, if " +
+			"that helps; the same on every node; 0: never",
+		setDuration(func(c *config) *time.Duration { return &c.AutoremoveAfter }, 0),
+	},
+	{
 		"join-user", "",
 		"user with which to ask the members of --join; default: the default user",
 		setAny(func(c *config) *string { return &c.JoinUser }),

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/audit"
 )
 
 // TLSScheme begins an address that is dialed with TLS.
@@ -87,4 +89,14 @@ func (n *Node) askToJoin(ctx context.Context, addr string) error {
 	client := redis.NewClient(o)
 	defer client.Close()
 	return client.Do(ctx, "RAFT", "ADD", n.cfg.ID, n.cluster.Status().PeerAddr).Err()
+}
+
+// auditAutoremove records that this node, as leader, removed a member, or tried to.
+func (n *Node) auditAutoremove(id string, unreachable time.Duration, err error) {
+	e := audit.Event{Event: "autoremove", Args: []string{id,
+		unreachable.Round(time.Second).String()}, Outcome: audit.OK}
+	if err != nil {
+		e.Outcome, _, _ = strings.Cut(replyError(err).Error(), " ")
+	}
+	n.audit.Record(e)
 }

@@ -61,6 +61,12 @@ type Config struct {
 	// 0: as much as there is.
 	FirstMaxMemory int64
 
+	Zone           string // availability zone; empty: unknown
+	LeaderPriority uint64 // leadership goes to the voter with the highest; 0: the default
+	Learner        bool   // never becomes a voter; requires Join or Discover
+	// AutoremoveAfter: as leader, remove members unreachable for that long; 0: never
+	AutoremoveAfter time.Duration
+
 	DataDir           string
 	LogStore          string // cluster.LogStoreWAL (default) or cluster.LogStoreBolt
 	SnapshotThreshold uint64 // log entries between snapshots
@@ -225,7 +231,7 @@ func (n *Node) listenForClients() (err error) {
 func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 	c := &n.cfg
 	return server.Config{
-		Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version,
+		Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version, Zone: c.Zone,
 		Redirect: c.Redirect, SentinelName: c.SentinelName,
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
@@ -245,6 +251,8 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
 		ID: n.cfg.ID, Version: n.cfg.Version, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0,
+		Zone: n.cfg.Zone, Priority: n.cfg.LeaderPriority, Learner: n.cfg.Learner,
+		AutoremoveAfter: n.cfg.AutoremoveAfter, OnAutoremove: n.auditAutoremove,
 		ClientAddr: n.cfg.Advertise, TLSAddr: n.cfg.TLSAdvertise, TLS: n.certs.peer,
 		PeerListener: peer, PeerListen: n.cfg.PeerListen, PeerAdvertise: n.cfg.PeerAdvertise,
 		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,

@@ -1,0 +1,246 @@
+// What the leader observes of the members while it leads, and what follows from it: members that
+// have been unreachable for long are removed, and leadership goes to the voter that is to have it.
+// See docs/adr/0028.
+
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// watchGap: after a longer pause between two looks this node, not the members, was away.
+	watchGap = time.Second
+	// wantedLately is how recently a node must have asked for the address of a member to count as
+	// its replacement. A node that waits asks every few seconds.
+	wantedLately = 30 * time.Second
+	// preferAfter is how long a voter must have been fit before leadership goes to it.
+	preferAfter = 5 * time.Second
+	// watchRetry is the pause after a removal or transfer that failed.
+	watchRetry = 5 * time.Second
+)
+
+// memberWatch is what this node has observed since it leads. Its goroutine is maintain.
+type memberWatch struct {
+	mu     sync.Mutex
+	lead   *leadership
+	looked time.Time
+	// when each other member was last reachable, at the earliest when the watch began
+	reached map[string]time.Time
+	wanted  map[string]time.Time // when a node last asked for a member's address
+	held    map[string]bool      // logged: due, but its removal would not help
+	// the voter that is to lead, and since when it is fit for it
+	preferred string
+	fitSince  time.Time
+	notBefore time.Time // of the next removal or transfer
+}
+
+// look notes who is reachable now. It restarts with each leadership, and after a pause.
+func (n *Node) look(lead *leadership, now time.Time) {
+	w := &n.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lead != lead || now.Sub(w.looked) > watchGap {
+		w.lead, w.notBefore = lead, time.Time{}
+		w.reached, w.wanted = map[string]time.Time{}, map[string]time.Time{}
+		w.held, w.preferred = map[string]bool{}, ""
+	}
+	w.looked = now
+	for _, s := range n.configuration().Servers {
+		id := string(s.ID)
+		if w.reached[id].IsZero() || id == n.cfg.ID || n.hears(id) || n.hasInbound(id) {
+			w.reached[id] = now
+			delete(w.held, id)
+		}
+	}
+	if id := n.fittest(lead); id != w.preferred {
+		w.preferred, w.fitSince = id, now
+	}
+}
+
+// hasInbound reports whether a member is connected to this node.
+func (n *Node) hasInbound(id string) bool {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for in := range n.inbounds {
+		if in.peer == id {
+			return true
+		}
+	}
+	return false
+}
+
+// unreachableFor returns for how long this leader has not reached a member; 0: it does, or this
+// node does not lead.
+func (n *Node) unreachableFor(id string) time.Duration {
+	lead := n.route.Load().lead
+	w := &n.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if lead == nil || w.lead != lead || w.reached[id].IsZero() {
+		return 0
+	}
+	return w.looked.Sub(w.reached[id])
+}
+
+// removeIn returns when a member that is unreachable will be removed; 0: it is not counted down. A
+// member that is due has the least duration above 0.
+func (n *Node) removeIn(id string) time.Duration {
+	silent := n.unreachableFor(id)
+	if n.cfg.AutoremoveAfter == 0 || silent < heardLately {
+		return 0
+	}
+	return max(n.cfg.AutoremoveAfter-silent, 1)
+}
+
+// overdue returns the member to remove now, empty for none. A learner goes when it is due. A voter
+// goes if that helps: with an even number of voters, or two that are due, fewer voters tolerate
+// more failures; and a node may wait for its address. Otherwise it stays, for it may come back.
+func (n *Node) overdue(now time.Time) (id string, silent time.Duration) {
+	if n.cfg.AutoremoveAfter == 0 {
+		return "", 0
+	}
+	voters, due := 0, []string{}
+	for _, s := range n.configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			voters++
+		}
+		d := n.unreachableFor(string(s.ID))
+		switch {
+		case d < n.cfg.AutoremoveAfter:
+		case s.Suffrage != raft.Voter:
+			return string(s.ID), d
+		default:
+			due = append(due, string(s.ID))
+		}
+	}
+	w := &n.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range due {
+		d := w.looked.Sub(w.reached[id])
+		if voters%2 == 0 || len(due) > 1 || now.Sub(w.wanted[id]) < wantedLately {
+			return id, d
+		}
+		if !w.held[id] {
+			w.held[id] = true
+			n.logger.Warn("member is unreachable, but is kept until another one joins: removing "+
+				"it would not make the cluster tolerate more failures", "member", id,
+				"unreachable-for", d.Round(time.Second))
+		}
+	}
+	return "", 0
+}
+
+// removeOverdue removes the member that is due, if there is one, and reports whether there was.
+func (n *Node) removeOverdue(now time.Time) bool {
+	id, silent := n.overdue(now)
+	if id == "" {
+		return false
+	}
+	err := n.removeMember(id)
+	if err != nil {
+		n.delayWatch(now)
+		n.logger.Warn("removing an unreachable member failed", "member", id, "unreachable-for",
+			silent.Round(time.Second), "error", err)
+	} else {
+		n.logger.Warn("an unreachable member was removed", "member", id, "unreachable-for",
+			silent.Round(time.Second))
+	}
+	if n.cfg.OnAutoremove != nil {
+		n.cfg.OnAutoremove(id, silent, err)
+	}
+	return true
+}
+
+// addressTaken refuses to add a node at the address of a member. If that member is unreachable and
+// is removed in time, the node is to try again.
+func (n *Node) addressTaken(s raft.Server) error {
+	id := string(s.ID)
+	if n.cfg.AutoremoveAfter == 0 || id == n.cfg.ID || n.hears(id) {
+		return refused(fmt.Sprintf("node %s already has the peer address %s", s.ID, s.Address))
+	}
+	w := &n.watch
+	w.mu.Lock()
+	if w.wanted != nil {
+		w.wanted[id] = time.Now()
+	}
+	w.mu.Unlock()
+	return notRun(fmt.Sprintf("node %s had the peer address %s; it is removed when it has been "+
+		"unreachable for %v", s.ID, s.Address, n.cfg.AutoremoveAfter))
+}
+
+// priority is this node's priority for leading.
+func (n *Node) priority() uint64 {
+	if n.cfg.Learner { // it was a voter before
+		return 0
+	}
+	return n.cfg.Priority
+}
+
+// fittest returns the voter that is to lead in place of this node: the one with the highest
+// priority, above this node's, that has caught up and is not stopping.
+func (n *Node) fittest(lead *leadership) (best string) {
+	highest := n.priority()
+	for _, s := range n.configuration().Servers {
+		id := string(s.ID)
+		l := n.link(id)
+		if l == nil || s.Suffrage != raft.Voter || !n.admitted(id) {
+			continue
+		}
+		l.mu.Lock()
+		priority, unfit := l.peer.priority, l.stopping || l.peer.isLearner()
+		l.mu.Unlock()
+		if unfit || priority <= highest {
+			continue
+		}
+		l.ask(0) // or the report is too old under load
+		if n.caughtUp(lead, id) == nil {
+			best, highest = id, priority
+		}
+	}
+	return best
+}
+
+// giveWay transfers leadership to the preferred voter once it has been fit for a while.
+func (n *Node) giveWay(now time.Time) bool {
+	w := &n.watch
+	w.mu.Lock()
+	id := w.preferred
+	due := id != "" && now.Sub(w.fitSince) >= n.cfg.preferAfter && !n.leaving.Load()
+	w.mu.Unlock()
+	if !due {
+		return false
+	}
+	n.logger.Info("leadership goes to a voter with a higher priority", "member", id)
+	if err := n.TransferLeadership(id); err != nil {
+		n.delayWatch(now)
+		n.logger.Warn("the leadership transfer failed", "member", id, "error", err)
+	}
+	return true
+}
+
+// delayWatch postpones the next removal and transfer.
+func (n *Node) delayWatch(now time.Time) {
+	n.watch.mu.Lock()
+	n.watch.notBefore = now.Add(watchRetry)
+	n.watch.mu.Unlock()
+}
+
+// watchDue reports whether the watch has something to do.
+func (n *Node) watchDue(now time.Time) bool {
+	w := &n.watch
+	w.mu.Lock()
+	wait := now.Before(w.notBefore)
+	prefers := w.preferred != "" && now.Sub(w.fitSince) >= n.cfg.preferAfter
+	w.mu.Unlock()
+	if wait {
+		return false
+	}
+	id, _ := n.overdue(now)
+	return prefers || id != ""
+}
