@@ -66,7 +66,7 @@ complete -o default -F _coordd coordd
 
 // writeZsh writes a completion function with descriptions.
 func writeZsh(w io.Writer) {
-	quote := strings.NewReplacer(`\`, `\\`, `'`, `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
+	quote := strings.NewReplacer(`\`, `\\`, `'`, `'\''`, "[", `\[`, "]", `\]`)
 	arguments := func(indent string, flags []flagText) {
 		fmt.Fprintf(w, "%s_arguments", indent)
 		for _, f := range flags {

@@ -24,14 +24,14 @@ func printed(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// program skips the test if a program is missing, and else writes coordd's text for it to a file.
-func program(t *testing.T, name string, args ...string) (file string) {
+// fileFor skips the test if a program is missing, and else writes a text for it to a file.
+func fileFor(t *testing.T, name, text string) (file string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
 		t.Skipf("SKIPPED: %s is not installed", name)
 	}
 	file = filepath.Join(t.TempDir(), "_coordd")
-	if err := os.WriteFile(file, []byte(printed(t, args...)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -39,7 +39,7 @@ func program(t *testing.T, name string, args ...string) (file string) {
 
 // A real bash completes the command line, whose last word the cursor is at.
 func TestBashCompletion(t *testing.T) {
-	file := program(t, "bash", "completion", "bash")
+	file := fileFor(t, "bash", printed(t, "completion", "bash"))
 	for _, c := range []struct{ line, want string }{
 		{"coordd back", "backup"},
 		{"coordd re", "restore recover reset-default-user"},
@@ -63,7 +63,7 @@ func TestBashCompletion(t *testing.T) {
 }
 
 func TestZshCompletion(t *testing.T) {
-	file := program(t, "zsh", "completion", "zsh")
+	file := fileFor(t, "zsh", printed(t, "completion", "zsh"))
 	if out, err := exec.CommandContext(t.Context(), "zsh", "-n", file).CombinedOutput(); err !=
 		nil {
 		t.Fatalf("%v: %s", err, out)
@@ -73,7 +73,7 @@ func TestZshCompletion(t *testing.T) {
 		words=(${=2}); CURRENT=$#words; . "$1"`
 	for line, want := range map[string]string{
 		"coordd ba":      "backup:writes the state of a running cluster to FILE",
-		"coordd dev --p": "--port[port of the first node, the others take the next two; 0\\: any",
+		"coordd dev --p": "--port[port of the first node, the others take the next two; 0: any",
 		"coordd --max":   "--max-clients[limit of client connections (default 10000)]:value:_files",
 	} {
 		out, err := exec.CommandContext(t.Context(), "zsh", "-f", "-c", script, "zsh", file,
@@ -85,7 +85,7 @@ func TestZshCompletion(t *testing.T) {
 }
 
 func TestFishCompletion(t *testing.T) {
-	file := program(t, "fish", "completion", "fish")
+	file := fileFor(t, "fish", printed(t, "completion", "fish"))
 	for line, want := range map[string]string{
 		"coordd ba": "backup\t", "coordd dev --p": "--port\t", "coordd --max-c": "--max-clients\t",
 	} {
@@ -121,11 +121,12 @@ func TestManPage(t *testing.T) {
 			t.Errorf("it lacks --%s or %s", o.name, o.env())
 		}
 	}
+	dated := strings.Replace(page, " undated ", " 2026-11-23 ", 1) // as that of a release
 	for _, tool := range [][]string{
 		{"man", "--warnings", "-E", "UTF-8", "-l"}, {"mandoc", "-T", "lint", "-W", "warning"},
 	} {
 		t.Run(tool[0], func(t *testing.T) {
-			file := program(t, tool[0], "man")
+			file := fileFor(t, tool[0], dated)
 			cmd := exec.CommandContext(t.Context(), tool[0], append(tool[1:], file)...)
 			var said bytes.Buffer
 			cmd.Stderr = &said

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,7 +43,8 @@ func writeMan(w io.Writer) {
 			}
 		}
 	}
-	p(`.TH COORDD 1 "" "coordd %s" "User Commands"`, roff(versionText()))
+	day, _, _ := strings.Cut(thisBuild().Time, "T")
+	p(`.TH COORDD 1 %s "coordd %s" "User Commands"`, cmp.Or(day, "undated"), roff(versionText()))
 	p(".SH NAME\ncoordd \\- coordination server that speaks the Redis protocol")
 	p(".SH SYNOPSIS\n.B coordd\n[\\fIflags\\fR]\n.br\n.B coordd\n\\fIcommand\\fR [\\fIflags\\fR]")
 	p(".SH DESCRIPTION\n%s", roff("Redis clients, unmodified, point at coordd and get locks, "+
