@@ -60,28 +60,44 @@ type conn struct {
 // Do sends a command and returns its reply. An error is a ReplyError, ErrLost, or of the connection
 // before the command was sent.
 func (c *Client) Do(ctx context.Context, words ...string) (resp.Value, error) {
+	replies, err := c.DoAll(ctx, [][]string{words})
+	if err != nil {
+		return resp.Value{}, err
+	}
+	return replies[0], replyError(replies[0])
+}
+
+// DoAll sends commands together and returns their replies, among which may be errors.
+func (c *Client) DoAll(ctx context.Context, commands [][]string) ([]resp.Value, error) {
 	for {
 		cn, used, err := c.take(ctx)
 		if err != nil {
-			return resp.Value{}, err
+			return nil, err
 		}
-		v, sent, err := cn.ask(ctx, words)
-		var reply ReplyError
+		replies, sent, err := cn.ask(ctx, commands)
 		switch {
-		case err == nil || errors.As(err, &reply):
+		case err == nil:
 			c.give(cn)
-			return v, err
+			return replies, nil
+		case errors.As(err, new(ReplyError)): // turned away
+			return nil, err
 		case used && !sent: // the node closed it while it was idle
-			_ = cn.Close()
 			continue
 		case ctx.Err() != nil:
 			err = ctx.Err()
 		case sent:
 			err = ErrLost
 		}
-		_ = cn.Close()
-		return v, err
+		return nil, err
 	}
+}
+
+// replyError returns the error that a reply is; nil: it is none.
+func replyError(v resp.Value) error {
+	if v.IsError() {
+		return ReplyError(v.Text)
+	}
+	return nil
 }
 
 // Close closes the connections that are idle, and the others after their replies.
@@ -135,13 +151,10 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 		}
 		hello = append(hello, "AUTH", user, c.password)
 	}
-	_, _, err = cn.ask(ctx, hello)
+	// not every user may introduce his program: that error is no matter
+	replies, _, err := cn.ask(ctx, [][]string{hello, {"CLIENT", "SETINFO", "LIB-NAME", "coordd"}})
 	if err == nil {
-		var reply ReplyError // not every user may introduce his program
-		_, _, err = cn.ask(ctx, []string{"CLIENT", "SETINFO", "LIB-NAME", "coordd"})
-		if errors.As(err, &reply) {
-			err = nil
-		}
+		err = replyError(replies[0])
 	}
 	if err != nil {
 		_ = raw.Close()
@@ -150,24 +163,35 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	return cn, nil
 }
 
-// ask sends a command and reads its reply. sent is false if the node surely did not get it whole.
-func (cn *conn) ask(ctx context.Context, words []string) (v resp.Value, sent bool, err error) {
+// ask sends commands and reads their replies. After an error it has closed the connection; sent is
+// false if the node surely did not get all of them. A node that turns a client away says so in
+// place of the first reply.
+func (cn *conn) ask(ctx context.Context, commands [][]string) (replies []resp.Value, sent bool,
+	err error) {
 	stop := context.AfterFunc(ctx, func() { _ = cn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	var b []byte
+	for _, words := range commands {
+		b = resp.AppendCommand(b, words...)
+	}
 	wrote := make(chan error, 1)
-	go func() { // a node that turns a client away answers before it reads
-		_, err := cn.Write(resp.AppendCommand(nil, words...))
+	go func() { // while the first replies are read: a pipe holds nothing
+		_, err := cn.Write(b)
 		wrote <- err
 	}()
-	if v, err = cn.in.Value(); err != nil {
-		_ = cn.Close()
-		return v, <-wrote == nil, err
+	for range commands {
+		v, err := cn.in.Value()
+		if err != nil {
+			_ = cn.Close()
+			if len(replies) == 1 && replies[0].IsError() {
+				return nil, <-wrote == nil, ReplyError(replies[0].Text)
+			}
+			return nil, <-wrote == nil, err
+		}
+		replies = append(replies, v)
 	}
 	<-wrote
-	if v.IsError() {
-		return v, true, ReplyError(v.Text)
-	}
-	return v, true, nil
+	return replies, true, nil
 }
 
 // fields returns the values of a map by name.

@@ -1,7 +1,12 @@
 package web
 
 import (
+	"context"
+	"encoding/base64"
+	"errors"
 	"net/http"
+
+	"github.com/coordd/coordd/internal/observe"
 )
 
 // actRequest asks for an action.
@@ -9,10 +14,16 @@ type actRequest struct {
 	Action  string `json:"action"`
 	Member  string `json:"member"`
 	Address string `json:"address"` // of its peer port
+
+	DB    int    `json:"db"`
+	ID    string `json:"id"` // of an entry
+	Kind  string `json:"kind"`
+	Token string `json:"token"`
+	Ms    int64  `json:"ms"`
 }
 
-// actions are what the page can do besides showing: the commands that they are.
-var actions = map[string]func(q *actRequest) []string{
+// memberActions are the commands of actions on members and on the node.
+var memberActions = map[string]func(q *actRequest) []string{
 	"transfer": func(q *actRequest) []string {
 		return append([]string{"RAFT", "TRANSFER"}, optional(q.Member)...)
 	},
@@ -24,6 +35,17 @@ var actions = map[string]func(q *actRequest) []string{
 	"promote": func(q *actRequest) []string { return []string{"RAFT", "PROMOTE", q.Member} },
 }
 
+// lockActions are actions on a lock, which has the token that was shown.
+var lockActions = map[string]func(ctx context.Context, c *observe.Client, q *actRequest,
+	key string) error{
+	"release": func(ctx context.Context, c *observe.Client, q *actRequest, key string) error {
+		return c.Release(ctx, q.DB, key, q.Kind, q.Token)
+	},
+	"extend": func(ctx context.Context, c *observe.Client, q *actRequest, key string) error {
+		return c.Extend(ctx, q.DB, key, q.Token, q.Ms)
+	},
+}
+
 func optional(word string) []string {
 	if word == "" {
 		return nil
@@ -31,21 +53,37 @@ func optional(word string) []string {
 	return []string{word}
 }
 
-// act runs the command of an action. The node decides whether the user may.
+// act runs the commands of an action. The node decides whether the user may.
 func act(w http.ResponseWriter, r *http.Request, s *session) {
 	var q actRequest
 	if !readJSON(w, r, &q) {
 		return
 	}
-	command := actions[q.Action]
-	if command == nil {
+	var reply string
+	var err error
+	command, onMember := memberActions[q.Action]
+	onLock := lockActions[q.Action]
+	switch {
+	case onMember:
+		v, failure := s.client.Do(r.Context(), command(&q)...)
+		reply, err = v.Text, failure
+	case onLock != nil:
+		key, invalid := base64.RawURLEncoding.DecodeString(q.ID)
+		if invalid != nil || len(key) == 0 {
+			fail(w, http.StatusBadRequest, "the request names no key")
+			return
+		}
+		err = onLock(r.Context(), s.client, &q, string(key))
+	default:
 		fail(w, http.StatusBadRequest, "there is no such action")
 		return
 	}
-	v, err := s.client.Do(r.Context(), command(&q)...)
-	if err != nil {
+	switch {
+	case errors.Is(err, observe.ErrChanged):
+		fail(w, http.StatusConflict, err.Error())
+	case err != nil:
 		failWith(w, err)
-		return
+	default:
+		writeJSON(w, http.StatusOK, map[string]string{"reply": reply})
 	}
-	writeJSON(w, http.StatusOK, map[string]string{"reply": v.Text})
 }

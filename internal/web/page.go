@@ -51,6 +51,7 @@ func New(cfg Config) *Page {
 	p.mux.HandleFunc("POST /api/logout", p.logout)
 	p.mux.Handle("GET /api/live", p.withSession(p.live))
 	p.mux.Handle("GET /api/clients", p.withSession(clients))
+	p.mux.Handle("GET /api/keys", p.withSession(keys))
 	p.mux.Handle("GET /api/slow", p.withSession(slow))
 	p.mux.Handle("POST /api/act", p.withSession(act))
 	return p

@@ -1,10 +1,13 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/coordd/coordd/internal/observe"
@@ -14,6 +17,7 @@ import (
 const (
 	maxConnections = 200
 	maxSlowCalls   = 64
+	maxEntries     = 100 // unless one step of SCAN finds more
 )
 
 func clients(w http.ResponseWriter, r *http.Request, s *session) {
@@ -32,6 +36,24 @@ func slow(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"calls": calls})
+}
+
+// keys returns entries of a group of kinds, by prefix.
+func keys(w http.ResponseWriter, r *http.Request, s *session) {
+	db, err := strconv.Atoi(cmp.Or(r.FormValue("db"), "0"))
+	q := observe.Query{Group: r.FormValue("group"), DB: db, Prefix: r.FormValue("prefix"),
+		Cursor: r.FormValue("cursor"), Most: maxEntries}
+	if err != nil || !slices.Contains([]string{observe.Locks, observe.Windows, observe.Queues,
+		observe.All}, q.Group) {
+		fail(w, http.StatusBadRequest, "the request names no database or no group")
+		return
+	}
+	found, err := s.client.Entries(r.Context(), q)
+	if err != nil {
+		failWith(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, found)
 }
 
 const (

@@ -2,10 +2,11 @@
 
 import { get, live, post } from "./api.js";
 import { card, h, notice, setText } from "./dom.js";
+import { locks, queues, windows } from "./keys.js";
 import { clients, slow } from "./lists.js";
 import { overview } from "./overview.js";
 
-const views = { overview, clients, slow };
+const views = { overview, locks, windows, queues, clients, slow };
 const $ = (id) => document.getElementById(id);
 const content = $("content");
 

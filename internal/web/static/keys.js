@@ -1,0 +1,112 @@
+// Locks, windows and queues: keys by what they are used for.
+
+import { bar } from "./chart.js";
+import { confirm } from "./dialog.js";
+import { card, h, setText, Table } from "./dom.js";
+import { count, millis } from "./format.js";
+import { asked, searchBox } from "./lists.js";
+
+function release(view, e) {
+  confirm({ title: "Release this lock?", action: "Release", danger: true,
+    text: `${e.key}, held by ${e.owner || "nobody that is known"}. Whoever believes to hold it may ` +
+      "still act: only a resource that checks the fencing token refuses him. Nothing is done if " +
+      "the lock has another holder by now.",
+    command: () => ["DEL", e.key, "if its token is", e.token],
+    request: () => ({ action: "release", db: view.db(), id: e.id, kind: e.kind, token: e.token }),
+    done: "The lock is released.", after: view.refresh });
+}
+
+function extend(view, e) {
+  confirm({ title: "Extend this lock?", action: "Extend",
+    text: `${e.key}, held by ${e.owner || "nobody that is known"}. The time counts from now.`,
+    fields: [{ name: "seconds", label: "Seconds", value: "60" }],
+    command: (v) => ["PEXPIRE", e.key, String(Math.round(v.seconds * 1000)), "if its token is",
+      e.token],
+    request: (v) => ({ action: "extend", db: view.db(), id: e.id, kind: e.kind, token: e.token,
+      ms: Math.round(v.seconds * 1000) }),
+    done: "The lock is extended.", after: view.refresh });
+}
+
+const key = { title: "Key", class: "key mono", cell: (e) => e.key };
+const left = { title: "Time left", number: true, cell: (e) => (e.ttl < 0 ? "no end" :
+  millis(e.ttl)) };
+
+// The columns of each group; view offers what buttons need.
+const groups = {
+  locks: { title: "Locks", empty: "There is no lock here.", columns: (view) => [
+    key,
+    { title: "Owner", class: "wrap mono", cell: (e) => e.owner },
+    { title: "Kind", cell: (e) => e.kind + (e.holds > 1 ? ` × ${e.holds}` : "") },
+    { title: "Token", class: "num mono", cell: (e) => e.token },
+    left,
+    { title: "", class: "act", fill: (td, e) => {
+      td.entry = e;
+      if (td.children.length || !e.id) return;
+      td.append(
+        h("button", { class: "plain", type: "button", click: () => extend(view, td.entry) },
+          "Extend", h("span", { class: "sr" }, " " + e.key)),
+        h("button", { class: "plain", type: "button", click: () => release(view, td.entry) },
+          "Release", h("span", { class: "sr" }, " " + e.key)));
+    } },
+  ] },
+  windows: { title: "Windows", empty: "There is no window here.", columns: () => [
+    key,
+    { title: "Kind", cell: (e) => (e.kind === "counter" ? "counter" : "sorted set") },
+    { title: "Fill", number: true, cell: (e) => count(e.size) },
+    { title: "Compared with the fullest shown", fill: (td, e) => {
+      if (td.shown === e.share) return;
+      td.shown = e.share;
+      td.replaceChildren(bar(e.share, Math.round(100 * e.share) + " % of the fullest"));
+    } },
+    left,
+  ] },
+  queues: { title: "Queues", empty: "There is no queue here.", columns: () => [
+    key,
+    { title: "Kind", cell: (e) => e.kind },
+    { title: "Length", number: true, cell: (e) => count(e.size) },
+    left,
+  ] },
+};
+
+// group returns the view of a group.
+function group(name) {
+  const g = groups[name];
+  let cursors = [""]; // of the pages up to the one that is shown
+  let next = "";
+  const again = () => {
+    cursors = [""];
+    view.refresh();
+  };
+  const search = searchBox("Search by prefix", again);
+  const db = h("input", { type: "number", min: 0, max: 15, value: 0, "aria-label": "Database",
+    title: "Database", class: "db", input: again });
+  const where = h("span", { class: "quiet", role: "status" });
+  const back = h("button", { type: "button", click: () => {
+    cursors.pop();
+    view.refresh();
+  } }, "Back");
+  const on = h("button", { type: "button", click: () => {
+    cursors.push(next);
+    view.refresh();
+  } }, "Go on");
+  const view = asked(g.title, "keys", () => ({ group: name, prefix: search.input.value,
+    db: db.value || 0, cursor: cursors.at(-1) }), (body) => {
+    const fullest = Math.max(1, ...body.shown.map((e) => e.size));
+    for (const e of body.shown) e.share = e.size / fullest;
+    next = body.cursor;
+    back.hidden = cursors.length === 1;
+    on.hidden = !next;
+    setText(where, next ? `Page ${cursors.length}. There are more keys to look at.` :
+      cursors.length > 1 ? `Page ${cursors.length}, the last` : "");
+    table.show(body.shown, (e) => e.id || e.key);
+  }, h("div"));
+  view.db = () => Number(db.value);
+  const table = new Table(g.title, g.columns(view), g.empty);
+  view.element.prepend(card(g.title, [search.element, db], table.element,
+    h("div", { class: "head" }, where, h("div", { class: "tools" }, back, on))));
+  return view;
+}
+
+export const locks = group("locks");
+export const windows = group("windows");
+export const queues = group("queues");
