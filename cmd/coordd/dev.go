@@ -55,7 +55,7 @@ func runDev(ctx context.Context, args []string, c console) error {
 	}
 	fmt.Fprintf(c.stdout, "A cluster of three nodes is ready:\n")
 	for _, n := range nodes {
-		fmt.Fprintf(c.stdout, "  %s  redis://%s\n", n.ID(), n.Addr())
+		fmt.Fprintf(c.stdout, "  %s  redis://%s  http://%s/\n", n.ID(), n.Addr(), n.WebAddr())
 	}
 	_, first, _ := net.SplitHostPort(nodes[0].Addr())
 	fmt.Fprintf(c.stdout,
@@ -104,6 +104,7 @@ func startDevNodes(port int, dir string, stderr io.Writer) ([]*node.Node, error)
 		cfg, err := parseConfig([]string{
 			"--id", m.ID, "--listen", taken[i].Client.Addr().String(),
 			"--peer-listen", m.PeerAddr, "--data-dir", filepath.Join(dir, m.ID),
+			"--http-listen", "127.0.0.1:0",
 		}, func(string) string { return "" })
 		if err == nil {
 			cfg.Members = members

@@ -40,6 +40,14 @@ func subcommands() []subcommand {
 		{"certs", "DIR [--cluster NAME] [--nodes ID,…] [--hosts HOST,…] [--clients NAME,…] " +
 			"[--days N]",
 			"creates certificates for trying out TLS", runCerts},
+		{"top", "[--node ADDR] [--user NAME] [--password-file FILE] " + tlsArgs,
+			"shows the members and the load of a node, each second; once if not on a terminal",
+			runTop},
+		{"locks", "list|show KEY|release KEY|extend KEY DURATION [--node ADDR] [--db N] " +
+			"[--prefix PREFIX] [--group GROUP] [--limit N] [--token N] [--json] [--user NAME] " +
+			"[--password-file FILE] " + tlsArgs,
+			"lists locks, windows and queues, shows who holds a lock, and releases or extends one",
+			runLocks},
 		{"completion", "bash|zsh|fish",
 			"prints a script that completes coordd's command line in a shell", runCompletion},
 		{"man", "", "prints the manual page", runMan},

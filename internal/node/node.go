@@ -125,6 +125,7 @@ type Node struct {
 	secure    net.Listener   // for clients over TLS; nil: none
 	certs     certificates
 	http      *http.Server
+	webAddr   string
 	page      *web.Page     // nil: there is none
 	pageConns *web.Listener // of page
 	failed    chan error    // what ended the node
@@ -288,6 +289,7 @@ func (n *Node) serve(ln net.Listener) {
 	if ln == nil {
 		return
 	}
+	n.webAddr = ln.Addr().String()
 	l := n.openWeb(ln)
 	if n.page != nil {
 		accept(func() error { return n.server.Serve(n.pageConns) })
@@ -352,6 +354,9 @@ func (n *Node) Addr() string {
 
 // Configure changes parameters of CONFIG on this node, all or none.
 func (n *Node) Configure(values []server.Parameter) error { return n.server.Configure(values) }
+
+// WebAddr returns the address of the HTTP port; empty: there is none.
+func (n *Node) WebAddr() string { return n.webAddr }
 
 // Failed returns a channel that receives the errors that end the node.
 func (n *Node) Failed() <-chan error { return n.failed }

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -399,4 +400,95 @@ func ownCertificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	pool = x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.Pair.Cert)
 	return cert, key, pool
+}
+
+// Locks, windows and queues are found by what keys hold, and a lock is released or extended only
+// while its token is the one that was shown.
+func TestPageLocks(t *testing.T) {
+	_, c, b := startPage(t, func(*Config) {})
+	ctx := t.Context()
+	for _, call := range [][]any{
+		{"SET", "lock:1", "me", "PX", 60000}, {"SET", "lock:*", "you", "PX", 60000},
+		{"HSET", "lock:r", "id:1", 2}, {"PEXPIRE", "lock:r", 60000},
+		{"HSET", "lock:rw", "mode", "read", "id:1", 1, "id:2", 1}, {"PEXPIRE", "lock:rw", 60000},
+		{"SET", "w:count", 7, "PX", 60000}, {"ZADD", "w:set", 1, "a", 2, "b"},
+		{"PEXPIRE", "w:set", 60000},
+		{"HSET", "lock:none", "name", "x"}, {"RPUSH", "q:list", 1, 2, 3},
+		{"XADD", "q:stream", "*", "a", "b"}, {"SET", "text", "no lock"},
+	} {
+		if err := c.Do(ctx, call...).Err(); err != nil {
+			t.Fatal(call, err)
+		}
+	}
+	b.want(200, "")(b.post("/api/login", fields{}))
+	type entry struct {
+		Key, ID, Kind, Owner, Token string
+		Holds, TTL, Size            int64
+	}
+	list := func(query string) (all []entry) {
+		t.Helper()
+		code, body := b.get("/api/keys?" + query)
+		var found struct {
+			Shown  []entry
+			Cursor string
+		}
+		if err := json.Unmarshal([]byte(body), &found); err != nil || code != 200 ||
+			found.Cursor != "" {
+			t.Fatalf("%s: %d %s %v", query, code, body, err)
+		}
+		return found.Shown
+	}
+	kinds := func(query string) string {
+		var text []string
+		for _, e := range list(query) {
+			text = append(text, fmt.Sprintf("%s %s %s %d %d", e.Key, e.Kind, e.Owner, e.Holds,
+				e.Size))
+		}
+		return strings.Join(text, "\n")
+	}
+	for query, want := range map[string]string{
+		"group=locks": "lock:* lock you 0 0\nlock:1 lock me 0 0\n" +
+			"lock:r reentrant lock id:1 2 1\nlock:rw read-write lock id:1, id:2 2 3",
+		"group=windows":              "w:count counter  0 7\nw:set window  0 2",
+		"group=queues":               "q:list list  0 3\nq:stream stream  0 1",
+		"group=locks&prefix=lock:*":  "lock:* lock you 0 0",
+		"group=all&prefix=t":         "text other  0 0",
+		"group=locks&prefix=x":       "",
+		"group=locks&prefix=&db=1":   "",
+		"group=queues&prefix=q:list": "q:list list  0 3",
+	} {
+		if got := kinds(query); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", query, got, want)
+		}
+	}
+	b.want(400, "no group")(b.get("/api/keys?group=x"))
+	b.want(409, "out of range")(b.get("/api/keys?group=all&db=77"))
+	b.want(200, `"shown":[]`)(b.get("/api/keys?group=all&db=1"))
+
+	lock := list("group=locks&prefix=lock:1")[0]
+	act := func(action, token string) (int, string) {
+		return b.post("/api/act", map[string]any{"action": action, "id": lock.ID,
+			"kind": lock.Kind, "token": token, "ms": 500_000})
+	}
+	b.want(409, "nothing was done")(act("release", "1"))
+	b.want(409, "nothing was done")(act("extend", "1"))
+	b.want(200, "")(act("extend", lock.Token))
+	if ttl := c.PTTL(ctx, "lock:1").Val(); ttl < 400*time.Second {
+		t.Error(ttl)
+	}
+	sub := c.Subscribe(ctx, "redisson_lock__channel:{lock:r}")
+	defer sub.Close()
+	if _, err := sub.Receive(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.want(200, "")(act("release", lock.Token))
+	b.want(409, "nothing was done")(act("release", lock.Token))
+	lock = list("group=locks&prefix=lock:r")[0]
+	b.want(200, "")(act("release", lock.Token))
+	if _, err := sub.ReceiveMessage(ctx); err != nil {
+		t.Error(err)
+	}
+	if n := c.Exists(ctx, "lock:1", "lock:r").Val(); n != 0 {
+		t.Errorf("%d locks are still there", n)
+	}
 }

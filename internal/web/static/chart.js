@@ -66,5 +66,5 @@ export function bar(share, label) {
   return svg("svg", { class: "bar", viewBox: "0 0 100 6", preserveAspectRatio: "none", role: "img",
     "aria-label": label },
   svg("rect", { class: "whole", width: 100, height: 6, rx: 3 }),
-  svg("rect", { class: part >= 1 ? "part full" : "part", width: 100 * part, height: 6, rx: 3 }));
+  svg("rect", { class: "part", width: 100 * part, height: 6, rx: 3 }));
 }

@@ -78,8 +78,8 @@ function group(name) {
     view.refresh();
   };
   const search = searchBox("Search by prefix", again);
-  const db = h("input", { type: "number", min: 0, max: 15, value: 0, "aria-label": "Database",
-    title: "Database", class: "db", input: again });
+  const db = h("input", { type: "number", min: 0, max: 15, value: 0, class: "db",
+    input: again });
   const where = h("span", { class: "quiet", role: "status" });
   const back = h("button", { type: "button", click: () => {
     cursors.pop();
@@ -89,6 +89,8 @@ function group(name) {
     cursors.push(next);
     view.refresh();
   } }, "Go on");
+  const foot = h("div", { class: "head", hidden: true }, where,
+    h("div", { class: "tools" }, back, on));
   const view = asked(g.title, "keys", () => ({ group: name, prefix: search.input.value,
     db: db.value || 0, cursor: cursors.at(-1) }), (body) => {
     const fullest = Math.max(1, ...body.shown.map((e) => e.size));
@@ -96,14 +98,15 @@ function group(name) {
     next = body.cursor;
     back.hidden = cursors.length === 1;
     on.hidden = !next;
+    foot.hidden = back.hidden && on.hidden;
     setText(where, next ? `Page ${cursors.length}. There are more keys to look at.` :
       cursors.length > 1 ? `Page ${cursors.length}, the last` : "");
     table.show(body.shown, (e) => e.id || e.key);
   }, h("div"));
   view.db = () => Number(db.value);
   const table = new Table(g.title, g.columns(view), g.empty);
-  view.element.prepend(card(g.title, [search.element, db], table.element,
-    h("div", { class: "head" }, where, h("div", { class: "tools" }, back, on))));
+  view.element.prepend(card(g.title, [search.element,
+    h("label", { class: "db" }, "Database", db)], table.element, foot));
   return view;
 }
 

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/node"
+	"github.com/coordd/coordd/internal/observe"
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// startNode starts a node in this process and returns its address and a client.
+func startNode(t *testing.T) (string, *redis.Client) {
+	t.Helper()
+	cfg, err := parseConfig([]string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}, noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logs wait.Buffer
+	n, err := node.Start(cfg.Config, node.Listeners{}, slog.New(slog.NewTextHandler(&logs, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close() })
+	return n.Addr(), c
+}
+
+// calling returns a function that runs coordd, and checks its exit code and words of its output.
+func calling(t *testing.T, addr string) func(code int, words string, args ...string) string {
+	return func(code int, words string, args ...string) string {
+		t.Helper()
+		var out, errs wait.Buffer
+		got := run(t.Context(), append(args, "--node", addr), noEnv, &out, &errs)
+		if all := out.String() + errs.String(); got != code || !strings.Contains(all, words) {
+			t.Errorf("%v: exit %d:\n%s", args, got, all)
+		}
+		return out.String()
+	}
+}
+
+func TestLocksCommand(t *testing.T) {
+	addr, c := startNode(t)
+	ctx := t.Context()
+	call := calling(t, addr)
+	for i, name := range []string{"a", "b\x1b[2J", "c"} {
+		ttl := time.Duration(i+1) * time.Minute
+		if err := c.SetNX(ctx, "lock:"+name, "me", ttl).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Do(ctx, "RPUSH", "queue", 1, 2)
+	call(0, `lock:b\u{1b}[2J  lock  me`, "locks", "list")
+	call(0, "queue  list", "locks", "list", "--group", "queues")
+	call(0, "there are more", "locks", "list", "--limit", "2")
+	call(1, "nobody holds x", "locks", "show", "x")
+	call(2, "requires list, show, release or extend", "locks")
+	call(2, "requires KEY", "locks", "show")
+	call(2, "--token is required", "locks", "release", "lock:a")
+	call(0, "releases or extends one", "locks", "--help")
+
+	var e observe.Entry
+	if err := json.Unmarshal([]byte(call(0, "", "locks", "show", "lock:a", "--json")),
+		&e); err != nil || e.Owner != "me" || e.Kind != observe.KindLock || e.TTLMs > 60_000 {
+		t.Fatalf("%+v %v", e, err)
+	}
+	call(1, "nothing was done", "locks", "release", "lock:a", "--token", "7")
+	call(2, "no duration", "locks", "extend", "lock:a", "long", "--token", e.Token)
+	call(0, "held by me, ends in 1h0m0s", "locks", "extend", "lock:a", "1h", "--token", e.Token)
+	if ttl := c.PTTL(ctx, "lock:a").Val(); ttl < 50*time.Minute {
+		t.Error(ttl)
+	}
+	call(0, "released lock:a, held by me", "locks", "release", "lock:a", "--token", e.Token)
+	call(1, "nothing was done", "locks", "release", "lock:a", "--token", e.Token)
+	if err := json.Unmarshal([]byte(call(0, "", "locks", "show", "queue", "--json")),
+		&e); err != nil {
+		t.Fatal(err)
+	}
+	call(1, "queue is no lock, but a list", "locks", "release", "queue", "--token", e.Token)
+}
+
+// Not on a terminal, top prints one sample with rates.
+func TestTop(t *testing.T) {
+	addr, c := startNode(t)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			c.Incr(ctx, "n")
+		}
+	}()
+	out := calling(t, addr)(0, "✓ Serving, as a single node", "top")
+	stop()
+	<-done
+	for _, words := range []string{"n1      leader", "COMMAND", "INCR", "p99", "log entries"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("no %q in\n%s", words, out)
+		}
+	}
+	calling(t, "127.0.0.1:1")(1, "connection refused", "top")
+}
+
+// What top draws fits the terminal, and takes the place of what was there.
+func TestDrawTop(t *testing.T) {
+	var b wait.Buffer
+	drawTop(&b, "title\n\n▲ something is wrong\nrow 1\nrow 2\nrow 3\n", 5, 5, true)
+	want := screenHome + "title" + eraseLine + eraseLine + marks[observe.Warn].color + "▲ som" +
+		"\x1b[0m" + eraseLine + "row 1" + eraseLine + eraseRest
+	if b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
