@@ -37,6 +37,8 @@ type Env struct {
 	// Called receives each command that a script calls, before it runs; nil if nobody watches. It
 	// copies the arguments.
 	Called func(db int, args [][]byte)
+	// Witness notes what the request does to locks and windows; nil: nobody observes that.
+	Witness *Witness
 	// Notify receives a keyspace notification; nil if notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
 	// Table is the machine's commands.

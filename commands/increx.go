@@ -12,6 +12,7 @@ import (
 )
 
 var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | Fast,
+	Acts: actRate | actAlone,
 	Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
 	Syntax: "key [BYFLOAT increment:double | BYINT increment:integer] [LBOUND lowerbound] " +
 		"[UBOUND upperbound] [SATURATE] " +

@@ -5,12 +5,14 @@ package commands
 var keySpecs = []Spec{
 	{
 		Name: "del", Kind: Write, Arity: -2, Keys: allKeys.does(KeyRM | KeyDelete),
+		Acts:  actDelete | actAlone,
 		Group: "generic", Since: "1.0.0",
 		Syntax: "key [key ...]", Summary: "Deletes keys and returns how many existed.",
 		Complexity: "O(N) where N is the number of keys", Handler: delCommand,
 	},
 	{
 		Name: "unlink", Kind: Write, Arity: -2, Flags: Fast, Keys: allKeys.does(KeyRM | KeyDelete),
+		Acts:  actDelete | actAlone,
 		Group: "generic", Since: "4.0.0",
 		Syntax:     "key [key ...]",
 		Summary:    "Deletes keys and returns how many existed. Another name of DEL.",
@@ -18,6 +20,7 @@ var keySpecs = []Spec{
 	},
 	{
 		Name: "exists", Kind: Read, Arity: -2, Flags: Fast, Keys: allKeys.does(KeyRO),
+		Acts:  actTest,
 		Group: "generic", Since: "1.0.0",
 		Syntax: "key [key ...]", Summary: "Counts the keys that exist.",
 		Complexity: "O(N) where N is the number of keys", Handler: existsCommand,
@@ -36,28 +39,28 @@ var keySpecs = []Spec{
 		Handler: typeCommand,
 	},
 	{
-		Name: "expire", Kind: Write, Arity: -3, Flags: Fast,
+		Name: "expire", Kind: Write, Acts: actExpire | actAlone, Arity: -3, Flags: Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "1.0.0",
 		Syntax:  "key seconds:integer [NX | XX | GT | LT]",
 		Summary: "Sets the time to live of a key in seconds.", Complexity: "O(1)",
 		Handler: expireCommand,
 	},
 	{
-		Name: "pexpire", Kind: Write, Arity: -3, Flags: Fast,
+		Name: "pexpire", Kind: Write, Acts: actExpire | actAlone, Arity: -3, Flags: Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "2.6.0",
 		Syntax:  "key milliseconds:integer [NX | XX | GT | LT]",
 		Summary: "Sets the time to live of a key in milliseconds.", Complexity: "O(1)",
 		Handler: pexpireCommand,
 	},
 	{
-		Name: "expireat", Kind: Write, Arity: -3, Flags: Fast,
+		Name: "expireat", Kind: Write, Acts: actExpire | actAlone, Arity: -3, Flags: Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "1.2.0",
 		Syntax:     "key unix-time-seconds:unix-time [NX | XX | GT | LT]",
 		Summary:    "Sets the expiration time of a key as a Unix timestamp in seconds.",
 		Complexity: "O(1)", Handler: expireatCommand,
 	},
 	{
-		Name: "pexpireat", Kind: Write, Arity: -3, Flags: Fast,
+		Name: "pexpireat", Kind: Write, Acts: actExpire | actAlone, Arity: -3, Flags: Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "generic", Since: "2.6.0",
 		Syntax:     "key unix-time-milliseconds:unix-time [NX | XX | GT | LT]",
 		Summary:    "Sets the expiration time of a key as a Unix timestamp in milliseconds.",
@@ -65,12 +68,13 @@ var keySpecs = []Spec{
 	},
 	{
 		Name: "ttl", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Acts:  actAsk,
 		Group: "generic", Since: "1.0.0",
 		Syntax: "key", Summary: "Returns the remaining time to live of a key in seconds.",
 		Complexity: "O(1)", Handler: ttlCommand,
 	},
 	{
-		Name: "pttl", Kind: Read, Arity: 2, Flags: Fast,
+		Name: "pttl", Kind: Read, Acts: actAsk, Arity: 2, Flags: Fast,
 		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "2.6.0",
 		Syntax: "key", Summary: "Returns the remaining time to live of a key in milliseconds.",
 		Complexity: "O(1)", Handler: pttlCommand,

@@ -34,6 +34,9 @@ const (
 // charges and bounds the command.
 func (x *Call) Handle(spec *Spec) (err error) {
 	x.Spec, x.began = spec, x.Work
+	if x.Witness != nil {
+		x.Witness.begin(x, spec)
+	}
 	if x.Level < LevelBounded {
 		return spec.Handler(x)
 	}

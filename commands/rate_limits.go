@@ -33,12 +33,12 @@ const (
 )
 
 var rateSpecs = []Spec{
-	{Name: "cl.throttle", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
+	{Name: "cl.throttle", Kind: Write, Acts: actRate | actAlone, Arity: -5, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "0.1.0",
 		Syntax:     "key max_burst count_per_period:integer period [quantity]",
 		Summary:    "Takes tokens from a rate limit, or returns how long to wait for them.",
 		Complexity: "O(1)", Grows: growsKey, Handler: clThrottle},
-	{Name: "gcra", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
+	{Name: "gcra", Kind: Write, Acts: actRate | actAlone, Arity: -5, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "8.8.0",
 		Syntax:     "key max_burst requests_per_period period [NUM_REQUESTS count:integer]",
 		Summary:    "Takes tokens from a rate limit, or returns how long to wait for them.",

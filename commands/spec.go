@@ -125,6 +125,8 @@ type Spec struct {
 	Grows func(x *Call) bool
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
+	// Acts says what the command does to its first key, for a Witness. 0: nothing that it notes.
+	Acts acts
 	// Audit says what the audit trail shows of a call. nil: nothing, or for a subcommand what its
 	// container's says.
 	Audit Audit

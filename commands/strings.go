@@ -4,7 +4,7 @@ package commands
 
 var stringSpecs = []Spec{
 	{
-		Name: "set", Kind: Write, Arity: -3, Flags: DenyOOM,
+		Name: "set", Kind: Write, Acts: actSet, Arity: -3, Flags: DenyOOM,
 		Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate |
 			KeyVariable).varies(setUses), Group: "string", Since: "1.0.0",
 		Syntax: "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] " +
@@ -16,7 +16,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(1)", Grows: growsByValue, Handler: setCommand,
 	},
 	{
-		Name: "setnx", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,
+		Name: "setnx", Kind: Write, Acts: actNX, Arity: 3, Flags: DenyOOM | Fast,
 		Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyOW | KeyInsert), Group: "string",
 		Since:      "1.0.0",
 		Syntax:     "key value",
@@ -24,7 +24,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(1)", Grows: growsKey, Handler: setnxCommand,
 	},
 	{
-		Name: "setex", Kind: Write, Arity: 4, Flags: DenyOOM,
+		Name: "setex", Kind: Write, Acts: actSet, Arity: 4, Flags: DenyOOM,
 		Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyOW | KeyUpdate), Group: "string",
 		Since:      "2.0.0",
 		Syntax:     "key seconds:integer value",
@@ -32,7 +32,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(1)", Grows: growsByLast, Handler: setexCommand,
 	},
 	{
-		Name: "psetex", Kind: Write, Arity: 4, Flags: DenyOOM,
+		Name: "psetex", Kind: Write, Acts: actSet, Arity: 4, Flags: DenyOOM,
 		Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyOW | KeyUpdate), Group: "string",
 		Since:      "2.6.0",
 		Syntax:     "key milliseconds:integer value",
@@ -40,14 +40,14 @@ var stringSpecs = []Spec{
 		Complexity: "O(1)", Grows: growsByLast, Handler: psetexCommand,
 	},
 	{
-		Name: "get", Kind: Read, Arity: 2, Flags: WholeValues | Fast,
+		Name: "get", Kind: Read, Acts: actLook, Arity: 2, Flags: WholeValues | Fast,
 		Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRO | KeyAccess), Group: "string",
 		Since:  "1.0.0",
 		Syntax: "key", Summary: "Returns the string value of a key.", Complexity: "O(1)",
 		Handler: getCommand,
 	},
 	{
-		Name: "getset", Kind: Write, Arity: 3, Flags: WholeValues | DenyOOM | Fast,
+		Name: "getset", Kind: Write, Acts: actSet, Arity: 3, Flags: WholeValues | DenyOOM | Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate),
 		Group: "string", Since: "1.0.0",
 		Syntax:  "key value",
@@ -56,6 +56,7 @@ var stringSpecs = []Spec{
 	},
 	{
 		Name: "getdel", Kind: Write, Arity: 2, Flags: WholeValues | Fast,
+		Acts:  actDelete | actAlone,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyDelete),
 		Group: "string", Since: "6.2.0",
 		Syntax: "key", Summary: "Returns the string value of a key and deletes the key.",
@@ -63,6 +64,7 @@ var stringSpecs = []Spec{
 	},
 	{
 		Name: "getex", Kind: Write, Arity: -2, Flags: WholeValues | Fast,
+		Acts:  actExpire | actAlone,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate),
 		Group: "string", Since: "6.2.0",
 		Syntax: "key [EX seconds:integer | PX milliseconds:integer | EXAT " +
@@ -110,7 +112,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the length of the value", Handler: setrangeCommand,
 	},
 	{
-		Name: "incr", Kind: Write, Arity: 2, Flags: DenyOOM | Fast,
+		Name: "incr", Kind: Write, Acts: actCount | actAlone, Arity: 2, Flags: DenyOOM | Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate),
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key",
@@ -126,7 +128,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(1)", Grows: growsKey, Handler: decrCommand,
 	},
 	{
-		Name: "incrby", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,
+		Name: "incrby", Kind: Write, Acts: actCount | actAlone, Arity: 3, Flags: DenyOOM | Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate),
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key increment:integer",
@@ -143,6 +145,7 @@ var stringSpecs = []Spec{
 	},
 	{
 		Name: "incrbyfloat", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,
+		Acts:  actCount | actAlone,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate),
 		Group: "string", Since: "2.6.0",
 		Syntax: "key increment:double",
@@ -174,7 +177,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the number of keys", Handler: msetnxCommand,
 	},
 	{
-		Name: "delex", Kind: Write, Arity: -2, Flags: Fast,
+		Name: "delex", Kind: Write, Acts: actDelete | actAlone, Arity: -2, Flags: Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyDelete),
 		Group: "string", Since: "8.4.0",
 		Syntax: "key [IFEQ value | IFNE value | IFDEQ digest | IFDNE digest]",
@@ -191,7 +194,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the length of the string", Handler: digestCommand,
 	},
 	{
-		Name: "delifeq", Kind: Write, Arity: 3, Flags: Fast,
+		Name: "delifeq", Kind: Write, Acts: actDelete | actAlone, Arity: 3, Flags: Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyDelete),
 		Group: "string", Since: "9.0.0",
 		Syntax: "key value",

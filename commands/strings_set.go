@@ -123,9 +123,17 @@ func setCommand(x *Call) error {
 	default:
 		x.Out.Status("OK")
 	}
+	if o.when == setNX && !holds {
+		x.asked(e, false)
+	} else if (o.when == setXX || o.when == setIFEQ) && holds && deadlineMs != 0 {
+		x.renews()
+	}
 	switch {
 	case holds && e == nil:
-		x.create(x.Args[1], x.Args[2], deadlineMs)
+		e = x.create(x.Args[1], x.Args[2], deadlineMs)
+		if o.when == setNX {
+			x.asked(e, true)
+		}
 	case holds:
 		x.set(x.Args[1], x.Args[2], o.keepTTL, deadlineMs)
 	}
@@ -174,11 +182,12 @@ func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	}
 }
 
-// create is set for a key that does not exist.
-func (x *Call) create(key, value []byte, deadlineMs int64) {
+// create is set for a key that does not exist. It returns nil if the key is past its deadline at
+// once.
+func (x *Call) create(key, value []byte, deadlineMs int64) *keyspace.Entry {
 	if deadlineMs != 0 && x.past(deadlineMs) {
 		x.notifyExpired(key, true)
-		return
+		return nil
 	}
 	db := x.DB()
 	e := db.Create(key, value)
@@ -187,6 +196,7 @@ func (x *Call) create(key, value []byte, deadlineMs int64) {
 		db.SetDeadline(e, deadlineMs)
 		x.notify(NotifyGeneric, "expire", key)
 	}
+	return e
 }
 
 // notifyExpired sends the notifications of a key set with an expire time that is past: it never
@@ -201,11 +211,12 @@ func (x *Call) notifyExpired(key []byte, fresh bool) {
 }
 
 func setnxCommand(x *Call) error {
-	if x.DB().Find(x.Args[1]) != nil {
+	if e := x.DB().Find(x.Args[1]); e != nil {
+		x.asked(e, false)
 		x.Out.Int(0)
 		return nil
 	}
-	x.create(x.Args[1], x.Args[2], 0)
+	x.asked(x.create(x.Args[1], x.Args[2], 0), true)
 	x.Out.Int(1)
 	return nil
 }

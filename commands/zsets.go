@@ -14,7 +14,7 @@ var (
 )
 
 var zsetSpecs = []Spec{
-	{Name: "zadd", Kind: Write, Arity: -4, Flags: DenyOOM | Fast,
+	{Name: "zadd", Kind: Write, Acts: actAdd | actAlone, Arity: -4, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "sorted-set", Since: "1.2.0",
 		Syntax: "key [NX | XX] [GT | LT] [CH] [INCR] score:double member [score:double " +
 			"member ...]",
@@ -28,6 +28,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Increments the score of a member. A missing member counts as 0.",
 		Complexity: "O(log n)", Grows: growsMember, Handler: zincrby},
 	{Name: "zrem", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete),
+		Acts:  actTake,
 		Group: "sorted-set", Since: "1.2.0",
 		Syntax: "key member [member ...]",
 		Summary: "Removes members from a sorted set. Deletes the sorted set with its last " +
@@ -82,6 +83,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Removes the members of a sorted set in a range of ranks.",
 		Complexity: "O(log n + m log n) for m members removed", Handler: zremrange(byRank)},
 	{Name: "zremrangebyscore", Kind: Write, Arity: 4, Keys: collectionKey.does(KeyRW | KeyDelete),
+		Acts:  actTrim,
 		Group: "sorted-set", Since: "1.2.0",
 		Syntax:     "key min:double max:double",
 		Summary:    "Removes the members of a sorted set in a range of scores.",
@@ -92,6 +94,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Removes the members of a sorted set in a lexicographical range.",
 		Complexity: "O(log n + m log n) for m members removed", Handler: zremrange(byLex)},
 	{Name: "zcard", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO),
+		Acts:  actSize,
 		Group: "sorted-set", Since: "1.2.0",
 		Syntax:     "key",
 		Summary:    "Returns the number of members of a sorted set.",
@@ -117,6 +120,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Returns the rank of a member, by descending score.",
 		Complexity: "O(log n)", Handler: zrank(true)},
 	{Name: "zcount", Kind: Read, Arity: 4, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Acts:  actSize,
 		Group: "sorted-set", Since: "2.0.0",
 		Syntax:     "key min:double max:double",
 		Summary:    "Counts the members of a sorted set in a range of scores.",
@@ -137,6 +141,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Iterates over the members and scores of a sorted set.",
 		Complexity: "O(count) a step, O(n) for all the members", Handler: zscan},
 	{Name: "zrange", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Acts:  actSize,
 		Group: "sorted-set", Since: "1.2.0",
 		Syntax: "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset:integer count:integer] " +
 			"[WITHSCORES]",
@@ -149,6 +154,7 @@ var zsetSpecs = []Spec{
 		Complexity: "O(log n + m) for m members listed",
 		Handler:    zrange(zrangeForm{by: byRank, fixed: true, reverse: true})},
 	{Name: "zrangebyscore", Kind: Read, Arity: -4, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Acts:  actSize,
 		Group: "sorted-set", Since: "1.0.5",
 		Syntax:     "key min:double max:double [WITHSCORES] [LIMIT offset:integer count:integer]",
 		Summary:    "Returns the members of a sorted set in a range of scores.",

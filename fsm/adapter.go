@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
 )
 
 // Adapter presents the machine to hashicorp/raft and package cluster. Its lock admits either many
@@ -24,6 +25,9 @@ type Adapter struct {
 	watched  atomic.Bool              // report the commands that scripts call
 	interest atomic.Pointer[Interest] // in changes of keys; nil: in none
 
+	observer Observer  // nil: none
+	readers  sync.Pool // of *commands.Witness, for dry runs
+
 	mu sync.RWMutex
 	m  *Machine
 
@@ -35,6 +39,20 @@ type Adapter struct {
 	worked    atomic.Uint64 // work of the applied entries
 	checked   uint64        // index of this node's newest check; only the proposer uses it
 }
+
+// Observer receives what requests do to locks and windows. It is no part of the machine, which does
+// not depend on it. It must not block, and keep neither the facts nor what they refer to.
+type Observer interface {
+	// Applied receives every entry in order, from the goroutine that applies. There are facts only
+	// of entries that this process made: so just one process counts them, and none at a replay.
+	Applied(at keyspace.Revision, clockMs int64, facts []commands.Fact)
+	// Tried receives the facts of writes that changed nothing and were not logged. It is called
+	// concurrently.
+	Tried(clockMs int64, facts []commands.Fact)
+}
+
+// SetObserver sets the observer, before the first entry.
+func (a *Adapter) SetObserver(o Observer) { a.observer = o }
 
 // checkEvery is the number of entries between two checks of a leader.
 const checkEvery = 256
@@ -72,9 +90,11 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	}
 	a.mu.Lock()
 	a.m.Watch(a.watched.Load())
+	a.m.Witness(a.observer != nil)
 	// Under the lock: a client whose read misses this entry has set its interest by now.
 	a.m.Observe(a.observed())
 	result, err := a.m.Apply(log.Index, e, e.Origin == a.origin)
+	clockMs, revision := a.m.ClockMs(), a.m.Revision()
 	a.mu.Unlock()
 	if err != nil {
 		a.fatal(fmt.Errorf("log entry %d cannot be applied: %w", log.Index, err))
@@ -84,6 +104,9 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	a.worked.Add(result.Spent)
 	a.level.Store(a.m.Level()) // only this goroutine changes it
 	a.users.Store(a.m.Users())
+	if a.observer != nil {
+		a.observer.Applied(revision, clockMs, result.Facts)
+	}
 	if !a.replaying && len(result.Events) > 0 {
 		a.deliver(result.Events)
 	}
@@ -219,9 +242,29 @@ func (a *Adapter) Read(dst, batch []byte, clockMs, wallUs int64, next Instants) 
 func (a *Adapter) ReadWork(
 	dst, batch []byte, clockMs, wallUs int64, next Instants,
 ) (replies []byte, work uint64) {
+	if a.observer == nil {
+		a.mu.RLock()
+		defer a.mu.RUnlock()
+		return a.m.ReadWork(dst, batch, clockMs, wallUs, next)
+	}
+	w, _ := a.readers.Get().(*commands.Witness)
+	if w == nil {
+		w = &commands.Witness{}
+	}
+	replies, work = a.readWitnessed(dst, batch, clockMs, wallUs, next, w)
+	if facts := w.Facts(); len(facts) > 0 {
+		a.observer.Tried(clockMs, facts)
+	}
+	a.readers.Put(w)
+	return replies, work
+}
+
+func (a *Adapter) readWitnessed(
+	dst, batch []byte, clockMs, wallUs int64, next Instants, w *commands.Witness,
+) (replies []byte, work uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.ReadWork(dst, batch, clockMs, wallUs, next)
+	return a.m.readWitnessed(dst, batch, clockMs, wallUs, next, w)
 }
 
 // Stats counts what the machine holds.

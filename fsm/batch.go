@@ -136,6 +136,11 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	if r.env.Level >= commands.LevelBounded {
 		r.env.Work += watchedWork * uint64(len(q.Watch))
 	}
+	if r.env.Witness != nil {
+		for _, w := range q.Watch {
+			r.env.Witness.Watched(w.DB, w.Key, w.Changed == 0)
+		}
+	}
 	changed := r.watchedChanged(q.Watch)
 	if r.env.Aborted {
 		return

@@ -116,6 +116,8 @@ func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 			clear(v.index) // later events of a key must follow this one
 		}
 		return
+	case keyspace.Retimed:
+		return // Modified follows
 	case keyspace.Added:
 		v.own(commands.NotifyNew, "new", db, e)
 		return // Modified follows

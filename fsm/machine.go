@@ -28,6 +28,7 @@ type Machine struct {
 
 	requests commands.RequestReader
 	events   *events
+	witness  *commands.Witness // nil: nobody observes locks
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -47,6 +48,11 @@ func (m *Machine) Index() uint64 { return m.index }
 
 // ClockMs returns the cluster clock of the newest applied entry.
 func (m *Machine) ClockMs() int64 { return m.ks.Now() }
+
+// Revision returns the revision of the newest applied entry.
+func (m *Machine) Revision() keyspace.Revision {
+	return keyspace.NewRevision(m.epoch, m.index, 0)
+}
 
 // NextDeadline returns the earliest deadline of any key, ms of the cluster clock.
 func (m *Machine) NextDeadline() (clockMs int64, ok bool) { return m.ks.NextDeadline() }
@@ -76,6 +82,8 @@ type Result struct {
 	Ran    int              // batches that ran, whether or not replies were wanted
 	Spent  uint64           // units of work of the whole entry
 	Events []commands.Event // valid until the next Apply
+	// Facts are what the requests did to locks and windows, if wanted, valid until the next Apply.
+	Facts []commands.Fact
 }
 
 // Observe sets the filter of keys whose changes the next entries report as events; nil: none.
@@ -84,6 +92,18 @@ func (m *Machine) Observe(f Interest) { m.events.interest = f }
 // Watch sets whether the next entries report the commands that scripts call as events. Only
 // requests that name their client are reported.
 func (m *Machine) Watch(on bool) { m.events.watched = on }
+
+// Witness sets whether the next entries mark what is a lock, and those with replies report what
+// they do to locks and windows.
+func (m *Machine) Witness(on bool) {
+	switch {
+	case !on:
+		m.witness = nil
+		m.ks.Trace(nil)
+	case m.witness == nil:
+		m.witness = commands.NewWitness(m.ks)
+	}
+}
 
 // Notify returns the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
@@ -103,11 +123,16 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	}
 	m.index = index
 	m.events.begin(m.ks)
+	witness := m.witness
+	if witness != nil {
+		witness.Begin(answer)
+	}
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
 		Users: m.users.Users, ChangeUsers: m.changeUsers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
+		Witness: witness,
 	}
 	m.beginTime(env, e)
 	result := Result{}
@@ -143,6 +168,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 				continue
 			}
 			r.run(q, answer)
+			if witness != nil {
+				witness.Judge()
+			}
 		}
 		result.Ran++
 		if answer {
@@ -153,6 +181,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.ks.End()
 	m.recent[index%recentChecks] = m.Sum()
 	result.Events, result.Spent = m.events.list, env.Work
+	if witness != nil {
+		result.Facts = witness.Facts()
+	}
 	return result, nil
 }
 

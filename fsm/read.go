@@ -32,7 +32,19 @@ func (m *Machine) ReadAt(dst, batch []byte, clockMs, wallUs int64, next Instants
 func (m *Machine) ReadWork(
 	dst, batch []byte, clockMs, wallUs int64, next Instants,
 ) (replies []byte, work uint64) {
+	return m.readWitnessed(dst, batch, clockMs, wallUs, next, nil)
+}
+
+// readWitnessed is ReadWork with a witness of the dry runs that finish, nil if nobody observes
+// them.
+func (m *Machine) readWitnessed(
+	dst, batch []byte, clockMs, wallUs int64, next Instants, witness *commands.Witness,
+) (replies []byte, work uint64) {
+	if witness != nil {
+		witness.BeginRead(m.ks)
+	}
 	env := &commands.Env{
+		Witness:  witness,
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
 		Table: m.table, Users: m.users.Users, ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}
@@ -58,6 +70,12 @@ func (m *Machine) ReadWork(
 		r.run(q, true)
 		if *late || env.Aborted || r.full && (start > len(dst) || env.DryRun) {
 			return r.resp.Buf[:start], env.Work
+		}
+		if witness != nil {
+			if !env.DryRun {
+				witness.Drop()
+			}
+			witness.Judge()
 		}
 	}
 	return r.resp.Buf, env.Work

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/locks"
 )
 
 // param is one parameter. Without set, choose or share it has a fixed value, and accepts only
@@ -165,6 +166,9 @@ var params = []param{
 	{name: "client-output-buffer-limit", get: func(s *Server) string {
 		return s.config.output.Load().String()
 	}, choose: chooseOutputLimits},
+	{name: "coordd-lock-labels", get: func(s *Server) string {
+		return s.cfg.Locks.Rules().String()
+	}, choose: chooseLockLabels},
 	rateParam("coordd-client-rate", func(l *rateLimits) *Rate { return &l.client }),
 	rateParam("coordd-user-rate", func(l *rateLimits) *Rate { return &l.user }),
 
@@ -204,6 +208,11 @@ func yesNo(on bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+func chooseLockLabels(text string) (func(*Server), error) {
+	rules, err := locks.ParseRules(text)
+	return func(s *Server) { s.cfg.Locks.SetRules(rules) }, err
 }
 
 // defaultPercentiles are the initial percentiles of INFO latencystats.

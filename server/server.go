@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -57,7 +58,8 @@ type Config struct {
 	ClientRate      Rate // of each connection
 	UserRate        Rate // of all connections of a user together
 
-	Audit *audit.Log // nil: there is no audit trail
+	Locks *locks.Observer // nil: one that receives nothing
+	Audit *audit.Log      // nil: there is no audit trail
 
 	// Parameters are first values of parameters of CONFIG that have no field here.
 	Parameters []Parameter
@@ -83,6 +85,10 @@ func (c *Config) setDefaults() {
 	}
 	if c.Certificates == nil {
 		c.Certificates = func() []tlsconf.Status { return nil }
+	}
+	if c.Locks == nil {
+		rules, _ := locks.ParseRules("")
+		c.Locks = locks.New(rules)
 	}
 	if c.SentinelName == "" {
 		c.SentinelName = "mymaster"

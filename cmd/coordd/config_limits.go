@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/server"
 )
 
@@ -68,5 +69,13 @@ func setClientMemory(c *config, v string) error {
 		return errors.New("must be a size such as 512mb or a percentage such as 10%")
 	}
 	c.MaxClientMemory = m
+	return nil
+}
+
+func setLockLabels(c *config, v string) error {
+	if _, err := locks.ParseRules(v); err != nil {
+		return err
+	}
+	c.LockLabels = v
 	return nil
 }

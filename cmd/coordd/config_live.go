@@ -82,6 +82,12 @@ var liveOptions = []liveOption{
 		"the same for all connections of a user to this node together",
 		setRate(func(c *config) *server.Rate { return &c.UserRate }),
 	}, param: "coordd-user-rate"},
+	{option: option{
+		"lock-labels", "",
+		"prefixes of keys, separated by spaces, each with =label if that is not the prefix: " +
+			"locks and windows are counted by label; the rest is \"other\"",
+		setLockLabels,
+	}, param: "coordd-lock-labels"},
 	parameter("slowlog-log-slower-than", "10000",
 		"microseconds that a request takes to be in SLOWLOG; 0: all, -1: none"),
 	parameter("slowlog-max-len", "128", "requests that SLOWLOG keeps"),

@@ -170,6 +170,7 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 		return
 	}
 	if e.deadline != 0 {
+		db.notify(e, Retimed)
 		db.volatile--
 		db.count(-deadlineCost)
 	}
@@ -241,6 +242,9 @@ func (db *DB) Flush() {
 func (db *DB) notify(e *Entry, c Change) {
 	if db.ks.observe != nil {
 		db.ks.observe(db.index, e, c)
+	}
+	if db.ks.trace != nil && (db.ks.tracing || ends(e, c)) {
+		db.ks.trace(db.index, e, c)
 	}
 }
 

@@ -31,7 +31,7 @@ func (db *DB) LastChange(key []byte) Revision {
 // newer: the key has had one holder since. It is 0 for a missing key.
 func (db *DB) Creation(key []byte) Revision {
 	if e := db.Find(key); e != nil {
-		return max(e.created, db.swapped)
+		return max(e.Created(), db.swapped)
 	}
 	return 0
 }

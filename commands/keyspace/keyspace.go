@@ -26,7 +26,9 @@ type Keyspace struct {
 	expired  uint64   // keys removed because their deadline passed
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: none
-	until    int64    // of a view (see At); 0: not a view
+	trace    Observer // of leases that end, and with tracing of all changes; nil: none
+	tracing  bool
+	until    int64 // of a view (see At); 0: not a view
 	// see entry_rest.go
 	opened  []openBox                    // what is to rest, the oldest first
 	rests   int                          // how many of opened are done with
@@ -49,6 +51,8 @@ const (
 	FieldsExpired
 	// Added: a key is being created. It has no value yet: Modified follows.
 	Added
+	// Retimed: the key's deadline, which it still has, is about to change: Modified follows.
+	Retimed
 )
 
 // Observer is notified of changes as they happen, possibly more than once per change. It sees the
@@ -58,6 +62,13 @@ type Observer func(db int, e *Entry, c Change)
 
 // Observe sets the observer, or removes it if f is nil.
 func (ks *Keyspace) Observe(f Observer) { ks.observe = f }
+
+// Trace sets a second observer, or removes it if f is nil. It is notified of leases that end, and
+// while Tracing is on of all changes.
+func (ks *Keyspace) Trace(f Observer) { ks.trace = f }
+
+// Tracing sets whether the observer of Trace is notified of all changes.
+func (ks *Keyspace) Tracing(on bool) { ks.tracing = on }
 
 // New returns an empty keyspace.
 func New() *Keyspace {

@@ -68,7 +68,7 @@ func (f *Frozen) Records(yield func(record []byte) error) error {
 func appendRecord(dst []byte, db int, e *Entry) []byte {
 	dst = append(dst, byte(db), byte(e.Kind()))
 	dst = wire.AppendBytes(dst, e.Key())
-	dst = binary.AppendUvarint(dst, uint64(e.created))
+	dst = binary.AppendUvarint(dst, uint64(e.Created()))
 	dst = binary.AppendUvarint(dst, uint64(e.changed))
 	dst = binary.AppendVarint(dst, e.deadline)
 	switch {
@@ -121,6 +121,7 @@ func (ks *Keyspace) Load(record []byte) error {
 		return ErrCorrupt
 	}
 	e.inherit(known)
+	e.MarkLease(likelyLease(e))
 	db.insert(hash, e)
 	if e.deadline != 0 {
 		db.volatile++

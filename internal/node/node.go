@@ -19,6 +19,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/audit"
+	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tlsconf"
 	"github.com/coordd/coordd/internal/web"
 	"github.com/coordd/coordd/server"
@@ -94,7 +95,8 @@ type Config struct {
 	Parameters []server.Parameter // of CONFIG, that have no field here
 	ConfigFile string             // empty: none
 	// Rewrite has ConfigFile say what CONFIG SET changed; nil if there is none.
-	Rewrite func(changed []server.Parameter) error
+	Rewrite    func(changed []server.Parameter) error
+	LockLabels string // rules by which locks and windows are counted, see locks.ParseRules
 
 	Audit audit.Config // where the audit trail goes; its node and logger are this one's
 }
@@ -120,6 +122,7 @@ type Node struct {
 	cluster   *cluster.Node
 	server    *server.Server
 	audit     *audit.Log
+	locks     *locks.Observer
 	client    net.Listener   // the first listener for clients; nil: they use another one
 	others    []net.Listener // more of them
 	secure    net.Listener   // for clients over TLS; nil: none
@@ -186,6 +189,12 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	deliver := func(events []commands.Event) { n.server.Deliver(events) }
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
+	rules, err := locks.ParseRules(cfg.LockLabels)
+	if err != nil {
+		return nil, fmt.Errorf("lock labels: %w", err)
+	}
+	n.locks = locks.New(rules)
+	n.adapter.SetObserver(n.locks)
 	n.server = server.New(n.serverConfig(table, most))
 	n.serve(pages)
 	if n.cluster, err = cluster.Open(n.clusterConfig(ls.Peer), n.adapter); err != nil {
@@ -244,7 +253,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
-		Certificates: n.certs.status, Audit: n.audit,
+		Certificates: n.certs.status, Audit: n.audit, Locks: n.locks,
 		Parameters: c.Parameters, ConfigFile: c.ConfigFile, Rewrite: c.Rewrite,
 	}
 }
@@ -338,6 +347,9 @@ func (n *Node) Close() error {
 	}
 	return nil
 }
+
+// Locks returns what the node observes of locks and windows.
+func (n *Node) Locks() *locks.Observer { return n.locks }
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.cfg.ID }

@@ -1,0 +1,225 @@
+// What a witness tells from what a request did to a key. The rules are in
+// docs/adr/0024-observing-locks.md; none depends on the text of a script.
+
+package commands
+
+import "github.com/coordd/coordd/commands/keyspace"
+
+// Judge ends a request: it records the facts of its keys, and marks those that are locks now.
+func (w *Witness) Judge() {
+	if len(w.seen) == 0 {
+		return
+	}
+	for i := range w.seen {
+		s := &w.seen[i]
+		switch {
+		case s.acts&actRate != 0:
+			w.judgeRate(s)
+		case s.e == nil && s.acts&actDelete == 0:
+			if w.quiet {
+				break // it changed nothing, so there is nothing to mark
+			}
+			if e := w.ks.DB(s.db).Find(s.key); e != nil {
+				w.judgeLook(s, e)
+			}
+		case s.e == nil:
+		case s.e.Kind() == keyspace.KindString:
+			w.judgeString(s)
+		case s.e.Kind() == keyspace.KindHash:
+			w.judgeHash(s)
+		case s.e.Kind() == keyspace.KindZSet:
+			w.judgeZSet(s)
+		}
+	}
+	for _, f := range w.facts[w.first:] {
+		w.locks = w.locks || f.Kind < WindowAllowed && f.Kind != LockExpired
+	}
+	if w.locks {
+		w.dropBuckets()
+	}
+	w.next()
+}
+
+// dropBuckets drops what looks like a bucket from the facts of a request that concerns a lock: a
+// number with a TTL beside a lock is a helper of the lock, such as a latch.
+func (w *Witness) dropBuckets() {
+	kept := w.facts[:w.first]
+	for _, f := range w.facts[w.first:] {
+		if f.Form != FormBucket {
+			kept = append(kept, f)
+		}
+	}
+	w.facts = kept
+}
+
+// add records a fact about a key. e is the key, or nil.
+func (w *Witness) add(kind FactKind, form LeaseForm, s *seen, e *keyspace.Entry,
+	owner []byte) *Fact {
+	if w.quiet {
+		w.unused = Fact{}
+		return &w.unused
+	}
+	f := Fact{Kind: kind, Form: form, DB: s.db, Key: s.key, Owner: owner}
+	if e != nil {
+		f.Token, f.DeadlineMs = e.Created(), e.Deadline()
+	}
+	w.facts = append(w.facts, f)
+	return &w.facts[len(w.facts)-1]
+}
+
+// judgeRate judges a command that is a rate limit: it writes what it allows.
+func (w *Witness) judgeRate(s *seen) {
+	switch {
+	case s.acts&actPeek != 0:
+	case s.e != nil || s.acts&actDelete != 0:
+		w.add(WindowAllowed, FormBucket, s, s.e, nil)
+	default:
+		w.add(WindowDenied, FormBucket, s, nil, nil)
+	}
+}
+
+// judgeString judges a string that was created or changed.
+func (w *Witness) judgeString(s *seen) {
+	e := s.e
+	timed := e.Deadline() != 0
+	switch {
+	case s.acts&actCount != 0:
+		e.MarkLease(false) // it was a counter that SET NX created
+		if timed {
+			w.add(windowKind(s.asked && s.acts&actNX == 0), FormFixed, s, e, nil)
+		}
+	case s.added && s.asked:
+		switch {
+		case timed && s.acts&actNX == 0 && isNumber(e.Bytes()):
+			w.add(WindowCounted, FormBucket, s, e, nil)
+		case timed:
+			e.MarkLease(true)
+			w.add(LockGranted, FormString, s, e, w.keep(e.Bytes()))
+		case s.acts&actNX != 0:
+			e.MarkLease(true) // a TTL may follow
+		}
+	case s.added || !timed || e.Deadline() == s.beforeMs:
+	case !e.Lease() && isNumber(e.Bytes()):
+		switch {
+		case s.acts&actSet != 0 && s.acts&actLook != 0:
+			w.add(WindowCounted, FormBucket, s, e, nil)
+		case s.beforeMs == 0:
+			w.add(WindowCounted, FormFixed, s, e, nil) // INCR came before
+		}
+	case e.Lease() && s.beforeMs == 0:
+		w.add(LockGranted, FormString, s, e, w.keep(e.Bytes())) // SETNX came before
+	case e.Lease() || s.acts&actExpire != 0 && s.acts&actLook != 0:
+		e.MarkLease(true)
+		w.add(LockRenewed, FormString, s, e, w.keep(e.Bytes())).BeforeMs = s.beforeMs
+	}
+}
+
+// windowKind says what a window did that counted: one that was asked before let the request pass.
+func windowKind(asked bool) FactKind {
+	if asked {
+		return WindowAllowed
+	}
+	return WindowCounted
+}
+
+// judgeHash judges a hash that was created or changed.
+func (w *Witness) judgeHash(s *seen) {
+	e := s.e
+	h, ok := e.Collection().(*keyspace.Hash)
+	if !ok || e.Deadline() == 0 {
+		return
+	}
+	form := FormReentrant
+	if isReadWrite(h) {
+		form = FormReadWrite
+	}
+	w.locks = w.locks || e.Lease()
+	enters := s.acts&actEnter != 0 || s.acts&actFields != 0 &&
+		(form == FormReadWrite || s.acts&actTest != 0)
+	switch {
+	case s.added && s.asked && enters:
+		e.MarkLease(true)
+		w.add(LockGranted, form, s, e, s.who)
+	case s.added, !e.Lease() && s.acts&(actField|actDrop|actLeave) == 0:
+		if s.acts&(actEnter|actFields) != 0 {
+			w.add(WindowCounted, FormBucket, s, e, nil)
+		}
+	case enters:
+		e.MarkLease(true)
+		if depth, _ := h.Get(s.who); string(depth) == "1" {
+			w.add(LockGranted, form, s, e, s.who).Shared = true
+		}
+	case s.acts&actDrop != 0:
+		w.add(LockReleased, form, s, e, s.who).Shared = true
+	case s.acts&actLeave != 0:
+	case e.Deadline() != s.beforeMs:
+		e.MarkLease(true)
+		w.add(LockRenewed, form, s, e, s.who).BeforeMs = s.beforeMs
+	}
+}
+
+// judgeZSet judges a sorted set that was created or changed.
+func (w *Witness) judgeZSet(s *seen) {
+	e := s.e
+	switch {
+	case e.Deadline() == 0 && s.acts&actTrim == 0:
+	case s.acts&actAdd != 0:
+		w.add(windowKind(s.asked), FormSliding, s, e, nil)
+	case s.acts&actTake != 0:
+	case s.acts&actSize != 0:
+		w.add(WindowDenied, FormSliding, s, e, nil)
+	case s.acts == actExpire|actAlone && s.beforeMs == 0:
+		w.add(WindowCounted, FormSliding, s, e, nil) // ZADD came before
+	}
+}
+
+// judgeLook judges a key that exists and that the request did not change.
+func (w *Witness) judgeLook(s *seen, e *keyspace.Entry) {
+	if s.acts&actNX != 0 { // also of a value that is no lock
+		w.add(LockRefused, FormString, s, e, s.who)
+		return
+	}
+	if e.Deadline() == 0 && s.acts&actTrim == 0 {
+		return
+	}
+	switch kind := e.Kind(); {
+	case kind == keyspace.KindString && e.Lease():
+		switch {
+		case s.acts&actTest != 0:
+			w.add(LockRefused, FormString, s, e, s.who)
+		case s.acts&(actLook|actAsk) == actLook:
+			w.add(LockMissed, FormString, s, e, nil)
+		}
+	case kind == keyspace.KindString:
+		if s.acts&actLook != 0 && isNumber(e.Bytes()) {
+			w.add(WindowDenied, FormFixed, s, e, nil)
+		}
+	case kind == keyspace.KindHash:
+		form, _ := holderOf(e)
+		switch {
+		case s.acts&(actField|actTest) != 0 && s.acts&actAsk != 0,
+			e.Lease() && s.acts&actTest != 0:
+			w.add(LockRefused, form, s, e, s.who)
+		case e.Lease() && s.acts&actField != 0:
+			w.add(LockMissed, form, s, e, s.who)
+		case !e.Lease() && s.acts&actLook != 0:
+			w.add(WindowDenied, FormBucket, s, e, nil)
+		}
+	case kind == keyspace.KindZSet && s.acts&actSize != 0 && s.acts&(actAdd|actTake) == 0:
+		w.add(WindowDenied, FormSliding, s, e, nil)
+	}
+}
+
+// isNumber reports whether a value is a decimal number, as counters and buckets keep them.
+func isNumber(b []byte) bool {
+	digits := 0
+	for i, c := range b {
+		switch {
+		case c >= '0' && c <= '9':
+			digits++
+		case c != '.' && (c != '-' || i > 0):
+			return false
+		}
+	}
+	return digits > 0
+}

@@ -1,0 +1,306 @@
+// What a machine tells of locks and windows, by the scripts and command sequences of libraries.
+
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// Scripts that do what those of libraries do, for each a different way to the same end.
+const (
+	compareDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then
+		return redis.call("del",KEYS[1]) else return 0 end`
+	compareExpire = `if redis.call("get",KEYS[1]) == ARGV[1] then
+		return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
+	compareTTL = `if redis.call("get",KEYS[1]) == ARGV[1] then
+		return redis.call("pttl",KEYS[1]) else return -3 end`
+	// Redlock of npm: all keys or none.
+	redlock = `for i, key in ipairs(KEYS) do
+		if redis.call("exists", key) == 1 then return 0 end end
+		for i, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end
+		return #KEYS`
+	// symfony/lock: the same call takes and renews.
+	takeOrRenew = `if redis.call("GET", KEYS[1]) == ARGV[1] then
+		return redis.call("PEXPIRE", KEYS[1], ARGV[2])
+		elseif redis.call("SET", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then return 1
+		else return 0 end`
+
+	// Redisson's RLock, with the latch of an unlock.
+	reentrantTake = `if ((redis.call('exists', KEYS[1]) == 0) or
+		(redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then
+		redis.call('hincrby', KEYS[1], ARGV[2], 1);
+		redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
+		return redis.call('pttl', KEYS[1]);`
+	reentrantRenew = `if (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
+		redis.call('pexpire', KEYS[1], ARGV[1]); return 1; end; return 0;`
+	reentrantFree = `local val = redis.call('get', KEYS[3]);
+		if val ~= false then return tonumber(val); end;
+		if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil; end;
+		local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1);
+		if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]);
+		redis.call('set', KEYS[3], 0, 'px', ARGV[5]); return 0;
+		else redis.call('del', KEYS[1]); redis.call(ARGV[4], KEYS[2], ARGV[1]);
+		redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return 1; end;`
+
+	// Redisson's RReadWriteLock, the read side and the write side.
+	readTake = `local mode = redis.call('hget', KEYS[1], 'mode');
+		if (mode == false) then
+			redis.call('hset', KEYS[1], 'mode', 'read');
+			redis.call('hset', KEYS[1], ARGV[2], 1);
+			redis.call('set', KEYS[2] .. ':1', 1);
+			redis.call('pexpire', KEYS[2] .. ':1', ARGV[1]);
+			redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
+		if (mode == 'read') or (mode == 'write' and redis.call('hexists', KEYS[1], ARGV[3]) == 1) then
+			local ind = redis.call('hincrby', KEYS[1], ARGV[2], 1);
+			local key = KEYS[2] .. ':' .. ind;
+			redis.call('set', key, 1); redis.call('pexpire', key, ARGV[1]);
+			local remainTime = redis.call('pttl', KEYS[1]);
+			redis.call('pexpire', KEYS[1], math.max(remainTime, ARGV[1])); return nil; end;
+		return redis.call('pttl', KEYS[1]);`
+	writeTake = `local mode = redis.call('hget', KEYS[1], 'mode');
+		if (mode == false) then
+			redis.call('hset', KEYS[1], 'mode', 'write');
+			redis.call('hset', KEYS[1], ARGV[2], 1);
+			redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
+		if (mode == 'write') then if (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
+			redis.call('hincrby', KEYS[1], ARGV[2], 1);
+			local currentExpire = redis.call('pttl', KEYS[1]);
+			redis.call('pexpire', KEYS[1], currentExpire + ARGV[1]); return nil; end; end;
+		return redis.call('pttl', KEYS[1]);`
+	readFree = `local mode = redis.call('hget', KEYS[1], 'mode');
+		if (mode == false) then redis.call('publish', KEYS[2], ARGV[1]); return 1; end;
+		local lockExists = redis.call('hexists', KEYS[1], ARGV[2]);
+		if (lockExists == 0) then return nil; end;
+		local counter = redis.call('hincrby', KEYS[1], ARGV[2], -1);
+		if (counter == 0) then redis.call('hdel', KEYS[1], ARGV[2]); end;
+		redis.call('del', KEYS[3] .. ':' .. (counter+1));
+		if (redis.call('hlen', KEYS[1]) > 1) then
+			redis.call('pexpire', KEYS[1], 30000); return 0; end;
+		redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1;`
+
+	// Redisson's RFairLock: a list of waiters and a sorted set of their timeouts.
+	fairTake = `if ((redis.call('exists', KEYS[1]) == 0) and ((redis.call('exists', KEYS[2]) == 0)
+		or (redis.call('lindex', KEYS[2], 0) == ARGV[2]))) then
+			redis.call('lpop', KEYS[2]); redis.call('zrem', KEYS[3], ARGV[2]);
+			redis.call('hset', KEYS[1], ARGV[2], 1);
+			redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
+		if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+			redis.call('hincrby', KEYS[1], ARGV[2],1);
+			redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
+		local ttl = redis.call('pttl', KEYS[1]);
+		if redis.call('zadd', KEYS[3], ttl + tonumber(ARGV[3]), ARGV[2]) == 1 then
+			redis.call('rpush', KEYS[2], ARGV[2]); end;
+		return ttl;`
+
+	slidingAsk = `redis.call('zremrangebyscore', KEYS[1], 0, ARGV[1] - 1000)
+		if redis.call('zcard', KEYS[1]) < tonumber(ARGV[2]) then
+		redis.call('zadd', KEYS[1], ARGV[1], ARGV[3]); redis.call('pexpire', KEYS[1], 1000)
+		return 1 end return 0`
+	fixedAsk = `local n = redis.call('get', KEYS[1])
+		if n and tonumber(n) >= tonumber(ARGV[1]) then return 0 end
+		if redis.call('incr', KEYS[1]) == 1 then redis.call('expire', KEYS[1], 10) end return 1`
+	// rate-limiter-flexible
+	flexible = `redis.call('set', KEYS[1], 0, 'EX', ARGV[2], 'NX')
+		local consumed = redis.call('incrby', KEYS[1], ARGV[1])
+		return {consumed, redis.call('pttl', KEYS[1])}`
+	bucketAsk = `local b = redis.call('hmget', KEYS[1], 'tokens', 'at')
+		local tokens = tonumber(b[1]) or 2
+		if tokens < 1 then return 0 end
+		redis.call('hset', KEYS[1], 'tokens', tokens - 1, 'at', 1)
+		redis.call('pexpire', KEYS[1], 5000) return 1`
+	stringBucket = `local last = tonumber(redis.call("get", KEYS[1])) or 5
+		redis.call("setex", KEYS[1], 10, last - 1)
+		redis.call("setex", KEYS[2], 10, 12345) return 1`
+)
+
+// do is one request: words that are separated by spaces, or a script with its keys and arguments.
+func do(line string) [][]byte { return commandtest.Args(strings.Fields(line)...) }
+
+func eval(script, rest string) [][]byte {
+	return append(commandtest.Args("EVAL", script), commandtest.Args(strings.Fields(rest)...)...)
+}
+
+// factText formats facts for comparison.
+func factText(facts []commands.Fact) string {
+	words := []string{}
+	kinds := [commands.FactKinds]string{"granted", "refused", "released", "expired", "renewed",
+		"missed", "allowed", "denied", "counted"}
+	for _, f := range facts {
+		text := fmt.Sprintf("%s %s %s", kinds[f.Kind], f.Form, f.Key)
+		if f.Owner != nil {
+			text += fmt.Sprintf(" %s", f.Owner)
+		}
+		if f.Shared {
+			text += " shared"
+		}
+		words = append(words, text)
+	}
+	return strings.Join(words, ", ")
+}
+
+// step is a request at a time, and the facts of it and of what expired before.
+type step struct {
+	atMs int64
+	call [][]byte
+	want string
+}
+
+func TestFactsOfLocks(t *testing.T) {
+	for name, steps := range map[string][]step{
+		"set nx": {
+			{0, do("SET l a NX PX 100"), "granted string l a"},
+			{0, do("SET l b NX PX 100"), "refused string l b"},
+			{0, eval(compareDelete, "1 l b"), "missed string l"},
+			{50, eval(compareExpire, "1 l a 100"), "renewed string l a"},
+			{50, eval(compareTTL, "1 l a"), ""},
+			{60, eval(compareDelete, "1 l a"), "released string l a"},
+			{60, eval(compareDelete, "1 l a"), ""},
+			{60, do("SET l a NX EX 1 GET"), "granted string l a"},
+			{70, do("SET l a XX PX 500"), "renewed string l a"},
+			{700, do("SET l b PX 100 NX"), "expired string l a, granted string l b"},
+			{710, do("PEXPIRE l 100"), "renewed string l b"},
+			{710, do("DEL other l"), "released string l b"},
+			{710, do("SET cache v EX 1"), ""},
+			{5000, do("PING"), ""},
+		},
+		"setnx": {
+			{0, do("SETNX l a"), ""},
+			{0, do("SETNX l b"), "refused string l b"},
+			{1, do("EXPIRE l 1"), "granted string l a"},
+			{2, do("EXPIRE l 2"), "renewed string l a"},
+			{3, do("GETDEL l"), "released string l a"},
+			{3, do("SETNX stock 5"), ""},
+			{3, do("INCR stock"), ""},
+		},
+		"conditions": {
+			{0, do("SET l a NX PX 100"), "granted string l a"},
+			{10, do("SET l a IFEQ a PX 100"), "renewed string l a"},
+			{20, do("DELEX l IFEQ b"), ""},
+			{20, do("DELEX l IFEQ a"), "released string l a"},
+			{20, do("SET m 1 NX PX 100"), "granted string m 1"},
+			{20, do("DELIFEQ m 1"), "released string m 1"},
+		},
+		"all or none": {
+			{0, eval(redlock, "2 a b me 100"), "granted string a me, granted string b me"},
+			{0, eval(redlock, "2 c b you 100"), "refused string b"},
+			{0, eval(redlock, "1 d you 100"), "granted string d you"},
+		},
+		"take or renew": {
+			{0, eval(takeOrRenew, "1 l me 100"), "granted string l me"},
+			{50, eval(takeOrRenew, "1 l me 100"), "renewed string l me"},
+			{50, eval(takeOrRenew, "1 l you 100"), "refused string l you"},
+		},
+		"reentrant": {
+			{0, eval(reentrantTake, "1 l 100 id:1"), "granted reentrant l id:1"},
+			{0, eval(reentrantTake, "1 l 100 id:1"), ""},
+			{0, eval(reentrantTake, "1 l 100 id:2"), "refused reentrant l id:2"},
+			{50, eval(reentrantRenew, "1 l 100 id:1"), "renewed reentrant l id:1"},
+			{50, eval(reentrantRenew, "1 l 100 id:2"), "missed reentrant l id:2"},
+			{60, eval(reentrantFree, "3 l ch latch1 0 100 id:1 publish 1000"), ""},
+			{60, eval(reentrantFree, "3 l ch latch2 0 100 id:1 publish 1000"),
+				"released reentrant l id:1"},
+			{60, eval(reentrantFree, "3 l ch latch2 0 100 id:1 publish 1000"),
+				"denied fixed latch2"}, // a number that was only read
+			{70, eval(reentrantTake, "1 l 100 id:3"), "granted reentrant l id:3"},
+			{200, eval(reentrantTake, "1 l 100 id:2"),
+				"expired reentrant l id:3, granted reentrant l id:2"},
+		},
+		"read-write": {
+			{0, eval(readTake, "2 l t 100 r1 w1"), "granted read-write l r1"},
+			{0, eval(readTake, "2 l t 100 r2 w2"), "granted read-write l r2 shared"},
+			{0, eval(writeTake, "1 l 100 w3"), "refused read-write l"},
+			{10, eval(readFree, "3 l ch t 0 r1"), "released read-write l r1 shared"},
+			{20, eval(readFree, "3 l ch t 0 r2"), "released read-write l r2"},
+			{20, eval(writeTake, "1 l 100 w3"), "granted read-write l w3"},
+			{20, eval(writeTake, "1 l 100 w3"), ""},
+			{20, eval(readTake, "2 l t 100 r1 w1"), "refused read-write l w1"},
+		},
+		"fair": {
+			{0, eval(fairTake, "3 l q t 100 a 5"), "granted reentrant l a"},
+			{0, eval(fairTake, "3 l q t 100 b 5"), "refused reentrant l b"},
+			{150, eval(fairTake, "3 l q t 100 b 5"),
+				"expired reentrant l a, granted reentrant l b"},
+		},
+		"not locks": {
+			{0, do("HSET session user 1"), ""},
+			{0, do("EXPIRE session 10"), ""},
+			{0, do("SET cache v PX 100"), ""},
+			{0, eval(`return redis.call('get', KEYS[1])`, "1 cache"), ""},
+			{0, eval(`redis.call('rpush', KEYS[1], 1) return redis.call('expire', KEYS[1], 9)`,
+				"1 list"), ""},
+			{500, do("DEL session list"), ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkFacts(t, steps) })
+	}
+}
+
+func TestFactsOfWindows(t *testing.T) {
+	for name, steps := range map[string][]step{
+		"sliding": {
+			{0, eval(slidingAsk, "1 w 5000 1 a"), "allowed sliding w"},
+			{1, eval(slidingAsk, "1 w 5001 1 b"), "denied sliding w"},
+			{1500, eval(slidingAsk, "1 w 6500 1 c"), "allowed sliding w"},
+		},
+		"by single commands": {
+			{0, do("ZREMRANGEBYSCORE w 0 1"), ""},
+			{0, do("ZADD w 1 a"), ""},
+			{0, do("PEXPIRE w 1000"), "counted sliding w"},
+			{0, do("ZADD w 2 b"), "counted sliding w"},
+		},
+		"fixed": {
+			{0, do("INCR n"), ""},
+			{0, do("EXPIRE n 10"), "counted fixed n"},
+			{1, do("INCR n"), "counted fixed n"},
+			{2, eval(fixedAsk, "1 m 1"), "allowed fixed m"},
+			{2, eval(fixedAsk, "1 m 1"), "denied fixed m"},
+			{2, eval(flexible, "1 f 1 10"), "counted fixed f"},
+			{2, eval(flexible, "1 f 1 10"), "counted fixed f"},
+		},
+		"bucket": {
+			{0, eval(bucketAsk, "1 b"), "counted bucket b"},
+			{1, eval(bucketAsk, "1 b"), "counted bucket b"},
+			{2, eval(bucketAsk, "1 b"), "denied bucket b"},
+			{3, eval(stringBucket, "2 s.tokens s.at"),
+				"counted bucket s.tokens"},
+			{4, do("CL.THROTTLE c 0 1 60"), "allowed bucket c"},
+			{4, do("CL.THROTTLE c 0 1 60"), "denied bucket c"},
+			{4, do("CL.THROTTLE c 0 1 60 0"), ""},
+			{4, do("INCREX i BYINT 1 UBOUND 1 EX 10"), "allowed bucket i"},
+			{4, do("INCREX i BYINT 1 UBOUND 1 EX 10"), "denied bucket i"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { checkFacts(t, steps) })
+	}
+}
+
+// checkFacts applies each request as an entry, after a dry run: if that finishes, it tells the same
+// facts as the entry does.
+func checkFacts(t *testing.T, steps []step) {
+	m := newestMachine(testTable())
+	m.Witness(true)
+	for i, s := range steps {
+		const start = 1000
+		batch := commands.AppendRequest(nil,
+			&commands.Request{Proto: 2, Cmds: [][][]byte{s.call}})
+		var w commands.Witness
+		replies, _ := m.readWitnessed(nil, batch, start+s.atMs, 5_000_000, nil, &w)
+		dry := factText(w.Facts())
+		r := mustApply(t, m, uint64(10+i), &Entry{ClockMs: start + s.atMs, WallUs: 5_000_000,
+			Batches: [][]byte{batch}}, true)
+		if r.Replies[0][0] == '-' {
+			t.Fatalf("step %d: %s", i, r.Replies[0])
+		}
+		if got := factText(r.Facts); got != s.want {
+			t.Errorf("step %d: facts %q, want %q", i, got, s.want)
+		}
+		if len(replies) > 0 && dry != s.want && string(s.call[0]) == "EVAL" {
+			t.Errorf("step %d: facts of the dry run %q, want %q", i, dry, s.want)
+		}
+	}
+}
