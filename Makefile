@@ -5,6 +5,7 @@
 # make bench         beside redis-server and etcd; BENCH=-full draws curves
 # make fairness      latency of a light client beside 20 heavy ones; four minutes
 # make clients       run client libraries against a cluster, and write docs/clients.md
+# make page          the page in headless Chromium; writes docs/images
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
 # make chaos         network, disk and process faults; as root, ten minutes
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
@@ -18,7 +19,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack
+.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -55,6 +56,10 @@ fairness: deps
 clients:
 	sh .ci/deps clients
 	$(GO) run ./testdata/clients/libraries
+
+page:
+	sh .ci/deps page
+	COORDD_PAGE=1 $(GO) test ./internal/tests/e2e -run TestPageInBrowser -count 1 -v
 
 CALLS ?= 2000000
 differential: deps

@@ -124,10 +124,15 @@ func (s *Sampler) Next(ctx context.Context) (*Sample, error) {
 			return nil, err
 		}
 	}
+	sample.fill(&now)
 	if sample.Alone {
 		sample.Members = membersIn(now.info)
+		for i := range sample.Members {
+			if m := &sample.Members[i]; m.ID == node.ID {
+				m.Version, m.UptimeSec = sample.Node.Version, sample.Node.UptimeSec
+			}
+		}
 	}
-	sample.fill(&now)
 	if !s.before.at.IsZero() {
 		sample.Rates = rates(&s.before, &now)
 	}

@@ -24,6 +24,7 @@ export class Graph {
         i > 0 ? h("small", {}, " · ") : null,
         this.names[i] ? h("small", {}, this.names[i] + " ") : null, e]),
       h("small", {}, unit)), this.svg);
+    this.draw();
   }
 
   add(...values) {

@@ -37,7 +37,7 @@ const groups = {
     key,
     { title: "Owner", class: "wrap mono", cell: (e) => e.owner },
     { title: "Kind", cell: (e) => e.kind + (e.holds > 1 ? ` × ${e.holds}` : "") },
-    { title: "Token", class: "num mono", cell: (e) => e.token },
+    { title: "Token", number: true, class: "mono", cell: (e) => e.token },
     left,
     { title: "", class: "act", fill: (td, e) => {
       td.entry = e;
