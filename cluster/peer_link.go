@@ -91,6 +91,8 @@ type link struct {
 	reportedAt uint64
 	heard      time.Time
 	stopping   bool // as of that answer
+
+	confirmed uint64 // the newest confirmation that it was part of; the read loop's own
 }
 
 func newLink(n *Node, id string) *link {

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/coordd/coordd/internal/wire"
@@ -62,6 +63,12 @@ func (n *Node) Replication(ctx context.Context) (Replication, error) {
 	return h, nil
 }
 
+// asksReplication reports whether a read call contains one of Replication, which reports what all
+// voters have: asking a majority would not do.
+func (c *call) asksReplication() bool {
+	return slices.ContainsFunc(c.batches, func(b []byte) bool { return len(b) == 0 })
+}
+
 // appendReplication encodes the answer to Replication.
 func (n *Node) appendReplication(index uint64) []byte {
 	b := binary.AppendUvarint(nil, index)
@@ -99,7 +106,9 @@ func (n *Node) readOnce(lead *leadership) bool {
 	}
 	// The order matters: first the commit index, then the question. See read_confirm.go.
 	index := n.logs.lastVisible(n.committed())
-	if !n.confirm(lead) || !n.awaitApplied(index) {
+	all := slices.ContainsFunc(light, (*call).asksReplication) ||
+		slices.ContainsFunc(heavy, (*call).asksReplication)
+	if !n.confirm(lead, all) || !n.awaitApplied(index) {
 		n.retract(n.reads, append(light, heavy...))
 		return true
 	}
