@@ -10,6 +10,8 @@
 # make chaos         network, disk and process faults; as root, ten minutes
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
 # make soak          the slow tests: more failures, longer fuzzing
+# make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
+# make packages      build a release twice, compare, and install the deb; as root, four minutes
 # docs/testing.md describes them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -19,7 +21,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page
+.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page release packages
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -29,6 +31,13 @@ deps:
 
 test: deps
 	sh .ci/test $(GO) test $(TESTFLAGS) $(PACKAGES)
+
+release:
+	GO=$(GO) sh deploy/release
+
+packages:
+	sh .ci/deps release
+	GO=$(GO) sh deploy/check
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }

@@ -1,0 +1,19 @@
+#!/bin/sh
+# After installing the deb or rpm: the user, and the owner of the configuration. The service is
+# neither enabled nor started: a node that starts before it has its --cluster founds one of its own.
+set -e
+if command -v systemd-sysusers >/dev/null; then
+	systemd-sysusers coordd.conf
+elif ! getent passwd coordd >/dev/null; then
+	useradd --system --user-group --home-dir /var/lib/coordd --no-create-home \
+		--shell /usr/sbin/nologin coordd
+fi
+chown coordd:coordd /etc/coordd /etc/coordd/coordd.conf
+chmod 0750 /etc/coordd
+chmod 0640 /etc/coordd/coordd.conf
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	# an upgrade: the running node hands over and restarts
+	systemctl try-restart coordd.service || true
+fi
+exit 0
