@@ -34,6 +34,7 @@ type Member struct {
 	ContactMs int64  `json:"contact"` // since the leader heard from it
 	Version   string `json:"version"`
 	UptimeSec int64  `json:"uptime"`
+	Zone      string `json:"zone"` // empty: none is configured
 }
 
 // askNode asks for the node's own state, which it knows without waiting.
@@ -68,7 +69,8 @@ func (c *Client) askMembers(ctx context.Context) ([]Member, error) {
 			Client: address(m["client-address"].Text, m["tls-address"].Text),
 			Peer:   m["peer-address"].Text,
 			Behind: number(m["entries-behind"]), ContactMs: number(m["last-contact-ms"]),
-			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"])})
+			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"]),
+			Zone: m["availability-zone"].Text})
 	}
 	return members, nil
 }

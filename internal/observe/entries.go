@@ -1,11 +1,13 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coordd/coordd/internal/resp"
 )
@@ -80,56 +82,68 @@ type Entries struct {
 }
 
 const (
-	scanStep  = 1000   // keys that one SCAN looks at
-	scanKeys  = 20_000 // … and one query
-	scanFound = 2_000  // keys with the prefix that one query examines
-	maxID     = 1024   // bytes of a key that can be named in requests
-	maxOwner  = 256    // bytes of a string that are read
-	maxFields = 16     // of a hash that may be a lock
+	// queryTime bounds the search of one query: half a second passes some million keys.
+	queryTime = 500 * time.Millisecond
+	// SCAN looks at few keys first, and at more as long as it finds nothing.
+	scanLeast = 100
+	scanMost  = 5000
+	maxID     = 1024 // bytes of a key that can be named in requests
+	maxOwner  = 256  // bytes of a string that are read
+	maxFields = 16   // of a hash that may be a lock
 )
 
-// Entries returns entries in the order of SCAN, of a bounded number of keys: there may be none in a
-// part of a large database, and more behind it.
+// Entries returns entries in the order of SCAN, sorted by key. It searches for a bounded time: in a
+// large database there may be none in one part, and more behind it.
 func (c *Client) Entries(ctx context.Context, q Query) (*Entries, error) {
-	found := &Entries{Shown: []Entry{}, Cursor: q.Cursor}
-	if found.Cursor == "" {
-		found.Cursor = "0"
-	}
-	examined := 0
-	for range scanKeys / scanStep {
-		reply, err := c.in(ctx, q.DB, []string{"SCAN", found.Cursor, "MATCH",
-			escapeGlob(q.Prefix) + "*", "COUNT", strconv.Itoa(scanStep)})
+	found := &Entries{Shown: []Entry{}, Cursor: cmp.Or(q.Cursor, "0")}
+	step := scanLeast
+	for began := time.Now(); time.Since(began) < queryTime; {
+		keys, next, err := c.scan(ctx, &q, found.Cursor, step)
 		if err != nil {
 			return nil, err
 		}
-		if len(reply[0].Elems) != 2 {
-			return nil, ReplyError("ERR unexpected reply to SCAN")
+		if step > scanLeast && len(keys) > q.Most { // they are dense here
+			step = scanLeast
+			continue
 		}
-		found.Cursor = reply[0].Elems[0].Text
-		var keys []string
-		for _, k := range reply[0].Elems[1].Elems {
-			keys = append(keys, k.Text)
-		}
-		examined += len(keys)
 		entries, err := c.examine(ctx, q.DB, keys)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			if q.Group == All || e.group() == q.Group {
-				found.Shown = append(found.Shown, e)
-			}
+		if q.Group != All {
+			entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.group() != q.Group })
 		}
-		if found.Cursor == "0" {
-			found.Cursor = ""
-			break
+		if len(entries) == 0 {
+			step = min(4*step, scanMost)
 		}
-		if len(found.Shown) >= q.Most || examined >= scanFound {
+		found.Shown, found.Cursor = append(found.Shown, entries...), next
+		if next == "" || len(found.Shown) >= q.Most {
 			break
 		}
 	}
 	slices.SortFunc(found.Shown, func(a, b Entry) int { return strings.Compare(a.raw, b.raw) })
 	return found, nil
+}
+
+// scan returns the keys with the prefix among the next step ones, and where to go on; empty: that
+// was the end.
+func (c *Client) scan(ctx context.Context, q *Query, cursor string, step int) (keys []string,
+	next string, err error) {
+	reply, err := c.in(ctx, q.DB, []string{"SCAN", cursor, "MATCH", escapeGlob(q.Prefix) + "*",
+		"COUNT", strconv.Itoa(step)})
+	switch {
+	case err != nil:
+		return nil, "", err
+	case len(reply[0].Elems) != 2:
+		return nil, "", ReplyError("ERR unexpected reply to SCAN")
+	}
+	if next = reply[0].Elems[0].Text; next == "0" {
+		next = ""
+	}
+	for _, k := range reply[0].Elems[1].Elems {
+		keys = append(keys, k.Text)
+	}
+	return keys, next, nil
 }
 
 // EntryOf returns the entry of a key; nil: there is no such key.

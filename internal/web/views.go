@@ -17,7 +17,7 @@ import (
 const (
 	maxConnections = 200
 	maxSlowCalls   = 64
-	maxEntries     = 100 // unless one step of SCAN finds more
+	maxEntries     = 100 // or a step of SCAN more
 )
 
 func clients(w http.ResponseWriter, r *http.Request, s *session) {

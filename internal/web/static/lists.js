@@ -5,28 +5,37 @@ import { card, h, setText, Table } from "./dom.js";
 import { bytes, clock, count, micros, seconds } from "./format.js";
 
 const every = 3000; // ms, while the view is shown
+const share = 20; // … but an answer that took long is asked for again after that many times as long
 
 // asked returns a view that asks path for its content again and again while it is shown.
 export function asked(name, path, query, show, element) {
   const error = h("p", { class: "empty error", role: "status", hidden: true });
   element.append(error);
   let timer = 0;
+  let asks = 0;
   const view = { name, element,
     async refresh() {
       clearTimeout(timer);
-      const mine = timer = setTimeout(view.refresh, every);
+      const mine = ++asks;
+      const began = performance.now();
       try {
         const body = await get(path, query());
-        if (mine === timer || element.isConnected) show(body);
+        if (mine !== asks) return; // a newer question, or another view
+        show(body);
         error.hidden = true;
       } catch (failure) {
+        if (mine !== asks) return;
         setText(error, failure.message);
         error.hidden = false;
         if (failure.status === 401) dispatchEvent(new Event("signed-out"));
       }
+      timer = setTimeout(view.refresh, Math.max(every, share * (performance.now() - began)));
     },
     enter: () => view.refresh(),
-    leave: () => clearTimeout(timer),
+    leave: () => {
+      asks++;
+      clearTimeout(timer);
+    },
   };
   return view;
 }

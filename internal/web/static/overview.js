@@ -74,7 +74,8 @@ function memberActions(td, m, isNew) {
 const isSilent = (m) => !sample.alone && (m.contact > silent || m.contact < 0);
 
 const members = new Table("Members of the cluster", [
-  { title: "Member", cell: (m) => m.id + (m.id === sample.node.id ? " (this node)" : "") },
+  { title: "Member", cell: (m) => m.id + (m.id === sample.node.id ? " (this node)" : "") +
+    (m.zone ? ", zone " + m.zone : "") },
   { title: "Role", fill: role },
   { title: "Behind", number: true, cell: (m) => (m.behind < 0 ? "–" : count(m.behind)) },
   { title: "Last heard", number: true,
