@@ -127,13 +127,13 @@ func (r *RequestReader) More() bool { return r.in.Len() > 0 }
 func (r *RequestReader) Rest() []byte { return r.in.Rest() }
 
 // Next returns the next request. Its arguments are parts of the batch.
-func (r *RequestReader) Next() (*Request, error) {
+func (r *RequestReader) Next() (*Request, error) { return r.body(r.head()) }
+
+// head reads a request up to its watched keys and commands.
+func (r *RequestReader) head() (flags byte) {
 	q := &r.req
-	flags := r.in.Byte()
+	flags = r.in.Byte()
 	q.DB = int(r.in.Byte())
-	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0,
-		flags&requestSetting != 0
-	q.Behind = flags&requestBehind != 0
 	q.Client = 0
 	if flags&requestClient != 0 {
 		q.Client = r.in.Uvarint()
@@ -142,6 +142,15 @@ func (r *RequestReader) Next() (*Request, error) {
 	if flags&requestUser != 0 {
 		q.User = UserID{Name: r.in.Bytes(), Created: r.in.Uvarint()}
 	}
+	return flags
+}
+
+// body reads what follows the head.
+func (r *RequestReader) body(flags byte) (*Request, error) {
+	q := &r.req
+	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0,
+		flags&requestSetting != 0
+	q.Behind = flags&requestBehind != 0
 	q.Proto = 2
 	if flags&requestRESP3 != 0 {
 		q.Proto = 3
@@ -176,4 +185,42 @@ func (r *RequestReader) Next() (*Request, error) {
 		return nil, ErrCorruptRequest
 	}
 	return q, nil
+}
+
+// NextKey skips the next request and guesses which key it looks up first: its first argument, or
+// that of its first command; of a script the first after the number of keys. key is nil if there is
+// none.
+func (r *RequestReader) NextKey() (db int, key []byte) {
+	flags := r.head()
+	if flags&requestMulti != 0 {
+		q, err := r.body(flags)
+		if err != nil || len(q.Cmds) == 0 || len(q.Cmds[0]) < 2 {
+			return 0, nil
+		}
+		return q.DB, q.Cmds[0][1]
+	}
+	n := r.in.Count(1)
+	if n == 0 {
+		r.in.Fail()
+		return 0, nil
+	}
+	at := 1
+	if name := r.in.Bytes(); runsScript(name) {
+		at = 3
+	}
+	for i := 1; i < n; i++ {
+		if arg := r.in.Bytes(); i == at {
+			key = arg
+		}
+	}
+	if r.in.Failed() || r.req.DB >= keyspace.Databases {
+		return 0, nil
+	}
+	return r.req.DB, key
+}
+
+// runsScript reports whether a command's name begins as those of EVAL, EVALSHA and FCALL do.
+func runsScript(name []byte) bool {
+	return len(name) >= 4 && (name[0]|' ' == 'e' && name[1]|' ' == 'v' ||
+		name[0]|' ' == 'f' && name[1]|' ' == 'c')
 }

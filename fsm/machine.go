@@ -27,6 +27,7 @@ type Machine struct {
 	recent [recentChecks]Check
 
 	requests commands.RequestReader
+	ahead    ahead
 	events   *events
 	witness  *commands.Witness // nil: nobody observes locks
 }
@@ -144,6 +145,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	r := runner{m: m, env: env}
 	env.Deny = r.deny
 	limits := limitsAt(m.level)
+	m.ahead.begin(m.ks, e.Batches)
 	for _, batch := range e.Batches {
 		if env.Work >= limits.entry {
 			break
@@ -151,6 +153,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		r.begin(nil, min(limits.batch, limits.entry-env.Work))
 		m.requests.Reset(batch)
 		for m.requests.More() && !r.tired() {
+			m.ahead.step()
 			q, err := m.requests.Next()
 			if err != nil { // the same on every node; the rest of the batch cannot be read
 				r.resp.Error("ERR " + err.Error())

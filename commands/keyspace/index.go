@@ -139,10 +139,14 @@ func (x *index) find(hash uint64, key []byte) *Entry {
 	return nil
 }
 
-// seek returns the position of the first slot whose hash is not below hash. Hashes are spread
-// evenly over a page, so a guess comes close.
+// guess returns about where a hash is in a page: hashes are spread evenly over it.
+func (p *page) guess(hash uint64) int {
+	return int((hash << p.depth >> 48) * uint64(len(p.slots)) >> 16)
+}
+
+// seek returns the position of the first slot whose hash is not below hash.
 func (p *page) seek(hash uint64) int {
-	i := int((hash << p.depth >> 48) * uint64(len(p.slots)) >> 16)
+	i := p.guess(hash)
 	for i > 0 && p.slots[i-1].hash >= hash {
 		i--
 	}
