@@ -227,7 +227,7 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 	// the sweep looks for parked reads as well
 	c := newCluster(t, 1, func(cfg *Config) { cfg.ReplyWait = time.Hour })
 	n := c.leader()
-	u := newLocalCall([]byte("seen"), 1, n.leaderDeadline())
+	u := newLocalCall([]byte("seen"), 1, n.leaderDeadline(Workload{}))
 	n.pause.mu.Lock()
 	n.inFlight.Add(1)
 	n.park(n.route.Load().lead, u)

@@ -298,13 +298,13 @@ func (n *Node) Write(ctx context.Context, load Workload, batch []byte,
 			MaxBatchRequests))
 	}
 	return n.submit(ctx, n.writes, newLocalCall(batch, count,
-		n.leaderDeadline()).withWorkload(load), errAbandoned)
+		n.leaderDeadline(load)).withWorkload(load), errAbandoned)
 }
 
 // Read runs a batch of read-only requests that sees every write acknowledged, on any node, before
 // the call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and batch is Write's.
 func (n *Node) Read(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
-	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load),
+	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline(load)).withWorkload(load),
 		errWithdrawn)
 }
 
@@ -312,13 +312,19 @@ func (n *Node) Read(ctx context.Context, load Workload, batch []byte) ([]byte, e
 // change anything, and returns their replies, possibly none. The rest is for Write. It returns no
 // replies either if the leader is of a version without dry runs.
 func (n *Node) DryRun(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
-	c := newLocalCall(batch, 1, n.leaderDeadline()).withWorkload(load)
+	c := newLocalCall(batch, 1, n.leaderDeadline(load)).withWorkload(load)
 	c.dryRun = true
 	return n.submit(ctx, n.reads, c, errWithdrawn)
 }
 
-// leaderDeadline returns until when a request that arrives now waits for a leader.
-func (n *Node) leaderDeadline() time.Time { return time.Now().Add(n.cfg.LeaderWait) }
+// leaderDeadline returns until when a batch that arrives now waits for a leader.
+func (n *Node) leaderDeadline(load Workload) time.Time {
+	wait := n.cfg.LeaderWait
+	if load.LeaderWait != 0 {
+		wait = max(0, min(wait, load.LeaderWait))
+	}
+	return time.Now().Add(wait)
+}
 
 // submit queues a call and waits for its outcome. abandoned is the outcome when ctx ends a call
 // that is already in flight.

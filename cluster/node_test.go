@@ -104,6 +104,16 @@ func TestMinorityRefuses(t *testing.T) {
 		took > defaultLeaderWait+time.Second {
 		t.Errorf("the write was refused after %v", took)
 	}
+	for _, wait := range []time.Duration{-1, 50 * time.Millisecond} {
+		asked := time.Now()
+		_, err := rest.Write(context.Background(), Workload{LeaderWait: wait}, []byte("w"), 1)
+		if !errors.Is(err, ErrNotRun) {
+			t.Errorf("a write that waits for %v: %v", wait, err)
+		}
+		if took := time.Since(asked); took < wait || took > defaultLeaderWait/2 {
+			t.Errorf("a write that waits for %v was refused after %v", wait, took)
+		}
+	}
 	if _, err := rest.read(context.Background(), []byte("before")); !errors.Is(err, ErrNotRun) {
 		t.Errorf("read: %v", err)
 	}

@@ -33,12 +33,14 @@ const (
 )
 
 // Workload says which flow a batch belongs to and what it does, as far as the caller knows. It
-// decides when the batch runs, never what it does.
+// decides when and whether the batch runs, never what it does.
 type Workload struct {
 	Conn uint64 // the connection; 0: nobody, never charged
 	// a hash of the commands; 0: unknown. Batches with equal hashes are expected to cost alike
 	Command uint64
 	Shape   uint64 // a hash of the commands and the first key
+	// how long it waits for a leader; 0: as long as Config says, negative: not at all
+	LeaderWait time.Duration
 }
 
 // flow is one connection: of this node, or of the follower that sends its frames through via.

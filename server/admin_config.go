@@ -24,6 +24,7 @@ type settings struct {
 	percentiles  atomic.Pointer[[]float64] // shown by INFO latencystats
 	output       atomic.Pointer[outputLimits]
 	rates        atomic.Pointer[rates] // nil: no limits
+	leaderWaitMs atomic.Int64          // as CLIENT LEADER-WAIT; -1: as long as the backend lets
 }
 
 func (c *settings) init(cfg Config) {
@@ -32,6 +33,7 @@ func (c *settings) init(cfg Config) {
 	c.keepAlive.Store(int64(cfg.KeepAlive / time.Second))
 	c.protected.Store(!cfg.Unprotected)
 	c.trackLatency.Store(true)
+	c.leaderWaitMs.Store(-1)
 	c.percentiles.Store(&defaultPercentiles)
 	limits := cfg.OutputLimits.in(defaultOutputLimits(cfg.MaxSubscriberBytes))
 	c.output.Store(&limits)

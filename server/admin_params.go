@@ -68,7 +68,10 @@ func switchParam(name string, in func(*Server) *atomic.Bool) param {
 	}
 }
 
-const maxInt64 = 1<<63 - 1
+const (
+	maxInt64         = 1<<63 - 1
+	mostLeaderWaitMs = 1<<31 - 1
+)
 
 var params = []param{
 	{name: "maxclients", get: func(s *Server) string {
@@ -169,6 +172,9 @@ var params = []param{
 	{name: "coordd-lock-labels", get: func(s *Server) string {
 		return s.cfg.Locks.Rules().String()
 	}, choose: chooseLockLabels},
+	numberParam("coordd-leader-wait", -1, mostLeaderWaitMs, func(s *Server) atomicNumber {
+		return &s.config.leaderWaitMs
+	}),
 	rateParam("coordd-client-rate", func(l *rateLimits) *Rate { return &l.client }),
 	rateParam("coordd-user-rate", func(l *rateLimits) *Rate { return &l.user }),
 

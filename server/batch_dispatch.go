@@ -278,6 +278,9 @@ func (s *session) silent() bool { return s.muted || s.skipping }
 func (s *session) setProto(proto int) {
 	s.proto, s.reply.Proto, s.batch.literals.Proto = proto, proto, proto
 	s.pushProto.Store(int32(proto))
+	if proto != 3 {
+		s.srv.maintenance.leave(s)
+	}
 }
 
 // request adds a command to the batch.

@@ -4,6 +4,7 @@ package server
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -48,8 +49,23 @@ func (load Workload) sized(n int) Workload {
 // workload describes the current batch of count requests.
 func (s *session) workload(count int) Workload {
 	load := s.batch.load.sized(count)
-	load.Conn = s.id
+	load.Conn, load.LeaderWait = s.id, s.leaderWait()
 	return load
+}
+
+// leaderWait returns how long the session's requests wait for a leader, as in Workload.
+func (s *session) leaderWait() time.Duration {
+	ms := s.leaderWaitMs
+	if ms < 0 {
+		ms = s.srv.config.leaderWaitMs.Load()
+	}
+	switch {
+	case ms < 0:
+		return 0
+	case ms == 0:
+		return -1
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // localWorkload describes a command that the session answers itself.

@@ -5,6 +5,7 @@ package server
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -111,4 +112,31 @@ func TestGetKeysOfManyArguments(t *testing.T) {
 		!strings.Contains(got, "$6\r\n299999\r\n") {
 		t.Errorf("%.100s", got)
 	}
+}
+
+// How long requests wait for a leader is what the connection says, or else CONFIG.
+func TestLeaderWait(t *testing.T) {
+	n := start(t, nil)
+	c, other := n.dial(t), n.dial(t)
+	sees := func(c *client, want time.Duration) {
+		t.Helper()
+		c.call("SET", "k", "v")
+		n.fake.mu.Lock()
+		defer n.fake.mu.Unlock()
+		if got := n.fake.lastLoad.LeaderWait; got != want {
+			t.Errorf("requests wait for %v, want %v", got, want)
+		}
+	}
+	sees(c, 0)
+	c.call("CLIENT", "LEADER-WAIT", "100")
+	sees(c, 100*time.Millisecond)
+	sees(other, 0)
+	other.call("CONFIG", "SET", "coordd-leader-wait", "0")
+	sees(other, -1)
+	sees(c, 100*time.Millisecond)
+	c.call("CLIENT", "LEADER-WAIT", "-1")
+	sees(c, -1)
+	c.call("CLIENT", "LEADER-WAIT", "7")
+	c.call("RESET")
+	sees(c, -1)
 }

@@ -144,6 +144,7 @@ func (s *Server) followLeader() {
 		st := s.backend.Status()
 		v := st.settled()
 		s.leader.Store(v)
+		s.maintenance.leaderChanged(v == nil)
 		look := leaderPollFast
 		if v != nil {
 			if told != nil && !told.sameAddress(v) {

@@ -56,6 +56,14 @@ var clientSpecs = []commands.Spec{{
 		clientSub("capa", -3, "8.0.0", "capability [capability ...]",
 			"Declares what the client supports. With redirect, followers reply REDIRECT.", true,
 			clientCapa),
+		clientSub("leader-wait", 3, "0.2.0", "milliseconds:integer",
+			"Sets how long the connection's requests wait while there is no leader, at most "+
+				"--leader-wait; -1: as CONFIG SET coordd-leader-wait says.", false,
+			clientLeaderWait),
+		clientSub("maint_notifications", -3, "8.0.0",
+			"<ON [MOVING-ENDPOINT-TYPE <internal-ip | internal-fqdn | external-ip | external-fqdn "+
+				"| none>] | OFF>", "Notifies the client before the node stops.", false,
+			clientMaintNotifications),
 		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>",
 			"Protects the connection from being closed by maxmemory-clients.",
 			onOff(func(s *session, on bool) {
@@ -113,6 +121,10 @@ var clientHelp = []string{
 	"         [OPTIN] [OPTOUT] [NOLOOP]",
 	"    Control server assisted client side caching.",
 	"TRACKINGINFO", "    Report tracking status for the current connection.",
+	"LEADER-WAIT <milliseconds>",
+	"    How long requests wait while there is no leader. -1: as CONFIG says.",
+	"MAINT_NOTIFICATIONS (ON [MOVING-ENDPOINT-TYPE <type>]|OFF)",
+	"    Notify the client before the node stops.",
 	"NO-EVICT (ON|OFF)", "    Protect current client connection from eviction.",
 	"NO-TOUCH (ON|OFF)", "    Will not touch LRU/LFU stats when this mode is on.",
 }
@@ -197,6 +209,16 @@ func clientCapa(s *session, _ *commands.Spec, args [][]byte) {
 			s.redirects = true
 		}
 	}
+	s.w.Status("OK")
+}
+
+func clientLeaderWait(s *session, _ *commands.Spec, args [][]byte) {
+	ms, ok := commands.ParseInt(args[2])
+	if !ok || ms < -1 || ms > mostLeaderWaitMs {
+		s.fail(commands.ErrNotInteger)
+		return
+	}
+	s.leaderWaitMs = ms
 	s.w.Status("OK")
 }
 

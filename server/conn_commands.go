@@ -291,7 +291,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	s.srv.tracking.end(s)
 	s.srv.observe()
 	s.endMonitor()
-	s.redirects = false
+	s.redirects, s.leaderWaitMs = false, -1
 	// noEvict stays, as in Redis 7.0.
 	s.db, s.name, s.stale, s.muted, s.skipping, s.noTouch = 0, "", false, false, false, false
 	s.user.Store(nil)

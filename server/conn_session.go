@@ -56,17 +56,18 @@ type session struct {
 	in       *stream
 	out      output
 
-	db        int
-	proto     int  // 2 or 3
-	gone      bool // the client has disconnected
-	stale     bool // READONLY: reads see this node's own state
-	quit      bool // the connection ends after the current replies
-	muted     bool // CLIENT REPLY OFF
-	skipNext  bool // CLIENT REPLY SKIP: suppress the next command's reply
-	skipping  bool // … this is that command
-	noTouch   bool
-	redirects bool                     // CLIENT CAPA redirect
-	user      atomic.Pointer[identity] // nil: nobody has authenticated
+	db           int
+	proto        int  // 2 or 3
+	gone         bool // the client has disconnected
+	stale        bool // READONLY: reads see this node's own state
+	quit         bool // the connection ends after the current replies
+	muted        bool // CLIENT REPLY OFF
+	skipNext     bool // CLIENT REPLY SKIP: suppress the next command's reply
+	skipping     bool // … this is that command
+	noTouch      bool
+	redirects    bool                     // CLIENT CAPA redirect
+	leaderWaitMs int64                    // CLIENT LEADER-WAIT; -1: as CONFIG says
+	user         atomic.Pointer[identity] // nil: nobody has authenticated
 	// the user whom its certificate names; empty: none, or it was tried
 	certifiedAs string
 	usersUntil  time.Time // how long it waits for the users; zero: it has not waited yet
@@ -156,6 +157,8 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 		laddr:   conn.LocalAddr().String(),
 		created: time.Now(),
 		seesTLS: srv.seesTLS(conn),
+
+		leaderWaitMs: -1,
 	}
 	if path, ok := conn.LocalAddr().(*net.UnixAddr); ok { // the client's end has no name
 		s.unix = true
@@ -370,6 +373,7 @@ func (s *session) end() {
 		s.srv.unauthenticated.Remove(s.conn)
 	}
 	s.srv.pubsub.forget(s)
+	s.srv.maintenance.leave(s)
 	s.endMonitor()
 	if s.track.Load() != nil {
 		s.srv.tracking.end(s)

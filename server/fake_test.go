@@ -35,6 +35,7 @@ type fakeBackend struct {
 	calls           []string        // "write 3", "read 1", "local 2"
 	fail            error           // the reply to everything
 	scheduled       []Workload      // calls of Schedule
+	lastLoad        Workload        // of Write
 	computing       map[uint64]bool // the connections for which Schedule runs
 	gate            chan struct{}   // if set, Write waits for it
 	begun           chan struct{}   // if set, Write signals its start
@@ -100,7 +101,7 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	f.mayWait(load)
 	f.mu.Lock()
 	gate, begun := f.gate, f.begun
-	f.lastBatch = slices.Clone(batch)
+	f.lastBatch, f.lastLoad = slices.Clone(batch), load
 	f.mu.Unlock()
 	if begun != nil {
 		begun <- struct{}{}

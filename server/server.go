@@ -167,6 +167,8 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // sessions
 
+	maintenance maintenance
+
 	leader     atomic.Pointer[leaderView] // nil: no leader to send clients to
 	following  bool                       // guarded by mu: followLeader runs
 	background sync.WaitGroup             // followLeader and cron
@@ -175,6 +177,7 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	sessions  map[uint64]*session
 	verify    verifier    // of clients' certificates since an authority was replaced; nil: none was
+	leaving   atomic.Bool // clients are asked to move
 	retired   atomic.Bool // accept no more connections
 	closing   atomic.Bool // … and end the existing ones
 	lastReads time.Time   // when reading ends; set before closing

@@ -49,7 +49,7 @@ func (s *Server) HealthHandler() http.Handler {
 // notReady returns why clients should not be sent to the node; empty: it is ready.
 func (s *Server) notReady(st *Status) string {
 	switch {
-	case s.retired.Load():
+	case s.leaving.Load(), s.retired.Load():
 		return "the node is stopping"
 	case st.NotReady != "":
 		return st.NotReady

@@ -88,6 +88,9 @@ var liveOptions = []liveOption{
 			"locks and windows are counted by label; the rest is \"other\"",
 		setLockLabels,
 	}, param: "coordd-lock-labels"},
+	parameter("coordd-leader-wait", "-1",
+		"milliseconds that requests wait while there is no leader, at most --leader-wait, unless "+
+			"CLIENT LEADER-WAIT says otherwise; -1: as long as that"),
 	parameter("slowlog-log-slower-than", "10000",
 		"microseconds that a request takes to be in SLOWLOG; 0: all, -1: none"),
 	parameter("slowlog-max-len", "128", "requests that SLOWLOG keeps"),

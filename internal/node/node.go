@@ -317,13 +317,14 @@ func (n *Node) fatal(err error) {
 	os.Exit(1)
 }
 
-// Close drains and stops the node. It stops accepting clients and transfers leadership while it
-// serves those that are connected: their requests wait for the next leader. Then it closes their
-// connections, each after a complete reply, and leaves the cluster. Close may be called more than
-// once.
+// Close drains and stops the node. It lets clients move that can, stops accepting clients and
+// transfers leadership while it serves those that are connected: their requests wait for the next
+// leader. Then it closes their connections, each after a complete reply, and leaves the cluster.
+// Close may be called more than once.
 func (n *Node) Close() error {
 	n.requestStop()
 	if n.server != nil {
+		n.server.MoveClients()
 		n.server.Retire()
 		if n.cluster != nil {
 			n.cluster.TransferIfLeader()

@@ -1,0 +1,211 @@
+// CLIENT MAINT_NOTIFICATIONS: clients that ask for it are told to move to another node before this
+// one stops, and to be patient while there is no leader. The messages are those of Redis's managed
+// services, which go-redis, redis-py and node-redis understand.
+
+package server
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// A client is told that it has movingTime to move. One that is not given an address moves after
+// half of it.
+const (
+	movingTime = 6 * time.Second
+	movingWait = movingTime/2 + time.Second // the longest wait for clients that move
+	// A client that sent nothing for movingIdle is not waited for: it may not have read the
+	// message.
+	movingIdle = 300 * time.Millisecond
+	movingPoll = 20 * time.Millisecond
+)
+
+// patience is how long clients are asked to be patient while there is no leader.
+const patience = 10 * time.Second
+
+var (
+	errMaintProto = commands.Error("ERR maintenance notifications need RESP3: " +
+		"send HELLO 3 first")
+	errMaintEndpoint = commands.Error("ERR the endpoint type must be internal-ip, internal-fqdn, " +
+		"external-ip, external-fqdn or none")
+)
+
+// maintenance knows the clients that asked for maintenance notifications.
+type maintenance struct {
+	mu         sync.Mutex
+	clients    map[*session]*maintained
+	moving     bool // the node is about to stop
+	leaderless bool
+	sequence   int64 // of messages
+	joined     atomic.Bool
+}
+
+// maintained is what a client asked for, and what it was told.
+type maintained struct {
+	noAddress bool // it reconnects to where it connected before
+	told      bool
+	beats     uint32 // of the session when it was last active
+	active    time.Time
+}
+
+func clientMaintNotifications(s *session, _ *commands.Spec, args [][]byte) {
+	noAddress := false
+	switch {
+	case is(args[2], "off") && len(args) == 3:
+		s.srv.maintenance.leave(s)
+		s.w.Status("OK")
+		return
+	case is(args[2], "on") && len(args) == 3:
+	case is(args[2], "on") && len(args) == 5 && is(args[3], "moving-endpoint-type"):
+		switch noAddress = is(args[4], "none"); {
+		case noAddress, is(args[4], "internal-ip"), is(args[4], "internal-fqdn"),
+			is(args[4], "external-ip"), is(args[4], "external-fqdn"):
+		default:
+			s.fail(errMaintEndpoint)
+			return
+		}
+	default:
+		s.fail(commands.ErrSyntax)
+		return
+	}
+	if s.proto != 3 {
+		s.fail(errMaintProto)
+		return
+	}
+	s.srv.maintenance.join(s, noAddress)
+	s.w.Status("OK")
+}
+
+// join adds a client. One that comes while the node waits for clients to move is told at once.
+func (m *maintenance) join(s *session, noAddress bool) {
+	s.srv.mu.Lock()
+	s.srv.startFollowing()
+	s.srv.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.clients == nil {
+		m.clients = map[*session]*maintained{}
+	}
+	m.clients[s] = &maintained{noAddress: noAddress}
+	m.joined.Store(true)
+	if m.moving {
+		st := s.srv.backend.Status()
+		m.tellMoving(s, m.clients[s], &st)
+	}
+}
+
+// leave removes a client.
+func (m *maintenance) leave(s *session) {
+	if !m.joined.Load() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.clients, s)
+}
+
+// tellMoving sends MOVING to a client, unless there is nowhere to go. The caller holds mu.
+func (m *maintenance) tellMoving(s *session, c *maintained, st *Status) {
+	var others []string
+	for _, other := range st.seenBy(s).Members {
+		if other.ID != st.NodeID && other.Connected && other.ClientAddr != "" {
+			others = append(others, other.ClientAddr)
+		}
+	}
+	if len(others) == 0 {
+		return
+	}
+	f := commands.RESP{Proto: 3}
+	f.Int(int64(movingTime / time.Second))
+	if c.noAddress {
+		f.Null()
+	} else {
+		f.BulkString(others[s.id%uint64(len(others))])
+	}
+	m.send(s, "MOVING", 4, f.Buf)
+	c.told, c.beats, c.active = true, s.beats.Load(), time.Now()
+}
+
+// send pushes a message: its name, a number, and n-2 encoded elements. The caller holds mu.
+func (m *maintenance) send(s *session, name string, n int, rest []byte) {
+	m.sequence++
+	f := commands.RESP{Proto: 3}
+	f.Int(m.sequence)
+	s.out.open(&s.srv.wg)
+	_, over := s.out.push(&message{resp3Only: true, total: &s.srv.pubsub.backlog,
+		resp3: ">" + strconv.Itoa(n) + "\r\n" + bulkText(name), body: append(f.Buf, rest...)})
+	if over {
+		s.kill()
+		return
+	}
+	s.out.flushQueued()
+}
+
+// leaderChanged tells the clients to be patient while there is no leader.
+func (m *maintenance) leaderChanged(none bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leaderless == none {
+		return
+	}
+	m.leaderless = none
+	var f commands.RESP
+	name, n := "FAILED_OVER", 3
+	if none {
+		name, n = "FAILING_OVER", 4
+		f.Int(int64(patience / time.Second))
+	}
+	f.Array(0) // of shards: the message is about all
+	for s := range m.clients {
+		m.send(s, name, n, f.Buf)
+	}
+}
+
+// MoveClients tells clients that asked for it to move to other nodes, and waits until they have,
+// but for those that are idle, and not for long. Meanwhile the node serves as before, and is not
+// ready.
+func (s *Server) MoveClients() {
+	s.leaving.Store(true)
+	m := &s.maintenance
+	if !m.joined.Load() {
+		return
+	}
+	m.mu.Lock()
+	m.moving = true
+	st := s.backend.Status()
+	for c, told := range m.clients {
+		m.tellMoving(c, told, &st)
+	}
+	m.mu.Unlock()
+	tick := time.NewTicker(movingPoll)
+	defer tick.Stop()
+	for limit := time.Now().Add(movingWait); time.Now().Before(limit); {
+		select {
+		case now := <-tick.C:
+			if !m.moves(now) {
+				return
+			}
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// moves reports whether there are clients that were told to move and are still in use.
+func (m *maintenance) moves(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s, c := range m.clients {
+		if beats := s.beats.Load(); beats != c.beats {
+			c.beats, c.active = beats, now
+		}
+		if c.told && (c.noAddress || now.Sub(c.active) < movingIdle) {
+			return true
+		}
+	}
+	return false
+}

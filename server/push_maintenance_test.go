@@ -1,0 +1,100 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+const maintOn = "CLIENT MAINT_NOTIFICATIONS ON MOVING-ENDPOINT-TYPE "
+
+// Clients that asked for it are told where to move, and waited for: until they are gone if they are
+// in use, until they had the time to come back if they were given no address.
+func TestMoveClients(t *testing.T) {
+	n := start(t, nil)
+	plain, fast, slow := n.dial(t), n.dial(t), n.dial(t)
+	fast.call("HELLO", "3")
+	slow.call("HELLO", "3")
+	if got := fast.call(strings.Fields(maintOn + "internal-ip")...); got != "+OK\r\n" {
+		t.Fatalf("%q", got)
+	}
+	if got := slow.call(strings.Fields(maintOn + "none")...); got != "+OK\r\n" {
+		t.Fatalf("%q", got)
+	}
+	moved := make(chan struct{})
+	go func() { n.MoveClients(); close(moved) }()
+	const moving = ">4\r\n$6\r\nMOVING\r\n"
+	if got := fast.next(); !strings.HasPrefix(got, moving) ||
+		!strings.HasSuffix(got, ":6\r\n$13\r\n10.0.0.2:7001\r\n") {
+		t.Errorf("%q", got)
+	}
+	if got := slow.next(); !strings.HasPrefix(got, moving) ||
+		!strings.HasSuffix(got, ":6\r\n_\r\n") {
+		t.Errorf("%q", got)
+	}
+	late := n.dial(t)
+	late.call("HELLO", "3")
+	late.raw("CLIENT MAINT_NOTIFICATIONS ON\r\n")
+	if got := late.next(); !strings.HasPrefix(got, moving) {
+		t.Errorf("%q", got)
+	}
+	if got := late.next(); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := plain.call("PING"); got != "+PONG\r\n" {
+		t.Errorf("a node that is about to stop answers %q", got)
+	}
+	select {
+	case <-moved:
+		t.Error("nobody was waited for")
+	default:
+	}
+	fast.call("QUIT")
+	late.call("CLIENT", "MAINT_NOTIFICATIONS", "OFF")
+	slow.call("RESET")
+	select {
+	case <-moved:
+	case <-time.After(movingWait - time.Second):
+		t.Error("waited for clients that have left")
+	}
+}
+
+// Without clients that asked for it nobody waits, and without another node nobody is told.
+func TestMoveNobody(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	for _, bad := range []string{maintOn + "x", "CLIENT MAINT_NOTIFICATIONS x",
+		"CLIENT MAINT_NOTIFICATIONS ON x", maintOn + "none", "CLIENT MAINT_NOTIFICATIONS OFF x"} {
+		if got := c.call(strings.Fields(bad)...); !strings.HasPrefix(got, "-ERR ") {
+			t.Errorf("%s: %q", bad, got) // the fourth for lack of RESP3
+		}
+	}
+	n.fake.set(func() { n.fake.st.Members = n.fake.st.Members[:1] })
+	c.call("HELLO", "3")
+	c.call(strings.Fields(maintOn + "internal-ip")...)
+	began := time.Now()
+	n.MoveClients()
+	if took := time.Since(began); took > movingWait/2 {
+		t.Errorf("waited %v", took)
+	}
+	if got := c.call("PING"); got != "+PONG\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestPatienceWithoutALeader(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call(strings.Fields(maintOn + "internal-ip")...)
+	n.follow(t)
+	n.lead("")
+	if got := c.next(); !strings.HasPrefix(got, ">4\r\n$12\r\nFAILING_OVER\r\n") ||
+		!strings.HasSuffix(got, ":10\r\n*0\r\n") {
+		t.Errorf("%q", got)
+	}
+	n.lead("n2")
+	if got := c.next(); !strings.HasPrefix(got, ">3\r\n$11\r\nFAILED_OVER\r\n") {
+		t.Errorf("%q", got)
+	}
+}
