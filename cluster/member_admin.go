@@ -188,7 +188,7 @@ func readAdmin(r *bufio.Reader, message any) error {
 // serveAdmin answers the question on a connection that another member opened.
 func (n *Node) serveAdmin(conn *stream, known func()) {
 	reader := bufio.NewReader(conn)
-	peer, err := n.greetPeer(conn, reader)
+	peer, err := n.greetPeer(conn, reader, n.cfg.Discover != nil)
 	if err == nil {
 		known()
 		err = conn.SetReadDeadline(time.Now().Add(handshakeTimeout))
@@ -202,7 +202,11 @@ func (n *Node) serveAdmin(conn *stream, known func()) {
 			n.logger.Info("membership change requested", "from", peer.id, "change", q.Change.Kind,
 				"member", q.Change.ID)
 		}
-		err = sendAdmin(conn, n.answerAdmin(q))
+		answer := n.answerAdmin
+		if !n.isMember(peer.id) {
+			answer = func(q adminRequest) adminReply { return n.answerStranger(peer, q) }
+		}
+		err = sendAdmin(conn, answer(q))
 	}
 	if err != nil {
 		n.mux.warnings.Warn("membership request failed", "from", conn.RemoteAddr(), "error", err)

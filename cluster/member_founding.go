@@ -75,7 +75,8 @@ func (n *Node) checkFounding(existing bool) error {
 	wanted := "1 " + strings.Join(given, ",")
 	if !existing {
 		// once it has asked, a cluster may count on it
-		n.joining = n.cfg.Join || founding == foundedByJoin
+		n.joining = n.cfg.Join || n.cfg.Discover != nil ||
+			founding == foundedByJoin
 		if n.joining {
 			wanted = foundedByJoin
 		}
@@ -97,8 +98,8 @@ func (n *Node) checkFounding(existing bool) error {
 			return err
 		}
 	}
-	if n.cfg.Join || founding == wanted || slices.Equal(have, given) || founding == foundedByJoin &&
-		len(n.cfg.Members) == 0 {
+	if n.cfg.Join || n.cfg.Discover != nil || founding == wanted || slices.Equal(have, given) ||
+		founding == foundedByJoin && len(n.cfg.Members) == 0 {
 		return nil
 	}
 	return fmt.Errorf(

@@ -282,7 +282,8 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 			"new id", n.cfg.ID, own, h.id, h.cluster), false
 	case own != "" && known != "" && known != h.incarnation && !n.provisional(r):
 		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
-	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation:
+	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation &&
+		(h.to == "" || h.to == n.cfg.ID): // not meant for the node that had this address
 		n.failLostDisk("node " + h.id)
 		return lostDiskError(n.cfg.ID, "node "+h.id).Error(), false
 	case foreign:

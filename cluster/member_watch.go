@@ -130,7 +130,7 @@ func (n *Node) overdue(now time.Time) (id string, silent time.Duration) {
 			w.held[id] = true
 			n.logger.Warn("member is unreachable, but is kept until another one joins: removing "+
 				"it would not make the cluster tolerate more failures", "member", id,
-				"unreachable-for", d.Round(time.Second))
+				"unreachable-for", d.Round(time.Second).String())
 		}
 	}
 	return "", 0
@@ -146,10 +146,10 @@ func (n *Node) removeOverdue(now time.Time) bool {
 	if err != nil {
 		n.delayWatch(now)
 		n.logger.Warn("removing an unreachable member failed", "member", id, "unreachable-for",
-			silent.Round(time.Second), "error", err)
+			silent.Round(time.Second).String(), "error", err)
 	} else {
 		n.logger.Warn("an unreachable member was removed", "member", id, "unreachable-for",
-			silent.Round(time.Second))
+			silent.Round(time.Second).String())
 	}
 	if n.cfg.OnAutoremove != nil {
 		n.cfg.OnAutoremove(id, silent, err)

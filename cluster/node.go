@@ -60,8 +60,9 @@ type Node struct {
 	members     map[string]string // id → peer address, from Config.Members
 	joining     bool              // started without state, waits to be added to a cluster
 	watch       memberWatch
-	leaving     atomic.Bool   // it stops: it is not to lead
-	changing    chan struct{} // holds a token while a membership change runs
+	met         map[string]time.Time // empty nodes that asked this one; under linksMu
+	leaving     atomic.Bool          // it stops: it is not to lead
+	changing    chan struct{}        // holds a token while a membership change runs
 	removal     removal
 	incarnation string                 // of the data directory
 	seen        atomic.Pointer[view]   // the newest configuration
@@ -286,6 +287,9 @@ func (n *Node) start() {
 		n.cfg.TLS.OnChange(n.verifyPeers)
 	}
 	n.mux.start(n.serveForward, n.serveAdmin)
+	if n.cfg.Discover != nil && n.awaitsJoin() {
+		n.loops.Go(n.discover)
+	}
 }
 
 // Write runs a batch of count requests through the log, whichever node leads, and returns its
@@ -474,7 +478,7 @@ func (n *Node) hello(to, refusal string) hello {
 		incarnation: n.incarnation, cluster: n.clusterID(),
 		expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
 		release: n.cfg.Version, upMs: uint64(time.Since(n.opened).Milliseconds()),
-		zone: n.cfg.Zone, priority: n.cfg.Priority, traits: n.traits(),
+		zone: n.cfg.Zone, priority: n.cfg.Priority, traits: n.traits(), to: to,
 	}
 }
 
@@ -482,6 +486,12 @@ func (n *Node) hello(to, refusal string) hello {
 func (n *Node) traits() (t uint64) {
 	if n.cfg.Learner {
 		t |= traitLearner
+	}
+	if n.awaitsJoin() {
+		t |= traitAwaiting
+		if n.raft.CurrentTerm() == 0 {
+			t |= traitFresh
+		}
 	}
 	return t
 }

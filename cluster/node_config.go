@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,6 +36,11 @@ type Config struct {
 	Priority uint64
 	// Learner: the node never becomes a voter. It must join a cluster.
 	Learner bool
+	// Discover returns the peer addresses at which nodes of the cluster may be; nil: off. A node
+	// without state joins the cluster that it finds there, as with Join, and members let such nodes
+	// join. Founders is how many empty nodes must be found to found a cluster; 0: it joins only.
+	Discover func(context.Context) ([]string, error)
+	Founders int
 	// AutoremoveAfter: as leader, remove members that have been unreachable for that long; 0:
 	// never. OnAutoremove, if set, learns of each attempt.
 	AutoremoveAfter time.Duration

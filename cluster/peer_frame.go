@@ -49,10 +49,14 @@ type hello struct {
 	zone        string // its availability zone; empty: unknown
 	priority    uint64 // for leading; DefaultPriority: an older version
 	traits      uint64 // what it is; 0: an older version
+	to          string // the node that the hello is meant for; empty: whoever is there
 }
 
-// traitLearner: the node never becomes a voter.
-const traitLearner = 1 << 0
+const (
+	traitLearner  = 1 << 0 // the node never becomes a voter
+	traitAwaiting = 1 << 1 // it has no configuration and awaits one
+	traitFresh    = 1 << 2 // its Raft has no term, so it never voted
+)
 
 // isLearner reports whether the node never becomes a voter.
 func (h *hello) isLearner() bool { return h.traits&traitLearner != 0 }
@@ -89,6 +93,7 @@ func appendHello(dst []byte, h hello) []byte {
 	dst = wire.AppendBytes(wire.AppendBytes(dst, h.tlsAddr), h.release)
 	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.upMs), h.zone)
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, h.priority), h.traits)
+	dst = wire.AppendBytes(dst, h.to)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -133,7 +138,7 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	h.priority = DefaultPriority
 	if c.Len() > 0 {
-		h.zone, h.priority, h.traits = c.Text(), c.Uvarint(), c.Uvarint()
+		h.zone, h.priority, h.traits, h.to = c.Text(), c.Uvarint(), c.Uvarint(), c.Text()
 	}
 	if c.Failed() {
 		return h, errors.New("a malformed hello")

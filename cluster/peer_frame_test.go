@@ -24,7 +24,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		}
 	}
 	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5,
-		"amd64", "host:3", "v1", 7, "z", 9, 1}
+		"amd64", "host:3", "v1", 7, "z", 9, 1, "n2"}
 	if got, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || got != h {
 		t.Errorf("hello %+v %v", got, err)
 	}
@@ -123,7 +123,8 @@ func FuzzDecodePayloads(f *testing.F) {
 	f.Add(appendWork(appendReplies(nil, [][]byte{[]byte("reply"), nil, []byte("too big")}, 1, 5),
 		[]uint64{1, 300}))
 	f.Add(appendHello(nil,
-		hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, "", "", "", 0, "", 1, 0}))
+		hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, "", "", "", 0, "", 1, 0,
+			""}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if q, err := decodeRequests(data); err == nil {
 			again := appendRequests(nil, q.count, q.batches)

@@ -32,9 +32,10 @@ type inbound struct {
 // serveForward serves a forwarding connection until it ends.
 func (n *Node) serveForward(conn *stream, known func()) {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
-	peer, err := n.greetPeer(conn, reader)
+	peer, err := n.greetPeer(conn, reader, false)
 	if err != nil {
-		if !errors.Is(err, io.EOF) && !n.draining.Load() {
+		// one that looks for a cluster asks again and again
+		if peer.traits&traitAwaiting == 0 && !errors.Is(err, io.EOF) && !n.draining.Load() {
 			n.mux.warnings.Warn("peer connection refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return
@@ -58,8 +59,8 @@ func (n *Node) serveForward(conn *stream, known func()) {
 	}
 }
 
-// greetPeer reads the dialer's hello and answers it.
-func (n *Node) greetPeer(conn *stream, reader *bufio.Reader) (hello, error) {
+// greetPeer reads the dialer's hello and answers it. strangers lets nodes pass that are no members.
+func (n *Node) greetPeer(conn *stream, reader *bufio.Reader, strangers bool) (hello, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return hello{}, err
 	}
@@ -88,13 +89,16 @@ func (n *Node) greetPeer(conn *stream, reader *bufio.Reader) (hello, error) {
 		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
 	case n.draining.Load():
 		refusal = fmt.Sprintf("node %s is stopping", n.cfg.ID)
-	case !n.isMember(h.id) && !n.awaitsJoin():
+	case !n.isMember(h.id) && !n.awaitsJoin() && !strangers:
 		refusal = fmt.Sprintf("node %q is not a member of the cluster of node %s", h.id,
 			n.cfg.ID)
 	}
 	lost := false
 	if refusal == "" {
 		refusal, lost = n.checkIdentity(h)
+	}
+	if h.incarnation != n.incarnation && conn.mayBe(h.id) {
+		n.meetAwaiting(h)
 	}
 	answer := n.hello(h.id, refusal)
 	answer.removed, answer.lostDisk = removed, lost

@@ -83,8 +83,8 @@ func (t *PeerTLS) check(l *tlsconf.Loaded) error {
 	cluster := t.cluster
 	if t.cfg.Name == "" {
 		i := slices.IndexFunc(l.Pair.Leaf.URIs, func(u *url.URL) bool {
-			return u.Scheme == peerScheme && u.Path == "/"+t.self &&
-				(t.cluster == "" || u.Host == t.cluster)
+			return u.Scheme == peerScheme && slices.Contains(namesOf(t.self), u.Path[min(
+				len(u.Path), 1):]) && (t.cluster == "" || u.Host == t.cluster)
 		})
 		if i < 0 && t.cluster != "" {
 			return fmt.Errorf("it does not name this node by the URI %s://%s/%s", peerScheme,
@@ -113,8 +113,20 @@ func (t *PeerTLS) check(l *tlsconf.Loaded) error {
 func (t *PeerTLS) dnsName(id string) string { return strings.Replace(t.cfg.Name, idPlace, id, 1) }
 
 func (t *PeerTLS) isName(id string) func(string) bool {
-	want := t.dnsName(id)
-	return func(name string) bool { return strings.EqualFold(name, want) }
+	return func(name string) bool {
+		return slices.ContainsFunc(namesOf(id), func(id string) bool {
+			return strings.EqualFold(name, t.dnsName(id))
+		})
+	}
+}
+
+// namesOf returns the names that may stand for a node in a certificate: its id, and for an
+// automatic id, which nobody knows before, also what it begins with.
+func namesOf(id string) []string {
+	if base := autoBase(id); base != "" {
+		return []string{id, base}
+	}
+	return []string{id}
 }
 
 // identity is what a verified certificate says about the node that shows it: the names in it that
@@ -152,8 +164,10 @@ func (t *PeerTLS) names(who identity, id string) bool {
 	if t.cfg.Name != "" {
 		return slices.ContainsFunc(who, t.isName(id))
 	}
-	return slices.Contains(who, (&url.URL{Scheme: peerScheme, Host: t.cluster,
-		Path: "/" + id}).String())
+	return slices.ContainsFunc(namesOf(id), func(id string) bool {
+		return slices.Contains(who, (&url.URL{Scheme: peerScheme, Host: t.cluster,
+			Path: "/" + id}).String())
+	})
 }
 
 // dials reports whether this node dials TLS.

@@ -102,11 +102,15 @@ func (c *config) complete() error {
 	if c.AutoremoveAfter > 0 && c.AutoremoveAfter < time.Second {
 		return fmt.Errorf("--autoremove-after %v: must be 0 or at least 1s", c.AutoremoveAfter)
 	}
-	if len(c.Join) > 0 {
+	if len(c.Join) > 0 || len(c.Discover) > 0 {
 		return c.completeJoin()
 	}
-	if c.Learner {
-		return errors.New("--learner requires --join: a learner does not found a cluster")
+	switch {
+	case c.Founders > 0:
+		return errors.New("--founders requires --discover")
+	case c.Learner:
+		return errors.New(
+			"--learner requires --join or --discover: a learner does not found a cluster")
 	}
 	if len(c.Members) == 0 {
 		// A single node has no peers, but Raft needs an address: a free port on the loopback.
@@ -115,6 +119,7 @@ func (c *config) complete() error {
 		}
 		return c.completeAddresses()
 	}
+	c.AutoID = false // a node of that name
 	i := slices.IndexFunc(c.Members, func(m cluster.Member) bool { return m.ID == c.ID })
 	if i < 0 {
 		return fmt.Errorf("--id %s is not in --cluster", c.ID)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/discovery"
 	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/server"
 )
@@ -94,11 +95,14 @@ func checkAddress(v string) error {
 	return nil
 }
 
+// autoID is the value of --id for which the node makes an id.
+const autoID = "auto"
+
 func setID(c *config, v string) error {
 	if cluster.CheckID(v) != nil {
 		return errors.New("must be 1 to 64 letters, digits, dots, dashes or underscores")
 	}
-	c.ID = v
+	c.ID, c.AutoID = v, v == autoID
 	return nil
 }
 
@@ -141,6 +145,14 @@ func setJoin(c *config, v string) error {
 		c.Join = append(c.Join, addr)
 	}
 	return nil
+}
+
+func setDiscover(c *config, v string) (err error) {
+	c.Discover = nil
+	if v != "" {
+		c.Discover, err = discovery.Parse(v)
+	}
+	return err
 }
 
 func setPriority(c *config, v string) error {
@@ -196,12 +208,18 @@ func (c *config) peerHost() (string, error) {
 
 // completeJoin is complete for a node that joins a cluster.
 func (c *config) completeJoin() error {
-	if len(c.Members) > 0 {
-		return errors.New(
-			"--cluster and --join exclude each other: one founds a cluster, the other joins one")
+	flag := "--join"
+	if len(c.Discover) > 0 {
+		flag = "--discover"
 	}
-	if c.PeerListen == "" {
-		return errors.New("--join requires --peer-listen")
+	switch {
+	case len(c.Members) > 0:
+		return fmt.Errorf(
+			"--cluster and %s exclude each other: one founds a cluster, the other joins one", flag)
+	case len(c.Join) > 0 && len(c.Discover) > 0:
+		return errors.New("--join and --discover exclude each other")
+	case c.PeerListen == "":
+		return fmt.Errorf("%s requires --peer-listen", flag)
 	}
 	return c.completeAddresses()
 }

@@ -46,7 +46,12 @@ var startOptions = []option{
 		"file of options, one a line as `name value`; flags and the environment override it",
 		setConfigFile,
 	},
-	{"id", "n1", "name of this node; unique in the cluster, fixed for its data directory", setID},
+	{
+		"id", "n1",
+		"name of this node; unique in the cluster, fixed for its data directory; auto: made from " +
+			"the host name and random characters with the data directory, and kept in it",
+		setID,
+	},
 	{
 		"listen", "127.0.0.1:6379",
 		"host:port,… for clients; --advertise defaults to the first; empty: none without TLS",
@@ -159,8 +164,26 @@ var startOptions = []option{
 		setJoin,
 	},
 	{
+		"discover", "",
+		"host:peerport,… or names of SRV records, such as _peer._tcp.coordd.example, of all " +
+			"nodes, looked up again and again: an empty node joins the cluster that it finds " +
+			"there; empty: off",
+		setDiscover,
+	},
+	{
+		"discover-dns", "",
+		"host:port of the DNS server for --discover; default: the system's",
+		setAddress(func(c *config) *string { return &c.DiscoverDNS }),
+	},
+	{
+		"founders", "0",
+		"with --discover: found a new cluster once this many nodes are found, all addresses " +
+			"answer and all nodes are empty; the same on every node; 0: never",
+		setNumber(func(c *config, n int) { c.Founders = n }, 0),
+	},
+	{
 		"learner", "no",
-		"never vote: serve stale reads and backups only; requires --join",
+		"never vote: serve stale reads and backups only; requires --join or --discover",
 		setYesNo(func(c *config) *bool { return &c.Learner }),
 	},
 	{

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +30,9 @@ func runRestore(_ context.Context, args []string, c console) error {
 	cfg, err := readConfig(fs, given, c.getenv)
 	if err != nil {
 		return err
+	}
+	if cfg.AutoID {
+		return usageError{errors.New("coordd restore requires --id, the name of the node")}
 	}
 	m, err := readBackup(names[0], c.stderr)
 	if err != nil {

@@ -26,6 +26,12 @@ func Check(cfg Config, warn *slog.Logger) (problems []error) {
 			problems = append(problems, err)
 		}
 	}
+	if cfg.AutoID {
+		host, err := os.Hostname()
+		add(err)
+		cfg.ID, err = cluster.AutoID(cfg.DataDir, host)
+		add(err)
+	}
 	var certs certificates
 	add(certs.open(&cfg, warn))
 	for _, addr := range append([]string{cfg.Listen, cfg.TLSListen, cfg.PeerListen, cfg.HTTPListen},

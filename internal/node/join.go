@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/audit"
+	"github.com/coordd/coordd/internal/discovery"
 )
 
 // TLSScheme begins an address that is dialed with TLS.
@@ -32,10 +35,17 @@ func (n *Node) follow() {
 			n.failed <- err
 		case err := <-n.cluster.Removed():
 			n.server.DropWaiting(replyError(err))
+			if n.cfg.AutoID {
+				n.failed <- fmt.Errorf("node %s was removed from the cluster; when it is started "+
+					"again, its files are set aside and it joins under a new id", n.cfg.ID)
+			}
 		}
 	}()
 	go n.awaitUsers(ctx)
 	go n.settleUsers(ctx)
+	if len(n.cfg.Discover) > 0 {
+		return // the cluster joins by itself
+	}
 	if n.cluster.Status().Joining {
 		go n.join(ctx)
 	} else if len(n.cfg.Join) > 0 {
@@ -89,6 +99,37 @@ func (n *Node) askToJoin(ctx context.Context, addr string) error {
 	client := redis.NewClient(o)
 	defer client.Close()
 	return client.Do(ctx, "RAFT", "ADD", n.cfg.ID, n.cluster.Status().PeerAddr).Err()
+}
+
+// chooseID gives a node with AutoID its id, once the data directory of a removed one is cleared.
+func (n *Node) chooseID() error {
+	if !n.cfg.AutoID {
+		return nil
+	}
+	kept, err := cluster.SetAsideRemoved(n.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	if kept != "" {
+		n.log.Warn("the node was removed from its cluster; its files are set aside, and a new one "+
+			"begins", "kept", kept)
+	}
+	host, err := os.Hostname()
+	if err == nil {
+		n.cfg.ID, err = cluster.AutoID(n.cfg.DataDir, host)
+	}
+	return err
+}
+
+// discoverer returns the lookup of --discover, nil without.
+func (c *Config) discoverer() func(context.Context) ([]string, error) {
+	if len(c.Discover) == 0 {
+		return nil
+	}
+	resolver := discovery.NewResolver(c.DiscoverDNS)
+	return func(ctx context.Context) ([]string, error) {
+		return discovery.Lookup(ctx, resolver, c.Discover)
+	}
 }
 
 // auditAutoremove records that this node, as leader, removed a member, or tried to.

@@ -19,6 +19,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/audit"
+	"github.com/coordd/coordd/internal/discovery"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tlsconf"
 	"github.com/coordd/coordd/internal/web"
@@ -29,6 +30,7 @@ import (
 // otherwise.
 type Config struct {
 	ID      string // unique in the cluster and fixed for the data directory
+	AutoID  bool   // in place of ID: it is made with the data directory, and kept in it
 	Version string // of coordd, for INFO and the log
 
 	Listen         string      // host:port for clients; empty: none
@@ -50,9 +52,15 @@ type Config struct {
 	PeerAdvertise string // host:port at which they reach this one; empty: where it listens
 	PeerTLS       cluster.PeerTLSConfig
 	Members       []cluster.Member
-	Join          []string // client addresses of members of the cluster to join
-	JoinUser      string   // empty: the default user
-	JoinPassword  string   // empty: the user needs none
+	// Discover are names of the peer addresses of all nodes: a node without state joins their
+	// cluster, or founds one with Founders empty nodes. DiscoverDNS is the DNS server to ask,
+	// host:port; empty: the system's
+	Discover     discovery.Names
+	DiscoverDNS  string
+	Founders     int      // 0: it only joins
+	Join         []string // client addresses of members of the cluster to join
+	JoinUser     string   // empty: the default user
+	JoinPassword string   // empty: the user needs none
 
 	// FirstUsers are the users of a new cluster, as a file with hashed passwords. nil: the default
 	// user, who may do everything.
@@ -164,6 +172,10 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	if err != nil {
 		return nil, err
 	}
+	if err = n.chooseID(); err != nil {
+		return nil, err
+	}
+	cfg = n.cfg
 	if err = n.certs.open(&cfg, log); err != nil {
 		return nil, err
 	}
@@ -262,6 +274,7 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 	c := cluster.Config{
 		ID: n.cfg.ID, Version: n.cfg.Version, Members: n.cfg.Members, Join: len(n.cfg.Join) > 0,
 		Zone: n.cfg.Zone, Priority: n.cfg.LeaderPriority, Learner: n.cfg.Learner,
+		Discover: n.cfg.discoverer(), Founders: n.cfg.Founders,
 		AutoremoveAfter: n.cfg.AutoremoveAfter, OnAutoremove: n.auditAutoremove,
 		ClientAddr: n.cfg.Advertise, TLSAddr: n.cfg.TLSAdvertise, TLS: n.certs.peer,
 		PeerListener: peer, PeerListen: n.cfg.PeerListen, PeerAdvertise: n.cfg.PeerAdvertise,

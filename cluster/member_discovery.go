@@ -1,0 +1,264 @@
+// Discovery: a node without state looks for others at the addresses that Config.Discover returns,
+// again and again, and joins their cluster, or founds one with them. docs/adr/0028 has the cases.
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	discoverEvery = 500 * time.Millisecond
+	// discoverLookup bounds one call of Config.Discover.
+	discoverLookup = 5 * time.Second
+	// maxDiscovered bounds the addresses that are asked.
+	maxDiscovered = 64
+	// metLately is how long an empty node that has asked this one counts as one that must answer
+	// before this one founds a cluster.
+	metLately = 3 * time.Second
+)
+
+// sighting is what was found at an address.
+type sighting struct {
+	addr string
+	h    hello // the hello of the node there, also if it refused the connection
+	err  error // nobody answered
+}
+
+// discoveryPlan is what an empty node does next: one of the three.
+type discoveryPlan struct {
+	join  []sighting    // ask these members
+	found []raft.Server // found the cluster with these voters
+	wait  string        // why it can do neither yet
+}
+
+// planDiscovery decides what the node self does after it has seen what answers. met are the ids of
+// empty nodes that asked this one lately.
+//
+// A cluster is founded only if founders nodes or more are found, every address answers, and all of
+// them are empty: what does not answer may have data. The one that founds it is the first by id of
+// those whose Raft has no term yet; any set in which a node is first contains every node that could
+// keep another one from being first, unless addresses are missing from it.
+func planDiscovery(self hello, founders int, met []string, seen []sighting) discoveryPlan {
+	wait := func(format string, args ...any) discoveryPlan {
+		return discoveryPlan{wait: fmt.Sprintf(format, args...)}
+	}
+	clusters, nodes, silent := map[string][]sighting{}, map[string]hello{self.id: self}, []string{}
+	for _, s := range seen {
+		known, again := nodes[s.h.id]
+		switch {
+		case s.err != nil:
+			silent = append(silent, fmt.Sprintf("%s (%v)", s.addr, s.err))
+		case again && known.incarnation != s.h.incarnation:
+			return wait("two nodes have the id %s: at %s and elsewhere", s.h.id, s.addr)
+		case s.h.cluster != "":
+			clusters[s.h.cluster] = append(clusters[s.h.cluster], s)
+		default:
+			nodes[s.h.id] = s.h
+		}
+	}
+	switch {
+	case len(clusters) > 1:
+		return wait("nodes of several clusters answer: %s; only one may be named by --discover",
+			strings.Join(slices.Sorted(maps.Keys(clusters)), ", "))
+	case len(clusters) == 1:
+		for _, members := range clusters {
+			return discoveryPlan{join: members}
+		}
+	case founders == 0 || self.isLearner():
+		return wait("no node of a cluster answers")
+	case len(silent) > 0:
+		return wait("no cluster is found, and these addresses do not answer: %s; a node there may "+
+			"have data", strings.Join(silent, ", "))
+	}
+	for _, id := range met {
+		if _, ok := nodes[id]; !ok {
+			return wait("node %s asked a moment ago and is not among those found now", id)
+		}
+	}
+	return planFounding(self, founders, nodes)
+}
+
+// planFounding is planDiscovery when everything that was found has no cluster.
+func planFounding(self hello, founders int, nodes map[string]hello) discoveryPlan {
+	var voters, fresh []string
+	addrs := map[string]string{}
+	for _, id := range slices.Sorted(maps.Keys(nodes)) {
+		h := nodes[id]
+		switch other := addrs[h.peerAddr]; {
+		case h.traits&traitAwaiting == 0:
+			return discoveryPlan{wait: fmt.Sprintf("node %s founds a cluster already", id)}
+		case h.isLearner():
+			continue
+		case h.peerAddr == "" || other != "":
+			return discoveryPlan{wait: fmt.Sprintf("nodes %s and %s have the peer address %q",
+				other, id, h.peerAddr)}
+		}
+		addrs[h.peerAddr] = id
+		voters = append(voters, id)
+		if h.traits&traitFresh != 0 {
+			fresh = append(fresh, id)
+		}
+	}
+	switch {
+	case len(voters) < founders:
+		return discoveryPlan{wait: fmt.Sprintf("%d of the %d nodes of --founders are found: %s",
+			len(voters), founders, strings.Join(voters, ", "))}
+	case len(fresh) == 0 || fresh[0] != self.id:
+		return discoveryPlan{wait: "another node founds the cluster"}
+	}
+	plan := discoveryPlan{}
+	others := slices.DeleteFunc(voters, func(id string) bool { return id == self.id })
+	for _, id := range append([]string{self.id}, others...)[:founders] {
+		plan.found = append(plan.found, raft.Server{ID: raft.ServerID(id),
+			Address: raft.ServerAddress(nodes[id].peerAddr)})
+	}
+	return plan
+}
+
+// discover runs until the node belongs to a cluster.
+func (n *Node) discover() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	n.loops.Go(func() {
+		select {
+		case <-n.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	told, toldAt := "", time.Time{}
+	for n.awaitsJoin() && ctx.Err() == nil {
+		why := n.discoverOnce(ctx)
+		if why != "" && ctx.Err() == nil && (why != told || time.Since(toldAt) > time.Minute) {
+			told, toldAt = why, time.Now()
+			n.logger.Info("not in a cluster yet", "reason", why)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(discoverEvery):
+		}
+	}
+	if s := n.view().members.Servers; len(s) > 0 {
+		n.logger.Info("the node is a member of a cluster", "members", len(s))
+	}
+}
+
+// discoverOnce takes one step, and returns why the node is not in a cluster after it.
+func (n *Node) discoverOnce(ctx context.Context) string {
+	seen, err := n.lookAround(ctx)
+	if err != nil {
+		return "looking up --discover failed: " + err.Error()
+	}
+	for _, s := range seen {
+		if s.h.removed || s.h.lostDisk {
+			n.fail(errors.New(s.h.refusal))
+			return s.h.refusal
+		}
+	}
+	plan := planDiscovery(n.hello("", ""), n.cfg.Founders, n.metAwaiting(), seen)
+	switch {
+	case len(plan.found) > 0:
+		if err := n.raft.BootstrapCluster(
+			raft.Configuration{Servers: plan.found}).Error(); err != nil {
+			return "founding a cluster failed: " + err.Error()
+		}
+		n.logger.Warn("all nodes found are empty: this node founds a new cluster with them",
+			"voters", len(plan.found))
+	case len(plan.join) > 0:
+		return n.askToJoin(plan.join)
+	}
+	return plan.wait
+}
+
+// askToJoin asks the members to add this node, until one of them does.
+func (n *Node) askToJoin(members []sighting) (why string) {
+	for _, s := range members {
+		r, err := n.exchange(s.h.id, s.addr, adminRequest{Change: &MemberChange{Kind: AddMember,
+			ID: n.cfg.ID, PeerAddr: n.mux.Addr().String()}})
+		if err == nil {
+			err = r.err()
+		}
+		if err == nil {
+			return ""
+		}
+		why = fmt.Sprintf("node %s of cluster %s does not add this node: %v", s.h.id, s.h.cluster,
+			err)
+		if errors.Is(err, ErrNotRun) {
+			why += "; if the cluster has lost the disks of a majority, see coordd recover"
+		}
+	}
+	return why
+}
+
+// lookAround asks everyone at the addresses of Config.Discover who they are, this node excepted.
+func (n *Node) lookAround(ctx context.Context) ([]sighting, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoverLookup)
+	defer cancel()
+	addrs, err := n.cfg.Discover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addrs = addrs[:min(len(addrs), maxDiscovered)]
+	seen := make([]sighting, len(addrs))
+	var asked sync.WaitGroup
+	for i, addr := range addrs {
+		asked.Go(func() {
+			h, err := n.probe(addr)
+			seen[i] = sighting{addr, h, err}
+		})
+	}
+	asked.Wait()
+	return slices.DeleteFunc(seen, func(s sighting) bool {
+		return s.err == nil && s.h.id == n.cfg.ID && s.h.incarnation == n.incarnation
+	}), nil
+}
+
+// meetAwaiting notes an empty node that asked this one.
+func (n *Node) meetAwaiting(h hello) {
+	if h.traits&traitAwaiting == 0 || h.isLearner() || n.cfg.Discover == nil {
+		return
+	}
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	if n.met == nil {
+		n.met = map[string]time.Time{}
+	}
+	maps.DeleteFunc(n.met, func(_ string, at time.Time) bool { return time.Since(at) > metLately })
+	if len(n.met) < maxDiscovered {
+		n.met[h.id] = time.Now()
+	}
+}
+
+// metAwaiting returns the empty nodes that asked this one lately.
+func (n *Node) metAwaiting() (ids []string) {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for id, at := range n.met {
+		if time.Since(at) < metLately {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// answerStranger answers a node that is no member. It may ask to be added itself, if this node
+// discovers others, too: with TLS, its certificate names it.
+func (n *Node) answerStranger(peer hello, q adminRequest) adminReply {
+	if n.cfg.Discover == nil || q.Change == nil || q.Change.Kind != AddMember ||
+		q.Change.ID != peer.id || q.Change.PeerAddr != peer.peerAddr {
+		return adminReply{Outcome: outcomeRefused,
+			Reason: fmt.Sprintf("node %q is not a member", peer.id)}
+	}
+	return n.askOnce(q) // it asks again
+}

@@ -1,0 +1,201 @@
+// Pods: nodes that lose their disks and change their addresses under load, with automatic ids,
+// discovery by DNS, and removal of dead members. Nobody touches anything.
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/names"
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// podSet is what a StatefulSet with a headless service is: pods with a name each, whose address in
+// the service changes with each start.
+type podSet struct {
+	t    *testing.T
+	dns  *names.Server
+	port int
+	ips  []string
+	ps   []*process
+}
+
+const podService = "coordd.test"
+
+// startPods starts pods with empty disks, all at once.
+func startPods(t *testing.T, n int, flags ...string) *podSet {
+	s := &podSet{t: t, dns: names.Start(t), ips: make([]string, n)}
+	ports := freePorts(t, 2*n+1)
+	s.port = ports[2*n]
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		for _, p := range s.ps {
+			p.kill()
+			if t.Failed() {
+				t.Logf("log of %s:\n%s", p.id, p.log)
+			}
+		}
+	})
+	for i := range n {
+		p := &process{t: t, id: fmt.Sprintf("pod-%d", i), addr: loopback(ports[2*i]),
+			http: loopback(ports[2*i+1]), log: &wait.Buffer{}}
+		p.args = append([]string{"--id", "auto", "--listen", p.addr, "--http-listen", p.http,
+			"--data-dir", filepath.Join(dir, p.id), "--peer-listen", "", "--discover",
+			fmt.Sprintf("%s:%d", podService, s.port), "--discover-dns", s.dns.Addr,
+			"--founders", fmt.Sprint(n), "--autoremove-after", "2s"}, flags...)
+		s.ps = append(s.ps, p)
+		s.move(i)
+	}
+	for _, p := range s.ps {
+		p.start()
+	}
+	for _, p := range s.ps {
+		p.waitReady()
+	}
+	return s
+}
+
+// move gives a pod that does not run another address.
+func (s *podSet) move(i int) {
+	s.t.Helper()
+	for range 100 {
+		ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
+		ln, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, s.port))
+		if err != nil {
+			continue
+		}
+		_ = ln.Close()
+		s.ips[i] = ip
+		s.ps[i].setFlag("--peer-listen", fmt.Sprintf("%s:%d", ip, s.port))
+		var known []string
+		for _, ip := range s.ips {
+			if ip != "" {
+				known = append(known, ip)
+			}
+		}
+		s.dns.Set(podService, known...)
+		return
+	}
+	s.t.Skip("SKIPPED: no other addresses of the loopback")
+}
+
+// name returns the id that a pod's data directory has.
+func (s *podSet) name(i int) string {
+	text, err := os.ReadFile(filepath.Join(s.ps[i].dataDir(), "VERSION"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nnode: ")
+	id, _, _ := strings.Cut(rest, "\n")
+	return id
+}
+
+// settle waits until the pods, and no others, are the voters.
+func (s *podSet) settle() {
+	s.t.Helper()
+	var ids []string
+	for i := range s.ps {
+		ids = append(ids, s.name(i))
+	}
+	for _, p := range s.ps {
+		p.waitReady()
+	}
+	s.ps[0].waitVoters(ids...)
+}
+
+// upset ends a pod, with kill -9 or not, and starts it elsewhere, without its disk, or both.
+func (s *podSet) upset(i int, disk, move, kill bool) {
+	s.t.Helper()
+	before := s.name(i)
+	if kill {
+		s.ps[i].kill()
+	} else {
+		s.ps[i].stop()
+	}
+	if disk {
+		if err := os.RemoveAll(s.ps[i].dataDir()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if move {
+		s.move(i)
+	}
+	s.ps[i].start()
+	s.ps[i].waitReady()
+	if lost := s.name(i) != before; lost != disk {
+		s.t.Errorf("%s was %s and is %s", s.ps[i].id, before, s.name(i))
+	}
+	s.settle()
+}
+
+// check fails unless every acknowledged write is there, while the writers go on.
+func (w *writers) check(t *testing.T, p *process) {
+	t.Helper()
+	w.mu.Lock()
+	acked := w.acked[:len(w.acked):len(w.acked)]
+	w.mu.Unlock()
+	c := p.client()
+	for len(acked) > 0 {
+		k := min(len(acked), 1000)
+		n, err := c.Exists(context.Background(), acked[:k]...).Result()
+		if err != nil || int(n) != k {
+			t.Fatalf("%d of %d acknowledged writes are there, %v", n, k, err)
+		}
+		acked = acked[k:]
+	}
+}
+
+// TestPodsLoseDisksAndMove founds a cluster of pods that all start at once with empty disks, and
+// then upsets one after the other.
+func TestPodsLoseDisksAndMove(t *testing.T) {
+	rounds := [][3]bool{{true, true, true}, {true, false, true}, {false, true, false}}
+	if os.Getenv("COORDD_SOAK") != "" {
+		for range 20 {
+			k := rand.IntN(8)
+			rounds = append(rounds, [3]bool{k&1 == 0, k&2 == 0, k&4 == 0})
+		}
+	}
+	s := startPods(t, 3)
+	s.settle()
+	if n := strings.Count(s.ps[0].log.String()+s.ps[1].log.String()+s.ps[2].log.String(),
+		"this node founds a new cluster"); n != 1 {
+		t.Errorf("%d nodes founded a cluster", n)
+	}
+	w := startWriters(s.ps, 1)
+	for k, what := range rounds {
+		from := w.count.Load()
+		s.upset(k%3, what[0], what[1], what[2])
+		w.check(t, s.ps[(k+1)%3])
+		wait.For(t, 20*time.Second, "more writes", func() bool { return w.count.Load() > from+100 })
+	}
+	w.finish(t, s.ps[0].client())
+	sameState(t, s.ps)
+}
+
+// TestPodRemovedWhileAway keeps a pod away until it is removed: it comes back under a new id when
+// it is started again, as a supervisor does.
+func TestPodRemovedWhileAway(t *testing.T) {
+	s := startPods(t, 4, "--leader-priority", "100")
+	s.settle()
+	id := s.name(3)
+	s.ps[3].kill()
+	wait.For(t, 20*time.Second, "it is removed", func() bool {
+		return !strings.Contains(fmt.Sprint(s.ps[0].members()), id)
+	})
+	s.ps[3].start()
+	s.ps[3].waitRefusal("when it is started again, its files are set aside")
+	s.ps[3].start()
+	s.ps[3].waitReady()
+	s.settle()
+	if _, err := os.Stat(filepath.Join(s.ps[3].dataDir(), "removed-"+id, "raft.db")); err != nil {
+		t.Error(err)
+	}
+}
