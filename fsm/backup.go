@@ -70,6 +70,18 @@ func (c *countingReader) Read(p []byte) (int, error) {
 // Epoch returns the current epoch: how many times the state was restored from a backup.
 func (m *Machine) Epoch() uint64 { return m.epoch }
 
+// CountTypes returns how many keys there are of each type.
+func (m *Machine) CountTypes() map[string]int {
+	counts := map[string]int{}
+	for i := range keyspace.Databases {
+		m.ks.DB(i).Each(func(e *keyspace.Entry) bool {
+			counts[e.Kind().String()]++
+			return true
+		})
+	}
+	return counts
+}
+
 // EnterEpoch makes every later revision larger than those of earlier epochs, and returns the index
 // and term of Raft's log to continue from. It fails if epoch is not later than the current one, or
 // does not fit into a revision.

@@ -66,6 +66,8 @@ func backup(s *session, _ *commands.Spec, _ [][]byte) {
 		s.srv.warnings.Warn("backup failed", "client", s.addr, "error", err)
 		s.quit = true // nothing may follow an incomplete reply
 	default:
+		s.srv.stats.backupAt.Store(time.Now().Unix())
+		s.srv.stats.backupBytes.Store(size)
 		s.srv.log.Info("backup sent", "client", s.addr, "bytes", size, "took", time.Since(began))
 	}
 }

@@ -27,8 +27,14 @@ func TestBackup(t *testing.T) {
 	c.raw("GET key:1\r\nRAFT BACKUP\r\nGET key:2\r\nPING\r\n")
 	c.want("$100\r\n"+value+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", want.Len(), want.String()),
 		"$100\r\n"+value+"\r\n", "+PONG\r\n")
+	size := want.Len()
 	if info, err := fsm.CheckSnapshot(&want); err != nil || info.Keys != 5000 {
 		t.Error(info, err)
+	}
+	told := c.call("INFO", "persistence")
+	if strings.Contains(told, "coordd_last_backup_time:0\r\n") ||
+		!strings.Contains(told, fmt.Sprintf("coordd_last_backup_bytes:%d\r\n", size)) {
+		t.Errorf("after a backup of %d bytes: %s", size, told)
 	}
 }
 
@@ -76,6 +82,10 @@ func TestBackupEndsWithItsClient(t *testing.T) {
 	eventually(t, "both are gone", func() bool {
 		return strings.Count(c.call("CLIENT", "LIST"), "laddr=") == 1
 	})
+	if told := c.call("INFO", "persistence"); !strings.Contains(told,
+		"coordd_last_backup_time:0\r\n") {
+		t.Errorf("a backup that nobody received counts as one: %s", told)
+	}
 	if got := c.call("RAFT", "BACKUP"); got[0] != '$' {
 		t.Fatalf("the next one: %.200q", got)
 	}

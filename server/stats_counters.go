@@ -26,6 +26,7 @@ type stats struct {
 	// writes answered by a dry run; dry runs that stopped before a write
 	dryRunHits, dryRunMisses atomic.Uint64
 	byCommand                map[*commands.Spec]*commandStats // the map itself never changes
+	backupAt, backupBytes    atomic.Int64                     // the last backup that was sent whole
 
 	mu     sync.Mutex
 	errors map[string]uint64 // by first word

@@ -253,7 +253,8 @@ func infoPersistence(t *infoText) {
 		"aof_enabled", 1, "aof_rewrite_in_progress", busy, "aof_rewrite_scheduled", 0,
 		"aof_last_rewrite_time_sec", asked.last, "aof_current_rewrite_time_sec", asked.now,
 		"aof_last_bgrewrite_status", status, "aof_last_write_status", "ok",
-		"module_fork_in_progress", 0)
+		"module_fork_in_progress", 0, "coordd_last_backup_time", t.srv.stats.backupAt.Load(),
+		"coordd_last_backup_bytes", t.srv.stats.backupBytes.Load())
 }
 
 func infoStats(t *infoText) {

@@ -32,10 +32,22 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	flags := newFlagSet("coordd backup")
 	from := flags.String("from", "", "any node of the cluster: host:port or redis://host:port")
 	force := flags.Bool("force", false, "overwrite FILE")
+	to := flags.String("to", "", "instead of FILE: - is standard output")
 	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
 	files := addTLS(flags)
-	names, err := parseArgs(flags, args, "FILE, the backup to write")
+	asJSON := flags.Bool("json", false, "verify: print JSON")
+	if len(args) > 0 && args[0] == "verify" {
+		names, err := parseArgs(flags, args[1:], "FILE, the backup to check")
+		if err != nil {
+			return err
+		}
+		return verifyBackup(names[0], *asJSON, c)
+	}
+	names, err := parseAtMost(flags, args, 1)
 	if err != nil {
+		return err
+	}
+	if err := checkTarget(names, *to, *force); err != nil {
 		return err
 	}
 	if *from == "" {
@@ -51,6 +63,12 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	if err := useTLS(files, source); err != nil {
 		return err
 	}
+	if *to == toStdout {
+		if _, err := takeBackup(ctx, source, c.stdout, c.stderr); err != nil {
+			return fmt.Errorf("backup failed, its output is incomplete: %w", err)
+		}
+		return nil
+	}
 	file := names[0]
 	if _, err := os.Lstat(file); err == nil && !*force {
 		return fmt.Errorf("%s exists; --force overwrites it", file)
@@ -61,6 +79,24 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	}
 	fmt.Fprintf(c.stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file,
 		source.Addr, info.Keys, byteText(info.Bytes), info.Epoch, info.Index)
+	return nil
+}
+
+// toStdout is the value of --to for standard output.
+const toStdout = "-"
+
+// checkTarget checks that a backup has one place to go to.
+func checkTarget(names []string, to string, force bool) error {
+	switch {
+	case to == "" && len(names) == 0:
+		return usageError{errors.New("coordd backup requires FILE, the backup to write, or --to")}
+	case to != "" && len(names) > 0:
+		return usageError{errors.New("either FILE or --to, not both")}
+	case to != "" && to != toStdout:
+		return usageError{fmt.Errorf("--to %q: must be -, for standard output", shown(to))}
+	case to != "" && force:
+		return usageError{errors.New("--force is for FILE")}
+	}
 	return nil
 }
 
@@ -94,16 +130,7 @@ func writeBackup(ctx context.Context, source *redis.Options, file string, force 
 			_ = os.Remove(tmp.Name())
 		}
 	}()
-	conn, err := dialServer(ctx, source)
-	if err != nil {
-		return info, err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if info, err = receiveBackup(conn, source, tmp, stderr); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
+	if info, err = takeBackup(ctx, source, tmp, stderr); err != nil {
 		return info, err
 	}
 	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
@@ -130,6 +157,23 @@ func publish(tmp, file string, force bool) error {
 		}
 	}
 	return os.Rename(tmp, file)
+}
+
+// takeBackup writes a backup of a running cluster to w. After an error, what was written is
+// incomplete.
+func takeBackup(ctx context.Context, source *redis.Options, w, stderr io.Writer) (
+	fsm.BackupInfo, error) {
+	conn, err := dialServer(ctx, source)
+	if err != nil {
+		return fsm.BackupInfo{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	info, err := receiveBackup(conn, source, w, stderr)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return info, err
 }
 
 func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {

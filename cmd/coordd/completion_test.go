@@ -72,7 +72,7 @@ func TestZshCompletion(t *testing.T) {
 	script := `_arguments() { print -l -- "$@" }; _describe() { print -l -- $commands }
 		words=(${=2}); CURRENT=$#words; . "$1"`
 	for line, want := range map[string]string{
-		"coordd ba":      "backup:writes the state of a running cluster to FILE",
+		"coordd ba":      "backup:writes the state of a running cluster to a file",
 		"coordd dev --p": "--port[port of the first node, the others take the next two; 0: any",
 		"coordd --max":   "--max-clients[limit of client connections (default 10000)]:value:_files",
 	} {

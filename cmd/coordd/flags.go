@@ -52,6 +52,15 @@ func (f *switchFlag) Set(v string) error {
 // parseArgs parses flags and, between or after them, one other argument for each name, which it
 // returns.
 func parseArgs(fs *flag.FlagSet, args []string, names ...string) ([]string, error) {
+	others, err := parseAtMost(fs, args, len(names))
+	if err == nil && len(others) < len(names) {
+		err = usageError{fmt.Errorf("%s requires %s", fs.Name(), names[len(others)])}
+	}
+	return others, err
+}
+
+// parseAtMost is parseArgs for up to most other arguments.
+func parseAtMost(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	var others []string
 	for {
 		if err := fs.Parse(args); err != nil {
@@ -63,13 +72,10 @@ func parseArgs(fs *flag.FlagSet, args []string, names ...string) ([]string, erro
 		if fs.NArg() == 0 {
 			break
 		}
-		if len(others) == len(names) {
+		if len(others) == most {
 			return nil, usageError{fmt.Errorf("unexpected argument %q", shown(fs.Arg(0)))}
 		}
 		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
-	}
-	if len(others) < len(names) {
-		return nil, usageError{fmt.Errorf("%s requires %s", fs.Name(), names[len(others)])}
 	}
 	return others, nil
 }
