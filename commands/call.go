@@ -39,6 +39,8 @@ type Env struct {
 	Called func(db int, args [][]byte)
 	// Witness notes what the request does to locks and windows; nil: nobody observes that.
 	Witness *Witness
+	// Known is what the node knows of locks; nil in entries.
+	Known Known
 	// Notify receives a keyspace notification; nil if notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
 	// Table is the machine's commands.

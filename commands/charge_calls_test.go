@@ -178,7 +178,7 @@ var bigCalls = []bigCall{
 	{"HSCAN hv 0 COUNT $n", nil}, {"KEYS *", nil}, {"KEYS *0*1*2*", nil},
 	{"KEYS ?:[a-z]*[0-9]*[0-8]x", nil},
 	{"SCAN 0 COUNT $n", nil}, {"SCAN 0 COUNT $n MATCH *1*2*", nil},
-	{"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
+	{"LOCKS LIST COUNT $n", nil}, {"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
 	{"LINDEX l -2", nil}, {"LINDEX l 5000", nil}, {"LINSERT l BEFORE none x", nil},
 	{"LINSERT l BEFORE element:900 x", nil}, {"LLEN l", nil}, {"LMOVE l dst LEFT RIGHT", nil},
 	{"LMPOP 1 l LEFT COUNT $n", nil},
@@ -323,7 +323,8 @@ type bigMay struct {
 // run runs a call on a node that builds the reply or on one that does not.
 func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResult {
 	resp := &RESP{Proto: proto}
-	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, WallUs: 1000, Level: FeatureLevel},
+	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, WallUs: 1000, Level: FeatureLevel,
+		Known: nothingKnown{}},
 		Tx: &Tx{Proto: proto}, Args: args, Out: Discard{}, Stop: may.work, Room: may.bytes}
 	if answer {
 		x.Out = resp
@@ -335,6 +336,13 @@ func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResul
 	return bigResult{reply: string(resp.Buf), work: x.Work, size: size,
 		changed: r.ks.Sum() != before, refused: x.meter.refused != ""}
 }
+
+// nothingKnown is a node that has observed no locks.
+type nothingKnown struct{}
+
+func (nothingKnown) Lock(int, []byte, keyspace.Revision, int64) KnownLock { return KnownLock{} }
+
+func (nothingKnown) Counts() []LabelCounts { return nil }
 
 // Every command on data whose work grows with the data has a call in bigCalls.
 func TestBigCalls(t *testing.T) {

@@ -182,6 +182,7 @@ var keySpecs = []Spec{
 		Complexity: "O(1)", Handler: fenceCommand,
 	},
 	objectSpec,
+	locksSpec,
 }
 
 var objectSpec = Spec{

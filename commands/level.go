@@ -16,8 +16,11 @@ const (
 	// ZRANGESTORE are charged less, strings that grow more.
 	LevelUsers = 3
 
+	// LevelLeases has LOCKS.
+	LevelLeases = 4
+
 	// releaseLevel is the newest level that this release may use. A new level goes above this line.
-	releaseLevel = LevelUsers
+	releaseLevel = LevelLeases
 )
 
 // FeatureLevel is the newest level that this release knows.

@@ -58,6 +58,9 @@ const (
 	// Linearizable commands read the leader's state, even on a connection that said READONLY.
 	Linearizable
 
+	// Unlogged commands see what their node alone knows: they must not be in a log entry.
+	Unlogged
+
 	// Administrative commands are those of administrators, like Admin commands, but run in the
 	// machine. COMMAND shows both as admin.
 	Administrative

@@ -69,8 +69,9 @@ type seen struct {
 	// e is the key's newest state; nil: unchanged or gone
 	e        *keyspace.Entry
 	added    bool
-	asked    bool  // the request looked before it created or added
-	beforeMs int64 // the deadline before the request changed it
+	asked    bool // the request looked before it created or added
+	retimed  bool // its deadline was changed, from beforeMs
+	beforeMs int64
 }
 
 // keptFacts bounds the memory that a witness keeps for later entries.
@@ -143,16 +144,16 @@ func (w *Witness) begin(x *Call, spec *Spec) {
 		}
 		return
 	}
-	w.enter(x, act)
+	w.enter(x, act, max(spec.Keys.First, 1))
 }
 
-// enter notes a command that may be of interest.
-func (w *Witness) enter(x *Call, act acts) {
+// enter notes a command that may be of interest, whose key is the argument of that index.
+func (w *Witness) enter(x *Call, act acts, key int) {
 	w.db, w.who = x.Tx.DB, nil
-	act = w.interpret(act, x.Args)
-	if len(x.Args) < 2 {
+	act = w.interpret(act, x.Args[key-1:])
+	if key >= len(x.Args) {
 		act = 0
-	} else if w.what = w.find(w.db, x.Args[1]); w.what < 0 {
+	} else if w.what = w.find(w.db, x.Args[key]); w.what < 0 {
 		act = 0
 	}
 	w.trace(act)
@@ -193,7 +194,7 @@ func (x *Call) asked(e *keyspace.Entry, created bool) {
 // renews reports that SET gives a key that has the right value a new TTL, before it does.
 func (x *Call) renews() {
 	if x.Witness != nil && !x.Tx.Script && !x.Tx.Multi {
-		x.Witness.enter(x, actSet|actExpire)
+		x.Witness.enter(x, actSet|actExpire, 1)
 	}
 }
 
@@ -298,8 +299,8 @@ func (w *Witness) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 		s.added = true
 		s.asked = s.asked || s.acts&(actNX|actTest|actLook|actField) != 0
 	case keyspace.Retimed:
-		if s.beforeMs == 0 && !s.added {
-			s.beforeMs = e.Deadline()
+		if !s.retimed && !s.added {
+			s.retimed, s.beforeMs = true, e.Deadline()
 		}
 	case keyspace.Removed:
 		if e.Lease() {

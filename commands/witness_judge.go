@@ -98,7 +98,7 @@ func (w *Witness) judgeString(s *seen) {
 		case s.acts&actNX != 0:
 			e.MarkLease(true) // a TTL may follow
 		}
-	case s.added || !timed || e.Deadline() == s.beforeMs:
+	case s.added || !timed || !s.retimed || e.Deadline() == s.beforeMs:
 	case !e.Lease() && isNumber(e.Bytes()):
 		switch {
 		case s.acts&actSet != 0 && s.acts&actLook != 0:
@@ -152,7 +152,7 @@ func (w *Witness) judgeHash(s *seen) {
 	case s.acts&actDrop != 0:
 		w.add(LockReleased, form, s, e, s.who).Shared = true
 	case s.acts&actLeave != 0:
-	case e.Deadline() != s.beforeMs:
+	case s.retimed && e.Deadline() != s.beforeMs:
 		e.MarkLease(true)
 		w.add(LockRenewed, form, s, e, s.who).BeforeMs = s.beforeMs
 	}
@@ -168,7 +168,7 @@ func (w *Witness) judgeZSet(s *seen) {
 	case s.acts&actTake != 0:
 	case s.acts&actSize != 0:
 		w.add(WindowDenied, FormSliding, s, e, nil)
-	case s.acts == actExpire|actAlone && s.beforeMs == 0:
+	case s.acts == actExpire|actAlone && s.retimed && s.beforeMs == 0:
 		w.add(WindowCounted, FormSliding, s, e, nil) // ZADD came before
 	}
 }

@@ -49,10 +49,11 @@ type Observer interface {
 	// Tried receives the facts of writes that changed nothing and were not logged. It is called
 	// concurrently.
 	Tried(clockMs int64, facts []commands.Fact)
+	commands.Known
 }
 
-// SetObserver sets the observer, before the first entry.
-func (a *Adapter) SetObserver(o Observer) { a.observer = o }
+// SetObserver sets the observer, before the first entry. Reads show what it knows.
+func (a *Adapter) SetObserver(o Observer) { a.observer, a.m.known = o, o }
 
 // checkEvery is the number of entries between two checks of a leader.
 const checkEvery = 256
@@ -302,6 +303,9 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 		return err
 	}
 	a.mu.Lock()
+	if a.observer != nil {
+		m.known = a.observer
+	}
 	a.m = m
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())

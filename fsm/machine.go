@@ -30,6 +30,7 @@ type Machine struct {
 	ahead    ahead
 	events   *events
 	witness  *commands.Witness // nil: nobody observes locks
+	known    commands.Known    // for reads; nil: nothing
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.

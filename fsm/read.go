@@ -44,7 +44,7 @@ func (m *Machine) readWitnessed(
 		witness.BeginRead(m.ks)
 	}
 	env := &commands.Env{
-		Witness:  witness,
+		Witness: witness, Known: m.known,
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
 		Table: m.table, Users: m.users.Users, ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}

@@ -3,12 +3,14 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/keyspace"
 )
 
 // Scripts that do what those of libraries do, for each a different way to the same end.
@@ -301,6 +303,115 @@ func checkFacts(t *testing.T, steps []step) {
 		}
 		if len(replies) > 0 && dry != s.want && string(s.call[0]) == "EVAL" {
 			t.Errorf("step %d: facts of the dry run %q, want %q", i, dry, s.want)
+		}
+	}
+}
+
+// What an entry does is marked on every node, also at a replay; only the node that made it gets
+// facts.
+func TestFactsOfOwnEntriesAlone(t *testing.T) {
+	m := newestMachine(testTable())
+	m.Witness(true)
+	e := &Entry{ClockMs: 1000, Batches: [][]byte{calls("SET l a NX PX 100", "SET m a NX PX 100")}}
+	if r := mustApply(t, m, 10, e, false); len(r.Facts) != 0 {
+		t.Errorf("facts of another's entry: %s", factText(r.Facts))
+	}
+	if !m.ks.DB(0).Find([]byte("l")).Lease() {
+		t.Error("the lock is not marked")
+	}
+	r := mustApply(t, m, 11, &Entry{ClockMs: 2000, Batches: [][]byte{calls("PING")}}, true)
+	if got := factText(r.Facts); !strings.Contains(got, "expired string l a") ||
+		!strings.Contains(got, "expired string m a") {
+		t.Errorf("facts of the next leader: %s", got)
+	}
+}
+
+// A snapshot has no marks: what it holds is told by its shape.
+func TestMarksAfterRestore(t *testing.T) {
+	m := newestMachine(testTable())
+	mustApply(t, m, 10, &Entry{ClockMs: 1000, Batches: [][]byte{calls("SET lock a NX PX 100",
+		"SET counter 5 PX 100", "HSET re id:1 1", "PEXPIRE re 100", "SET forever a",
+		"HSET session user 1 age 2", "PEXPIRE session 100")}}, true)
+	restored, err := ReadSnapshot(bytes.NewReader(snapshotBytes(t, m.Snapshot())), m.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"lock": true, "re": true, "counter": false,
+		"forever": false, "session": false} {
+		e := restored.ks.DB(0).Find([]byte(key))
+		if e.Lease() != want {
+			t.Errorf("%s is a lock: %v", key, e.Lease())
+		}
+		if created := m.ks.DB(0).Creation([]byte(key)); e.Created() != created {
+			t.Errorf("%s was created at %d, want %d", key, e.Created(), created)
+		}
+	}
+	if !bytes.Equal(snapshotBytes(t, restored.Snapshot()), snapshotBytes(t, m.Snapshot())) {
+		t.Error("marks are in the snapshot")
+	}
+}
+
+// known is what a test's node knows of locks.
+type known struct{}
+
+func (known) Lock(_ int, key []byte, _ keyspace.Revision, _ int64) commands.KnownLock {
+	k := commands.KnownLock{HeldMs: 7}
+	if string(key) != "free" {
+		k.Waiters = []commands.LockWaiter{{Owner: "w", WaitsMs: 1, SeenMs: 2, Attempts: 3}}
+	}
+	return k
+}
+
+func (known) Counts() []commands.LabelCounts {
+	return []commands.LabelCounts{{Label: "other", Names: []string{"granted"}, Counts: []uint64{5}}}
+}
+
+// LOCKS shows the locks that are marked, and of them what the node knows. A user sees the keys that
+// he may read.
+func TestLocksAreShown(t *testing.T) {
+	m := newestMachine(testTable())
+	m.Witness(true)
+	m.known = known{}
+	mustApply(t, m, 1, &Entry{ClockMs: 1000, Batches: [][]byte{
+		calls("ACL SETUSER reader on nopass +@all ~app:*")}}, true)
+	mustApply(t, m, 10, &Entry{ClockMs: 1000, Batches: [][]byte{calls("SET app:l a NX PX 100",
+		"SET hidden b NX PX 100", "SET app:cache x EX 10", "SET app:n 1 EX 10")}}, true)
+	read := func(user []byte, line string) string {
+		q := &commands.Request{Proto: 2, Cmds: [][][]byte{do(line)}}
+		if user != nil {
+			q.User = commands.UserID{Name: user, Created: m.users.Get(user).Created()}
+		}
+		reply, _ := m.ReadWork(nil, commands.AppendRequest(nil, q), 1000, 1, nil)
+		return strings.ReplaceAll(string(reply), "\r\n", " ")
+	}
+	all := read(nil, "LOCKS LIST COUNT 100")
+	if !strings.Contains(all, "app:l") || !strings.Contains(all, "hidden") ||
+		strings.Contains(all, "app:cache") || strings.Contains(all, "app:n") {
+		t.Errorf("all locks: %s", all)
+	}
+	if got := read(nil, "LOCKS LIST MATCH hid* COUNT 100"); strings.Contains(got, "app:l") ||
+		!strings.Contains(got, "hidden") {
+		t.Errorf("some locks: %s", got)
+	}
+	if got := read([]byte("reader"), "LOCKS LIST COUNT 100"); strings.Contains(got, "hidden") ||
+		!strings.Contains(got, "app:l") {
+		t.Errorf("a reader's locks: %s", got)
+	}
+	if got := read([]byte("reader"), "LOCKS SHOW hidden"); !strings.Contains(got, "-NOPERM") {
+		t.Errorf("a reader is shown: %s", got)
+	}
+	for line, want := range map[string]string{
+		"LOCKS SHOW app:l": "*18 $3 key $5 app:l $4 kind $6 string $6 owners *1 $1 a $5 token " +
+			":40960 $6 ttl-ms :100 $7 held-ms :7 $7 waiters :1 $7 waiting *1 *8 $5 owner $1 w " +
+			"$8 waits-ms :1 $11 seen-ms-ago :2 $8 attempts :3 $7 history *0 ",
+		"LOCKS SHOW free":         "$-1 ",
+		"LOCKS STATS":             "*1 *4 $5 label $5 other $7 granted :5 ",
+		"LOCKS LIST COUNT 0":      "-ERR syntax error ",
+		"LOCKS LIST CURSOR x":     "-ERR invalid cursor ",
+		"LOCKS LIST MATCH none:*": "*2 $1 0 *0 ",
+	} {
+		if got := read(nil, line); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
 		}
 	}
 }

@@ -294,6 +294,10 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 		s.block(spec, args)
 		return
 	}
+	if spec.Has(commands.Unlogged) { // nor may a write be in its batch
+		s.flush()
+		defer s.flush()
+	}
 	s.enqueue(spec, args, false)
 }
 

@@ -169,8 +169,8 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	if e.deadline == atMs {
 		return
 	}
+	db.notify(e, Retimed)
 	if e.deadline != 0 {
-		db.notify(e, Retimed)
 		db.volatile--
 		db.count(-deadlineCost)
 	}

@@ -21,10 +21,15 @@ func (e *Entry) MarkLease(on bool) {
 // ends reports whether a change ends a lease.
 func ends(e *Entry, c Change) bool { return (c == Expired || c == Removed) && e.Lease() }
 
-// likelyLease reports whether a key from a snapshot, which has no marks, probably is a lock: a
-// string with a deadline that is no number.
+// likelyLease reports whether a key from a snapshot, which has no marks, probably is a lock: with a
+// deadline, and a string that is no number or a hash of one field.
 func likelyLease(e *Entry) bool {
-	if e.deadline == 0 || e.Kind() != KindString {
+	switch {
+	case e.deadline == 0:
+		return false
+	case e.Kind() == KindHash:
+		return e.Collection().Len() == 1
+	case e.Kind() != KindString:
 		return false
 	}
 	for _, c := range e.Bytes() {
