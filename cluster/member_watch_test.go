@@ -71,7 +71,10 @@ func TestAutoremove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.net.owner[addr], c.clocks["n5"] = "n5", &testClock{}
+	c.net.mu.Lock()
+	c.net.owner[addr] = "n5"
+	c.net.mu.Unlock()
+	c.clocks["n5"] = &testClock{}
 	toy := newToy()
 	cfg := Config{ID: "n5", DataDir: filepath.Join(c.dir, "n5"), PeerListener: ln, Join: true,
 		Clock: c.clocks["n5"], dial: c.net.dialer("n5"), Logger: testLogger()}
