@@ -163,7 +163,7 @@ func TestPodsLoseDisksAndMove(t *testing.T) {
 			rounds = append(rounds, [3]bool{k&1 == 0, k&2 == 0, k&4 == 0})
 		}
 	}
-	s := startPods(t, 3)
+	s := startPods(t, 3, "--snapshot-entries", "4096") // or empty nodes replay all
 	s.settle()
 	if n := strings.Count(s.ps[0].log.String()+s.ps[1].log.String()+s.ps[2].log.String(),
 		"this node founds a new cluster"); n != 1 {
