@@ -4,11 +4,11 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/coordd/coordd/internal/observe"
@@ -24,6 +24,7 @@ type locksCall struct {
 	group  string
 	most   int
 	token  string
+	owner  string // empty: the first one
 	json   bool
 }
 
@@ -50,6 +51,8 @@ func runLocks(ctx context.Context, args []string, c console) error {
 	flags.StringVar(&call.token, "token", "",
 		"release, extend: the lock's fencing token, as list and show print it. If the lock has "+
 			"another holder by now, nothing is done")
+	flags.StringVar(&call.owner, "owner", "",
+		"release, extend: the owner, if there are several (default the first)")
 	flags.BoolVar(&call.json, "json", false, "list, show: print JSON")
 	action, args, err := locksAction(flags, args)
 	if err != nil {
@@ -98,11 +101,19 @@ func listLocks(ctx context.Context, c *locksCall) error {
 		return json.NewEncoder(c.stdout).Encode(all)
 	}
 	t := newTable(c.stdout)
-	fmt.Fprintln(t, "KEY\tKIND\tOWNER\tTOKEN\tTIME LEFT\tSIZE")
+	if c.group == observe.Locks {
+		fmt.Fprintln(t, "KEY\tKIND\tOWNER\tTOKEN\tHELD FOR\tTIME LEFT\tWAITING")
+	} else {
+		fmt.Fprintln(t, "KEY\tKIND\tSIZE\tTIME LEFT")
+	}
 	for i := range all {
-		e := &all[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", e.Key, kindText(e), e.Owner, e.Token,
-			leftText(e), sizeText(e))
+		switch e := &all[i]; {
+		case e.Group == observe.Locks:
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", e.Key, e.Kind, e.Owner, e.Token,
+				millisText(e.HeldMs), leftText(e), e.Waiters)
+		default:
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", e.Key, kindText(e), e.Size, leftText(e))
+		}
 	}
 	if err := t.Flush(); err != nil || !more {
 		return err
@@ -112,75 +123,84 @@ func listLocks(ctx context.Context, c *locksCall) error {
 }
 
 func kindText(e *observe.Entry) string {
-	switch {
-	case e.Kind == observe.KindOther:
+	if e.Kind == observe.KindOther {
 		return e.Type
-	case e.Holds > 1:
-		return fmt.Sprintf("%s × %d", e.Kind, e.Holds)
 	}
 	return e.Kind
 }
+
+func millisText(ms int64) string { return spanText(time.Duration(ms) * time.Millisecond) }
 
 func leftText(e *observe.Entry) string {
 	if e.TTLMs < 0 {
 		return "no end"
 	}
-	return spanText(time.Duration(e.TTLMs) * time.Millisecond)
-}
-
-func sizeText(e *observe.Entry) string {
-	if e.IsLock() {
-		return ""
-	}
-	return fmt.Sprint(e.Size)
+	return millisText(e.TTLMs)
 }
 
 func showLock(ctx context.Context, c *locksCall) error {
-	e, err := c.client.EntryOf(ctx, c.db, c.names[0])
+	l, err := c.client.Lock(ctx, c.db, c.names[0])
 	switch {
 	case err != nil:
 		return err
-	case e == nil:
-		return fmt.Errorf("nobody holds %s: there is no such key", observe.Show(c.names[0]))
+	case l == nil:
+		return fmt.Errorf("nobody holds %s, and nobody is known to have",
+			observe.Show(c.names[0]))
 	case c.json:
-		return json.NewEncoder(c.stdout).Encode(e)
+		return json.NewEncoder(c.stdout).Encode(l)
 	}
 	t := newTable(c.stdout)
-	for _, row := range [][2]string{{"key", e.Key}, {"kind", kindText(e)}, {"owner", e.Owner},
-		{"token", e.Token}, {"time left", leftText(e)}, {"size", sizeText(e)}} {
-		if row[1] != "" {
-			fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
-		}
+	fmt.Fprintf(t, "key\t%s\n", l.Key)
+	if l.Holders > 0 {
+		fmt.Fprintf(t, "kind\t%s\nowner\t%s\ntoken\t%s\nheld for\t%s\ntime left\t%s\n", l.Kind,
+			l.Owner, l.Token, millisText(l.HeldMs), leftText(&l.Entry))
+	}
+	_ = t.Flush()
+	if len(l.Waiting) > 0 {
+		fmt.Fprintln(t, "\nWAITING\tFOR\tATTEMPTS\tLAST ATTEMPT")
+	}
+	for _, w := range l.Waiting {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s ago\n", w.Owner, millisText(w.WaitsMs), w.Attempts,
+			millisText(w.SeenMs))
+	}
+	_ = t.Flush()
+	if len(l.History) > 0 {
+		fmt.Fprintln(t, "\nHELD BEFORE BY\tTOKEN\tFOR\tUNTIL\tEND")
+	}
+	for _, p := range l.History {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s ago\t%s\n", p.Owner, p.Token, millisText(p.HeldMs),
+			millisText(p.AgoMs), p.End)
 	}
 	return t.Flush()
 }
 
-// held returns the lock that an action is about.
-func (c *locksCall) held(ctx context.Context) (*observe.Entry, error) {
+// held returns the lock that an action is about, and its owner.
+func (c *locksCall) held(ctx context.Context) (l *observe.Lock, owner string, err error) {
 	if c.token == "" {
-		return nil, usageError{errors.New("--token is required: coordd locks show prints it")}
+		return nil, "", usageError{errors.New("--token is required: coordd locks show prints it")}
 	}
-	e, err := c.client.EntryOf(ctx, c.db, c.names[0])
+	l, err = c.client.Lock(ctx, c.db, c.names[0])
 	switch {
 	case err != nil:
-		return nil, err
-	case e == nil || e.Token != c.token:
-		return nil, observe.ErrChanged
-	case !e.IsLock():
-		return nil, fmt.Errorf("%s is no lock, but a %s", e.Key, strings.TrimSpace(kindText(e)))
+		return nil, "", err
+	case l == nil || l.Token != c.token:
+		return nil, "", observe.ErrChanged
+	case c.owner != "":
+		return l, c.owner, nil
 	}
-	return e, nil
+	raw, err := base64.RawURLEncoding.DecodeString(l.OwnerID)
+	return l, string(raw), err
 }
 
 func releaseLock(ctx context.Context, c *locksCall) error {
-	e, err := c.held(ctx)
+	l, owner, err := c.held(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.client.Release(ctx, c.db, c.names[0], e.Kind, c.token); err != nil {
+	if err := c.client.Release(ctx, c.db, c.names[0], owner, c.token); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.stdout, "released %s, held by %s\n", e.Key, e.Owner)
+	_, err = fmt.Fprintf(c.stdout, "released %s, held by %s\n", l.Key, observe.Show(owner))
 	return err
 }
 
@@ -189,13 +209,13 @@ func extendLock(ctx context.Context, c *locksCall) error {
 	if err != nil || d < time.Millisecond {
 		return usageError{fmt.Errorf("%q is no duration of at least 1ms, such as 30s", c.names[1])}
 	}
-	e, err := c.held(ctx)
+	l, owner, err := c.held(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.client.Extend(ctx, c.db, c.names[0], c.token, d.Milliseconds()); err != nil {
+	if err := c.client.Extend(ctx, c.db, c.names[0], owner, c.token, d.Milliseconds()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.stdout, "%s, held by %s, ends in %v\n", e.Key, e.Owner, d)
+	_, err = fmt.Fprintf(c.stdout, "%s, held by %s, ends in %v\n", l.Key, observe.Show(owner), d)
 	return err
 }

@@ -16,8 +16,8 @@ type actRequest struct {
 	Address string `json:"address"` // of its peer port
 
 	DB    int    `json:"db"`
-	ID    string `json:"id"` // of an entry
-	Kind  string `json:"kind"`
+	ID    string `json:"id"`    // of an entry
+	Owner string `json:"owner"` // its OwnerID
 	Token string `json:"token"`
 	Ms    int64  `json:"ms"`
 }
@@ -35,14 +35,16 @@ var memberActions = map[string]func(q *actRequest) []string{
 	"promote": func(q *actRequest) []string { return []string{"RAFT", "PROMOTE", q.Member} },
 }
 
-// lockActions are actions on a lock, which has the token that was shown.
-var lockActions = map[string]func(ctx context.Context, c *observe.Client, q *actRequest,
-	key string) error{
-	"release": func(ctx context.Context, c *observe.Client, q *actRequest, key string) error {
-		return c.Release(ctx, q.DB, key, q.Kind, q.Token)
+// lockActions are actions on a lock, which has the owner and the token that were shown.
+var lockActions = map[string]func(ctx context.Context, c *observe.Client, q *actRequest, key,
+	owner string) error{
+	"release": func(ctx context.Context, c *observe.Client, q *actRequest, key,
+		owner string) error {
+		return c.Release(ctx, q.DB, key, owner, q.Token)
 	},
-	"extend": func(ctx context.Context, c *observe.Client, q *actRequest, key string) error {
-		return c.Extend(ctx, q.DB, key, q.Token, q.Ms)
+	"extend": func(ctx context.Context, c *observe.Client, q *actRequest, key,
+		owner string) error {
+		return c.Extend(ctx, q.DB, key, owner, q.Token, q.Ms)
 	},
 }
 
@@ -68,12 +70,13 @@ func act(w http.ResponseWriter, r *http.Request, s *session) {
 		v, failure := s.client.Do(r.Context(), command(&q)...)
 		reply, err = v.Text, failure
 	case onLock != nil:
-		key, invalid := base64.RawURLEncoding.DecodeString(q.ID)
-		if invalid != nil || len(key) == 0 {
-			fail(w, http.StatusBadRequest, "the request names no key")
+		key, keyErr := base64.RawURLEncoding.DecodeString(q.ID)
+		owner, ownerErr := base64.RawURLEncoding.DecodeString(q.Owner)
+		if keyErr != nil || ownerErr != nil || q.ID == "" {
+			fail(w, http.StatusBadRequest, "the request names no lock")
 			return
 		}
-		err = onLock(r.Context(), s.client, &q, string(key))
+		err = onLock(r.Context(), s.client, &q, string(key), string(owner))
 	default:
 		fail(w, http.StatusBadRequest, "there is no such action")
 		return

@@ -52,6 +52,7 @@ func New(cfg Config) *Page {
 	p.mux.Handle("GET /api/live", p.withSession(p.live))
 	p.mux.Handle("GET /api/clients", p.withSession(clients))
 	p.mux.Handle("GET /api/keys", p.withSession(keys))
+	p.mux.Handle("GET /api/lock", p.withSession(lock))
 	p.mux.Handle("GET /api/slow", p.withSession(slow))
 	p.mux.Handle("POST /api/act", p.withSession(act))
 	return p

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -54,6 +55,25 @@ func keys(w http.ResponseWriter, r *http.Request, s *session) {
 		return
 	}
 	writeJSON(w, http.StatusOK, found)
+}
+
+// lock returns a lock with its waiters and its past holders.
+func lock(w http.ResponseWriter, r *http.Request, s *session) {
+	db, err := strconv.Atoi(cmp.Or(r.FormValue("db"), "0"))
+	key, keyErr := base64.RawURLEncoding.DecodeString(r.FormValue("id"))
+	if err != nil || keyErr != nil || len(key) == 0 {
+		fail(w, http.StatusBadRequest, "the request names no lock")
+		return
+	}
+	found, err := s.client.Lock(r.Context(), db, string(key))
+	switch {
+	case err != nil:
+		failWith(w, err)
+	case found == nil:
+		fail(w, http.StatusNotFound, "nobody holds this lock, and nobody is known to have")
+	default:
+		writeJSON(w, http.StatusOK, found)
+	}
 }
 
 const (

@@ -120,6 +120,12 @@ async function keyboard(page) {
   assert.equal(outline, "solid", "the focus is not visible");
   await page.keyboard.press("Enter");
   await page.locator("td.key", { hasText: "lock:order:1" }).waitFor();
+  await tabTo(page, "Details of lock:order:2");
+  await page.keyboard.press("Enter");
+  await page.locator("dialog dd", { hasText: "worker-2:7f3a" }).waitFor();
+  await accessible(page, "the details of a lock");
+  await page.keyboard.press("Escape");
+  assert.equal(await focused(page), "Details of lock:order:2", "the focus after the details");
   await tabTo(page, "Search by prefix");
   await page.keyboard.type("lock:order:1");
   await page.locator("td.key", { hasText: "lock:order:2" }).waitFor({ state: "detached" });

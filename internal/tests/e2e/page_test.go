@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -88,27 +89,36 @@ func fillForPage(t *testing.T, p *process) {
 	t.Helper()
 	c := p.client()
 	ctx := t.Context()
+	wait.For(t, 10*time.Second, "LOCKS", func() bool {
+		return c.Do(ctx, "LOCKS", "LIST").Err() == nil
+	})
 	calls := [][]any{
 		{"CONFIG", "SET", "slowlog-log-slower-than", 3000},
-		{"SET", "lock:<img src=x onerror=alert(1)>\u202e", "\x1b[31mme", "PX", 4_000_000},
-		{"HSET", "lock:report", "9b1de0c2-4f7a:41", 2}, {"PEXPIRE", "lock:report", 25_000_000},
+		{"SET", "lock:<img src=x onerror=alert(1)>\u202e", "\x1b[31mme", "NX", "PX", 4_000_000},
+		{"EVAL", "if redis.call('exists', KEYS[1]) == 0 then redis.call('hincrby', KEYS[1], " +
+			"ARGV[1], 1) redis.call('pexpire', KEYS[1], 25000000) end return nil", 1,
+			"lock:report", "9b1de0c2-4f7a:41"},
 		{"SET", "window:sms:alice", 3, "PX", 3_600_000},
 		{"RPUSH", "queue:mail", 1, 2, 3, 4}, {"XADD", "queue:jobs", "*", "a", "b"},
 		{"EVAL", "local n = 0; for i = 1, 500000 do n = n + i end; return n", 0},
 	}
 	for i := 1; i <= 8; i++ {
 		calls = append(calls, []any{"SET", fmt.Sprintf("lock:order:%d", i),
-			fmt.Sprintf("worker-%d:7f3a", i), "PX", 3_000_000 + 40_000*i})
+			fmt.Sprintf("worker-%d:7f3a", i), "NX", "PX", 3_000_000 + 40_000*i})
 	}
 	names := []string{"alice", "bob", "carol"}
 	for i := range 40 {
 		calls = append(calls, []any{"ZADD", "window:api:" + names[i%7%3], i, i})
 	}
+	for i := range 3 { // waiters
+		calls = append(calls, []any{"SET", "lock:order:2", fmt.Sprintf("worker-%d:91c0", i), "NX",
+			"PX", 3_000_000})
+	}
 	for _, name := range names {
 		calls = append(calls, []any{"PEXPIRE", "window:api:" + name, 3_600_000})
 	}
 	for _, call := range calls {
-		if err := c.Do(ctx, call...).Err(); err != nil {
+		if err := c.Do(ctx, call...).Err(); err != nil && !errors.Is(err, redis.Nil) {
 			t.Fatal(call, err)
 		}
 	}

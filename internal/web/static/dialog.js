@@ -3,6 +3,17 @@
 import { Failure, post } from "./api.js";
 import { h, notice } from "./dom.js";
 
+// inform shows something under a title until it is closed.
+export function inform(title, ...content) {
+  const dialog = h("dialog", { class: "wide", "aria-labelledby": "d-title",
+    close: () => dialog.remove() },
+  h("h2", { id: "d-title", class: "key mono" }, title), ...content,
+  h("div", { class: "buttons" }, h("button", { type: "button", autofocus: true,
+    click: () => dialog.close() }, "Close")));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 // confirm asks before an action. options: title, text, action (the name of the button), danger,
 // fields ({name, label, value, must}: must is what has to be typed), command(values) and
 // request(values), which return the words of the command and the request.

@@ -1,8 +1,9 @@
 // Locks, windows and queues: keys by what they are used for.
 
+import { get } from "./api.js";
 import { bar } from "./chart.js";
-import { confirm } from "./dialog.js";
-import { card, h, setText, Table } from "./dom.js";
+import { confirm, inform } from "./dialog.js";
+import { card, h, notice, setText, Table } from "./dom.js";
 import { count, millis } from "./format.js";
 import { asked, searchBox } from "./lists.js";
 
@@ -11,8 +12,9 @@ function release(view, e) {
     text: `${e.key}, held by ${e.owner || "nobody that is known"}. Whoever believes to hold it may ` +
       "still act: only a resource that checks the fencing token refuses him. Nothing is done if " +
       "the lock has another holder by now.",
-    command: () => ["DEL", e.key, "if its token is", e.token],
-    request: () => ({ action: "release", db: view.db(), id: e.id, kind: e.kind, token: e.token }),
+    command: () => ["LOCKS", "RELEASE", e.key, e.owner.split(", ")[0], e.token],
+    request: () => ({ action: "release", db: view.db(), id: e.id, owner: e.ownerId,
+      token: e.token }),
     done: "The lock is released.", after: view.refresh });
 }
 
@@ -20,11 +22,41 @@ function extend(view, e) {
   confirm({ title: "Extend this lock?", action: "Extend",
     text: `${e.key}, held by ${e.owner || "nobody that is known"}. The time counts from now.`,
     fields: [{ name: "seconds", label: "Seconds", value: "60" }],
-    command: (v) => ["PEXPIRE", e.key, String(Math.round(v.seconds * 1000)), "if its token is",
-      e.token],
-    request: (v) => ({ action: "extend", db: view.db(), id: e.id, kind: e.kind, token: e.token,
-      ms: Math.round(v.seconds * 1000) }),
+    command: (v) => ["LOCKS", "EXTEND", e.key, e.owner.split(", ")[0], e.token,
+      String(Math.round(v.seconds * 1000))],
+    request: (v) => ({ action: "extend", db: view.db(), id: e.id, owner: e.ownerId,
+      token: e.token, ms: Math.round(v.seconds * 1000) }),
     done: "The lock is extended.", after: view.refresh });
+}
+
+// details shows who waits for a lock, and who held it before.
+async function details(view, e) {
+  let lock;
+  try {
+    lock = await get("lock", { db: view.db(), id: e.id });
+  } catch (failure) {
+    notice(failure.message);
+    return;
+  }
+  const waiting = new Table("Waiting", [
+    { title: "Waiting", class: "wrap mono", cell: (w) => w.owner },
+    { title: "For", number: true, cell: (w) => millis(w.waits) },
+    { title: "Attempts", number: true, cell: (w) => count(w.attempts) },
+    { title: "Last attempt", number: true, cell: (w) => millis(w.seen) + " ago" },
+  ], "Nobody is known to wait.");
+  waiting.show(lock.waiting, (w) => w);
+  const history = new Table("Holders before", [
+    { title: "Held before by", class: "wrap mono", cell: (p) => p.owner },
+    { title: "Token", number: true, class: "mono", cell: (p) => p.token },
+    { title: "For", number: true, cell: (p) => millis(p.held) },
+    { title: "Until", number: true, cell: (p) => millis(p.ago) + " ago" },
+    { title: "End", cell: (p) => p.end },
+  ], "Nobody is known to have held it before. A new leader begins to remember when it leads.");
+  history.show(lock.history, (p) => p);
+  const facts = { Owner: lock.owner || "nobody", Kind: lock.kind || "–", Token: lock.token || "–",
+    "Held for": millis(lock.held), "Time left": lock.ttl < 0 ? "no end" : millis(lock.ttl) };
+  inform(e.key, h("dl", {}, ...Object.entries(facts).flatMap(([name, value]) =>
+    [h("dt", {}, name), h("dd", {}, value)])), waiting.element, history.element);
 }
 
 const key = { title: "Key", class: "key mono", cell: (e) => e.key };
@@ -36,13 +68,17 @@ const groups = {
   locks: { title: "Locks", empty: "There is no lock here.", columns: (view) => [
     key,
     { title: "Owner", class: "wrap mono", cell: (e) => e.owner },
-    { title: "Kind", cell: (e) => e.kind + (e.holds > 1 ? ` × ${e.holds}` : "") },
+    { title: "Kind", cell: (e) => e.kind },
     { title: "Token", number: true, class: "mono", cell: (e) => e.token },
+    { title: "Held for", number: true, cell: (e) => millis(e.held) },
     left,
+    { title: "Waiting", number: true, cell: (e) => count(e.waiters) },
     { title: "", class: "act", fill: (td, e) => {
       td.entry = e;
       if (td.children.length || !e.id) return;
       td.append(
+        h("button", { class: "plain", type: "button", click: () => details(view, td.entry) },
+          "Details", h("span", { class: "sr" }, " of " + e.key)),
         h("button", { class: "plain", type: "button", click: () => extend(view, td.entry) },
           "Extend", h("span", { class: "sr" }, " " + e.key)),
         h("button", { class: "plain", type: "button", click: () => release(view, td.entry) },

@@ -1,0 +1,141 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// Lock is a lock with what the leader knows of it.
+type Lock struct {
+	Entry
+	Waiting []Waiter `json:"waiting"`
+	History []Holder `json:"history"` // the latest first
+}
+
+// Waiter is a client that was refused a lock, and has not got it since.
+type Waiter struct {
+	Owner    string `json:"owner"`
+	WaitsMs  int64  `json:"waits"`
+	SeenMs   int64  `json:"seen"` // since its newest attempt
+	Attempts int64  `json:"attempts"`
+}
+
+// Holder held a lock before.
+type Holder struct {
+	Owner  string `json:"owner"`
+	Token  string `json:"token"`
+	End    string `json:"end"`  // released or expired
+	HeldMs int64  `json:"held"` // -1: unknown
+	AgoMs  int64  `json:"ago"`  // since the end
+}
+
+// errNoLocks is how a cluster that does not have LOCKS yet fails.
+var errNoLocks = errors.New("locks are shown from feature level 4 on, which the cluster has once " +
+	"every node runs coordd 0.2")
+
+// lockError makes the refusal of a cluster without LOCKS understandable.
+func lockError(err error) error {
+	if reply, ok := err.(ReplyError); ok && strings.HasPrefix(string(reply), "ERR unknown command") {
+		return errNoLocks
+	}
+	return err
+}
+
+// listLocks returns the locks with the prefix among the next step keys, and where to go on.
+func (c *Client) listLocks(ctx context.Context, q *Query, cursor string, step int) (locks []Entry,
+	next string, err error) {
+	reply, err := c.in(ctx, q.DB, []string{"LOCKS", "LIST", "MATCH", escapeGlob(q.Prefix) + "*",
+		"COUNT", strconv.Itoa(step), "CURSOR", cursor})
+	switch {
+	case err != nil:
+		return nil, "", lockError(err)
+	case len(reply[0].Elems) != 2:
+		return nil, "", ReplyError("ERR unexpected reply to LOCKS LIST")
+	}
+	for _, v := range reply[0].Elems[1].Elems {
+		locks = append(locks, lockEntry(fields(v)))
+	}
+	return locks, endOf(reply[0].Elems[0].Text), nil
+}
+
+// endOf returns where to go on after a cursor; empty: that was the end.
+func endOf(cursor string) string {
+	if cursor == "0" {
+		return ""
+	}
+	return cursor
+}
+
+func lockEntry(m map[string]resp.Value) Entry {
+	e := newEntry(m["key"].Text)
+	e.Group, e.Kind = Locks, m["kind"].Text
+	e.Token, e.TTLMs, e.HeldMs = m["token"].Text, number(m["ttl-ms"]), number(m["held-ms"])
+	e.Waiters = max(number(m["waiters"]), 0)
+	var owners []string
+	for _, o := range m["owners"].Elems {
+		owners = append(owners, Show(o.Text))
+	}
+	if len(owners) > 0 && len(m["owners"].Elems[0].Text) <= maxID {
+		e.OwnerID = base64.RawURLEncoding.EncodeToString([]byte(m["owners"].Elems[0].Text))
+	}
+	e.Owner, e.Holders = strings.Join(owners, ", "), len(owners)
+	return e
+}
+
+// Lock returns a lock, or what is known of one that nobody holds; nil: nothing is known of it.
+func (c *Client) Lock(ctx context.Context, db int, key string) (*Lock, error) {
+	reply, err := c.in(ctx, db, []string{"LOCKS", "SHOW", key})
+	if err != nil {
+		return nil, lockError(err)
+	}
+	if reply[0].Null || reply[0].Kind == resp.Null {
+		return nil, nil
+	}
+	m := fields(reply[0])
+	l := &Lock{Entry: lockEntry(m), Waiting: []Waiter{}, History: []Holder{}}
+	for _, v := range m["waiting"].Elems {
+		w := fields(v)
+		l.Waiting = append(l.Waiting, Waiter{Owner: Show(w["owner"].Text),
+			WaitsMs: number(w["waits-ms"]), SeenMs: number(w["seen-ms-ago"]),
+			Attempts: number(w["attempts"])})
+	}
+	slices.SortStableFunc(l.Waiting, func(a, b Waiter) int { return cmp.Compare(b.WaitsMs, a.WaitsMs) })
+	for _, v := range m["history"].Elems {
+		h := fields(v)
+		l.History = append(l.History, Holder{Owner: Show(h["owner"].Text), Token: h["token"].Text,
+			End: h["end"].Text, HeldMs: number(h["held-ms"]), AgoMs: number(h["ms-ago"])})
+	}
+	return l, nil
+}
+
+// ErrChanged means that an action on a lock did not run: somebody else has taken the lock since it
+// was shown, or it is gone.
+var ErrChanged = errors.New("nothing was done: the lock was released or has another holder now")
+
+// Release ends the hold of an owner on a lock, if both are still as they were shown.
+func (c *Client) Release(ctx context.Context, db int, key, owner, token string) error {
+	return c.change(ctx, db, "LOCKS", "RELEASE", key, owner, token)
+}
+
+// Extend gives a lock some milliseconds from now, under the same condition.
+func (c *Client) Extend(ctx context.Context, db int, key, owner, token string, ms int64) error {
+	return c.change(ctx, db, "LOCKS", "EXTEND", key, owner, token, strconv.FormatInt(ms, 10))
+}
+
+func (c *Client) change(ctx context.Context, db int, words ...string) error {
+	reply, err := c.in(ctx, db, words)
+	if err != nil {
+		return lockError(err)
+	}
+	if reply[0].Text != "1" {
+		return ErrChanged
+	}
+	return nil
+}
