@@ -1,4 +1,5 @@
-// coordd backup: asks a node for its state and writes a file that appears complete or not at all.
+// coordd backup: asks a node for its state and writes it to a file, to standard output, or to where
+// backups are kept, once or in each interval.
 
 package main
 
@@ -9,18 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"log/slog"
 	"math"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/fsm"
-	"github.com/coordd/coordd/internal/files"
+	"github.com/coordd/coordd/internal/backups"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -29,10 +29,17 @@ import (
 const backupPatience = 5 * time.Minute
 
 func runBackup(ctx context.Context, args []string, c console) error {
+	call := &backupCall{}
 	flags := newFlagSet("coordd backup")
-	from := flags.String("from", "", "any node of the cluster: host:port or redis://host:port")
-	force := flags.Bool("force", false, "overwrite FILE")
-	to := flags.String("to", "", "instead of FILE: - is standard output")
+	flags.StringVar(&call.from, "from", "", "any node of the cluster: host:port or "+
+		"redis://host:port; or several, with commas: the first that sends a backup")
+	flags.BoolVar(&call.force, "force", false, "overwrite FILE")
+	flags.StringVar(&call.to, "to", "", "instead of FILE: - for standard output; a directory "+
+		"or s3://bucket/prefix, where the file is named by the time and checked")
+	flags.DurationVar(&call.every, "every", 0,
+		"run until stopped, and take a backup in each interval, such as 1h; requires --to")
+	flags.IntVar(&call.keep, "keep", 0,
+		"after a good backup, remove the oldest ones but so many; 0, the default: keep all")
 	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
 	files := addTLS(flags)
 	asJSON := flags.Bool("json", false, "verify: print JSON")
@@ -47,57 +54,127 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	if err != nil {
 		return err
 	}
-	if err := checkTarget(names, *to, *force); err != nil {
+	if len(names) > 0 {
+		call.file = names[0]
+	}
+	if err := call.check(); err != nil {
 		return err
 	}
-	if *from == "" {
-		return usageError{errors.New("coordd backup requires --from, the address of a node")}
-	}
-	source, err := parseServer(*from)
+	sources, err := call.sources(as, c.getenv)
 	if err != nil {
-		return fmt.Errorf("--from %s: %w", shown(*from), err)
-	}
-	if err := as.complete(source, c.getenv); err != nil {
 		return err
 	}
-	if err := useTLS(files, source); err != nil {
+	if err := useTLS(files, sources...); err != nil {
 		return err
 	}
-	if *to == toStdout {
-		if _, err := takeBackup(ctx, source, c.stdout, c.stderr); err != nil {
-			return fmt.Errorf("backup failed, its output is incomplete: %w", err)
-		}
-		return nil
-	}
-	file := names[0]
-	if _, err := os.Lstat(file); err == nil && !*force {
-		return fmt.Errorf("%s exists; --force overwrites it", file)
-	}
-	info, err := writeBackup(ctx, source, file, *force, c.stderr)
-	if err != nil {
-		return fmt.Errorf("backup failed: %w", err)
-	}
-	fmt.Fprintf(c.stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n", file,
-		source.Addr, info.Keys, byteText(info.Bytes), info.Epoch, info.Index)
-	return nil
+	return call.run(ctx, c, func(ctx context.Context, w io.Writer) (fsm.BackupInfo, error) {
+		return takeFromAny(ctx, sources, w, c.stderr)
+	})
+}
+
+// backupCall is one call of coordd backup. A backup goes to a file, or where --to says.
+type backupCall struct {
+	from, file, to string
+	force          bool
+	every          time.Duration
+	keep           int
 }
 
 // toStdout is the value of --to for standard output.
 const toStdout = "-"
 
-// checkTarget checks that a backup has one place to go to.
-func checkTarget(names []string, to string, force bool) error {
+// minEvery is the shortest interval: each backup writes the whole state.
+const minEvery = time.Second
+
+// check checks that a backup has one place to go to, and flags that fit it.
+func (b *backupCall) check() error {
+	keeps := b.to != "" && b.to != toStdout
+	var says string
 	switch {
-	case to == "" && len(names) == 0:
-		return usageError{errors.New("coordd backup requires FILE, the backup to write, or --to")}
-	case to != "" && len(names) > 0:
-		return usageError{errors.New("either FILE or --to, not both")}
-	case to != "" && to != toStdout:
-		return usageError{fmt.Errorf("--to %q: must be -, for standard output", shown(to))}
-	case to != "" && force:
-		return usageError{errors.New("--force is for FILE")}
+	case b.from == "":
+		says = "coordd backup requires --from, the address of a node"
+	case b.to == "" && b.file == "":
+		says = "coordd backup requires FILE, the backup to write, or --to"
+	case b.to != "" && b.file != "":
+		says = "either FILE or --to, not both"
+	case b.to != "" && b.force:
+		says = "--force is for FILE"
+	case !keeps && (b.every != 0 || b.keep != 0):
+		says = "--every and --keep require --to with a directory or s3://bucket"
+	case b.every != 0 && b.every < minEvery:
+		says = fmt.Sprintf("--every %v: must be at least %v", b.every, minEvery)
+	case b.keep < 0:
+		says = fmt.Sprintf("--keep %d: must not be negative", b.keep)
+	default:
+		return nil
 	}
+	return usageError{errors.New(says)}
+}
+
+// sources returns the nodes to ask.
+func (b *backupCall) sources(as *credentials, getenv func(string) string) (all []*redis.Options,
+	err error) {
+	for text := range strings.SplitSeq(b.from, ",") {
+		source, err := parseServer(text)
+		if err != nil {
+			return nil, fmt.Errorf("--from %s: %w", shown(text), err)
+		}
+		if err := as.complete(source, getenv); err != nil {
+			return nil, err
+		}
+		all = append(all, source)
+	}
+	return all, nil
+}
+
+// run takes one backup, or with --every one after the other.
+func (b *backupCall) run(ctx context.Context, c console, take backups.Take) error {
+	var done backups.Backup
+	var err error
+	switch b.to {
+	case toStdout:
+		if _, err := take(ctx, c.stdout); err != nil {
+			return fmt.Errorf("backup failed, its output is incomplete: %w", err)
+		}
+		return nil
+	case "":
+		if _, err := os.Lstat(b.file); err == nil && !b.force {
+			return fmt.Errorf("%s exists; --force overwrites it", b.file)
+		}
+		done.Where = b.file
+		done.BackupInfo, err = backups.WriteFile(ctx, b.file, b.force, take)
+	default:
+		store, e := openStore(b.to, c.getenv)
+		if e != nil {
+			return fmt.Errorf("--to %s: %w", b.to, e)
+		}
+		if b.every > 0 {
+			s := &backups.Schedule{To: store, Every: b.every, Keep: b.keep, Take: take,
+				Log: newLogger(c.stderr, slog.LevelInfo, "auto")}
+			s.Run(ctx)
+			return nil
+		}
+		done, err = backups.Add(ctx, store, b.keep, take)
+	}
+	if err != nil {
+		return fmt.Errorf("backup failed: %w", err)
+	}
+	fmt.Fprintf(c.stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n",
+		done.Where, b.from, done.Keys, byteText(done.Bytes), done.Epoch, done.Index)
 	return nil
+}
+
+// openStore returns the place that --to names. It must exist: a directory that is not mounted must
+// not be mistaken for an empty one.
+func openStore(target string, getenv func(string) string) (backups.Store, error) {
+	if backups.IsBucket(target) {
+		return backups.OpenBucket(target, getenv)
+	}
+	info, err := os.Stat(target)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory")
+	}
+	return backups.Directory(target), err
 }
 
 // parseServer reads the address of a server: host:port, or a URL with redis://, rediss:// or
@@ -114,49 +191,31 @@ func parseServer(text string) (*redis.Options, error) {
 	return &redis.Options{Addr: text}, checkAddress(text)
 }
 
-// writeBackup writes to a temporary file and renames it when it is complete and on disk. The
-// temporary name is unique and created exclusively: concurrent backups do not collide, and no link
-// is followed.
-func writeBackup(ctx context.Context, source *redis.Options, file string, force bool,
-	stderr io.Writer) (info fsm.BackupInfo, err error) {
-	// with mode 0600: it holds all data
-	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp")
-	if err != nil {
-		return info, err
-	}
-	defer func() {
-		if err != nil {
-			_ = tmp.Close()
-			_ = os.Remove(tmp.Name())
+// takeFromAny writes a backup of the first node that sends one. It does not go on to the next node
+// after anything was written.
+func takeFromAny(ctx context.Context, sources []*redis.Options, w, stderr io.Writer) (
+	fsm.BackupInfo, error) {
+	out := &countingWriter{w: w}
+	var failures []string
+	for _, source := range sources {
+		info, err := takeBackup(ctx, source, out, stderr)
+		if err == nil || out.n > 0 || ctx.Err() != nil {
+			return info, err
 		}
-	}()
-	if info, err = takeBackup(ctx, source, tmp, stderr); err != nil {
-		return info, err
+		failures = append(failures, err.Error())
 	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return info, err
-	}
-	if err := publish(tmp.Name(), file, force); err != nil {
-		return info, err
-	}
-	return info, files.SyncDir(filepath.Dir(file))
+	return fsm.BackupInfo{}, errors.New(strings.Join(failures, "; "))
 }
 
-// publish gives a finished file its name. Unless force is set, it replaces no file, not even a
-// concurrent one.
-func publish(tmp, file string, force bool) error {
-	if !force {
-		switch err := os.Link(tmp, file); {
-		case err == nil:
-			return os.Remove(tmp)
-		case errors.Is(err, fs.ErrExist):
-			return err
-		}
-		if _, err := os.Lstat(file); err == nil { // a file system without hard links
-			return fmt.Errorf("%s: %w", file, fs.ErrExist)
-		}
-	}
-	return os.Rename(tmp, file)
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // takeBackup writes a backup of a running cluster to w. After an error, what was written is

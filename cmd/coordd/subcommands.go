@@ -21,10 +21,12 @@ func subcommands() []subcommand {
 		{"health", "[flags]",
 			"asks the node with these flags, on its HTTP port, whether it takes commands",
 			runHealth},
-		{"backup", "--from ADDR FILE|--to - [--force] [--user NAME] [--password-file FILE] " +
-			tlsArgs + "; verify FILE [--json]",
-			"writes the state of a running cluster to a file or to standard output; verify " +
-				"checks that FILE can be restored, and shows what it holds", runBackup},
+		{"backup", "--from ADDR,… FILE|--to -|--to DIR|--to s3://BUCKET/PREFIX [--force] " +
+			"[--every INTERVAL] [--keep N] [--user NAME] [--password-file FILE] " + tlsArgs +
+			"; verify FILE [--json]",
+			"writes the state of a running cluster to a file, to standard output, or in each " +
+				"interval to a directory or a bucket; verify checks that FILE can be restored, " +
+				"and shows what it holds", runBackup},
 		{"restore", "FILE [--epoch N] [flags]",
 			"creates a node's data directory from FILE; run it for every node, with its flags",
 			runRestore},

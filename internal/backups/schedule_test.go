@@ -1,0 +1,228 @@
+package backups
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// state is a small backup.
+func state(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	m := fsm.NewMachine(commands.NewTable(commands.Specs()))
+	if _, err := m.Snapshot().WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// taking returns a Take that sends the state.
+func taking(state []byte) Take {
+	return func(_ context.Context, w io.Writer) (fsm.BackupInfo, error) {
+		return fsm.CheckSnapshot(io.TeeReader(bytes.NewReader(state), w))
+	}
+}
+
+// add adds a backup and returns its name.
+func add(t *testing.T, s Store, keep int, state []byte) string {
+	t.Helper()
+	b, err := Add(t.Context(), s, keep, taking(state))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Where[strings.LastIndexByte(b.Where, '/')+1:]
+}
+
+func keptIn(t *testing.T, s Store) []string {
+	t.Helper()
+	names, err := kept(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// checkRetention adds backups to an empty store: the newest stay, in the order in which they were
+// taken even if the clock was set back, and other files are left alone.
+func checkRetention(t *testing.T, s Store) {
+	t.Helper()
+	good := state(t)
+	tomorrow := nameOf(time.Now().Add(24 * time.Hour))
+	for _, name := range []string{"other" + nameSuffix, tomorrow} {
+		if _, err := s.Put(t.Context(), name, taking(good)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{tomorrow}
+	for range 4 {
+		want = append(want, add(t, s, 3, good))
+	}
+	if got := keptIn(t, s); !slices.Equal(got, want[2:]) {
+		t.Errorf("kept %v of %v", got, want)
+	}
+	all, err := s.Names(t.Context())
+	if err != nil || !slices.Contains(all, "other"+nameSuffix) {
+		t.Error("a file that is no backup was removed:", all, err)
+	}
+	if err := s.Remove(t.Context(), want[0]); err != nil {
+		t.Error("one that is gone:", err)
+	}
+}
+
+func TestRetention(t *testing.T) { checkRetention(t, Directory(t.TempDir())) }
+
+// badReads is a store that returns what it got with a flipped bit.
+type badReads struct{ Store }
+
+func (b badReads) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := b.Store.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	text[len(text)/2] ^= 1
+	return io.NopCloser(bytes.NewReader(text)), err
+}
+
+// checkFailures has backups fail before, amid and after their transfer: they leave nothing, and the
+// last good one stays.
+func checkFailures(t *testing.T, s Store) {
+	t.Helper()
+	good := state(t)
+	last := add(t, s, 1, good)
+	broken := errors.New("the node is away")
+	if _, err := Add(t.Context(), s, 1, func(context.Context, io.Writer) (fsm.BackupInfo, error) {
+		return fsm.BackupInfo{}, broken
+	}); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if _, err := Add(t.Context(), s, 1, func(_ context.Context, w io.Writer) (fsm.BackupInfo,
+		error) {
+		_, _ = w.Write(good[:len(good)/2])
+		return fsm.BackupInfo{}, broken
+	}); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if _, err := Add(t.Context(), badReads{s}, 1, taking(good)); err == nil ||
+		!strings.Contains(err.Error(), "was stored, but reading it fails: snapshot is corrupt") {
+		t.Error(err)
+	}
+	if got, err := s.Names(t.Context()); err != nil || !slices.Equal(got, []string{last}) {
+		t.Error("left over:", got, err)
+	}
+}
+
+func TestFailedBackups(t *testing.T) {
+	dir := t.TempDir()
+	checkFailures(t, Directory(dir))
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Error("left over:", left, err)
+	}
+}
+
+// A process that is killed leaves a temporary file, which a later one removes.
+func TestStaleTemporaryFiles(t *testing.T) {
+	dir := t.TempDir()
+	young, old := nameOf(time.Now())+".1.tmp", nameOf(time.Now())+".2.tmp"
+	mine := "mine.coordd.3.tmp"
+	for _, name := range []string{young, old, mine} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := time.Now().Add(-2 * staleAfter)
+	for _, name := range []string{old, mine} {
+		if err := os.Chtimes(filepath.Join(dir, name), past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(t, Directory(dir), 1, state(t))
+	for name, want := range map[string]bool{young: true, old: false, mine: true} {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSchedule takes backups while the cluster is away at times, and ends.
+func TestSchedule(t *testing.T) {
+	dir, good := Directory(t.TempDir()), state(t)
+	var taken, away atomic.Int64
+	var log wait.Buffer
+	s := &Schedule{To: dir, Every: 20 * time.Millisecond, Keep: 3,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Take: func(ctx context.Context, w io.Writer) (fsm.BackupInfo, error) {
+			if away.Load() > 0 {
+				away.Add(1)
+				return fsm.BackupInfo{}, errors.New("the cluster is away")
+			}
+			taken.Add(1)
+			return taking(good)(ctx, w)
+		}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { s.Run(ctx); close(done) }()
+	more := func(what string, n *atomic.Int64) {
+		before := n.Load()
+		wait.For(t, 20*time.Second, what, func() bool { return n.Load() > before+4 })
+	}
+	more("backups", &taken)
+	away.Store(1)
+	more("attempts", &away)
+	if got := keptIn(t, dir); len(got) < 3 {
+		t.Error("while the cluster was away, there are only", got)
+	}
+	away.Store(0)
+	more("backups after the cluster is back", &taken)
+	cancel()
+	<-done
+	for _, says := range []string{"backups scheduled", "backup taken", "backup failed",
+		"the cluster is away", "next-try-in=20ms", "removed=1", "backups stopped"} {
+		if !strings.Contains(log.String(), says) {
+			t.Errorf("the log does not say %q: %s", says, log.String())
+		}
+	}
+	if got := keptIn(t, dir); len(got) != 3 {
+		t.Error(got)
+	}
+}
+
+// A process that starts again goes on with the schedule.
+func TestScheduleContinues(t *testing.T) {
+	for name, c := range map[string]struct {
+		age       time.Duration
+		low, high time.Duration
+	}{
+		"young": {20 * time.Minute, 39 * time.Minute, 40 * time.Minute},
+		"due":   {2 * time.Hour, 0, 0},
+		"ahead": {-2 * time.Hour, 0, 0},
+	} {
+		dir := Directory(t.TempDir())
+		s := &Schedule{To: dir, Every: time.Hour}
+		if got := s.untilNext(t.Context()); got != 0 {
+			t.Error("an empty directory:", got)
+		}
+		if err := os.WriteFile(dir.String(nameOf(time.Now().Add(-c.age))), nil,
+			0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.untilNext(t.Context()); got < c.low || got > c.high {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package backups
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/fsm"
+)
+
+// Take writes a complete backup to w, or returns an error.
+type Take func(ctx context.Context, w io.Writer) (fsm.BackupInfo, error)
+
+// Store holds files under names.
+type Store interface {
+	// Put stores what take writes. The file appears under its name complete or not at all. Names
+	// are new: Add gives later ones than those that are there.
+	Put(ctx context.Context, name string, take Take) (fsm.BackupInfo, error)
+	Open(ctx context.Context, name string) (io.ReadCloser, error)
+	// Names lists the files that are there, backups and others.
+	Names(ctx context.Context) ([]string, error)
+	// Remove removes a file. It is no error if there is none.
+	Remove(ctx context.Context, name string) error
+	// String returns where a file is, to people.
+	String(name string) string
+}
+
+// A backup's name holds its time in UTC. Names sort by it.
+const (
+	namePrefix = "backup-"
+	nameTime   = "20060102T150405.000Z"
+	nameSuffix = ".coordd"
+)
+
+func nameOf(at time.Time) string {
+	return namePrefix + at.UTC().Format(nameTime) + nameSuffix
+}
+
+// timeOf returns the time in a backup's name. ok is false for other files.
+func timeOf(name string) (at time.Time, ok bool) {
+	text, ok := strings.CutPrefix(name, namePrefix)
+	text, ended := strings.CutSuffix(text, nameSuffix)
+	at, err := time.Parse(nameTime, text)
+	return at, ok && ended && err == nil
+}
+
+// kept returns the names of the backups in a store, the oldest first.
+func kept(ctx context.Context, s Store) ([]string, error) {
+	names, err := s.Names(ctx)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		_, ok := timeOf(name)
+		return !ok
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// Backup is one that was stored and checked.
+type Backup struct {
+	fsm.BackupInfo
+	Where   string
+	Removed int // older ones that went for it
+}
+
+// Add takes a backup, reads it again from the store, and then removes the oldest ones but keep; 0
+// keeps all. So the last good one stays as long as there is no newer one.
+func Add(ctx context.Context, s Store, keep int, take Take) (Backup, error) {
+	before, err := kept(ctx, s)
+	if err != nil {
+		return Backup{}, err
+	}
+	// later than the others, even if the clock was set back: retention goes by the names
+	at := time.Now()
+	if len(before) > 0 {
+		newest, _ := timeOf(before[len(before)-1])
+		if next := newest.Add(time.Millisecond); at.Before(next) {
+			at = next
+		}
+	}
+	name := nameOf(at)
+	info, err := s.Put(ctx, name, take)
+	if err != nil {
+		return Backup{}, err
+	}
+	if err := check(ctx, s, name, info); err != nil {
+		// without the caller's context: a bad backup must not pass for the newest good one
+		return Backup{}, errors.Join(err, s.Remove(context.WithoutCancel(ctx), name))
+	}
+	b := Backup{BackupInfo: info, Where: s.String(name)}
+	if keep > 0 {
+		for _, old := range before[:max(len(before)+1-keep, 0)] {
+			if err := s.Remove(ctx, old); err != nil {
+				return b, fmt.Errorf("%s is good, but an old one stays: %w", b.Where, err)
+			}
+			b.Removed++
+		}
+	}
+	return b, nil
+}
+
+// check reads a stored backup and compares it with what was sent.
+func check(ctx context.Context, s Store, name string, want fsm.BackupInfo) error {
+	r, err := s.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	switch got, err := fsm.CheckSnapshot(r); {
+	case err != nil:
+		return fmt.Errorf("%s was stored, but reading it fails: %w", s.String(name), err)
+	case got != want:
+		return fmt.Errorf("%s was stored, but it is not what was sent", s.String(name))
+	}
+	return nil
+}
