@@ -12,6 +12,7 @@
 # make soak          the slow tests: more failures, longer fuzzing
 # make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
+# make containers    render the chart, and run its nodes and those of the compose file as processes
 # docs/testing.md describes them.
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -21,7 +22,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page release packages
+.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page release packages containers
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -38,6 +39,9 @@ release:
 packages:
 	sh .ci/deps release
 	GO=$(GO) sh deploy/check
+
+containers:
+	GO=$(GO) sh deploy/check-containers
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }

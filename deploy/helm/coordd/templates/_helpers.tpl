@@ -1,0 +1,25 @@
+{{- define "coordd.name" -}}
+{{- printf "%s" .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "coordd.selector" -}}
+app.kubernetes.io/name: coordd
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "coordd.labels" -}}
+{{ include "coordd.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "coordd.domain" -}}
+{{ include "coordd.name" . }}-peers.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
+{{- end -}}
+
+{{- define "coordd.cluster" -}}
+{{- $root := . -}}
+{{- range $i := until (int .Values.replicas) -}}
+{{- if $i }},{{ end }}{{ include "coordd.name" $root }}-{{ $i }}={{ include "coordd.name" $root }}-{{ $i }}.{{ include "coordd.domain" $root }}:7000
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,69 @@
+// Command check decodes Kubernetes manifests strictly into the types of Kubernetes' API: unknown
+// fields and values of a wrong type are errors. It knows the schemas of cert-manager and of the
+// Prometheus operator only by name. With -config it prints the ConfigMap's coordd.conf.
+//
+//	go run . [-config] <manifests.yaml
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// kinds has the type of each kind; nil: it is not checked.
+var kinds = map[string]func() any{
+	"v1 ConfigMap":                            func() any { return &core.ConfigMap{} },
+	"v1 Service":                              func() any { return &core.Service{} },
+	"apps/v1 StatefulSet":                     func() any { return &apps.StatefulSet{} },
+	"policy/v1 PodDisruptionBudget":           func() any { return &policy.PodDisruptionBudget{} },
+	"networking.k8s.io/v1 NetworkPolicy":      func() any { return &networking.NetworkPolicy{} },
+	"cert-manager.io/v1 Issuer":               nil,
+	"cert-manager.io/v1 Certificate":          nil,
+	"monitoring.coreos.com/v1 ServiceMonitor": nil,
+}
+
+func main() {
+	config := flag.Bool("config", false, "print coordd.conf")
+	flag.Parse()
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		fail(err)
+	}
+	for _, document := range bytes.Split(text, []byte("\n---\n")) {
+		var head struct{ APIVersion, Kind string }
+		if err := yaml.Unmarshal(document, &head); err != nil {
+			fail(err)
+		}
+		if head.Kind == "" {
+			continue // comments
+		}
+		make, known := kinds[head.APIVersion+" "+head.Kind]
+		if !known {
+			fail(fmt.Errorf("unknown kind %s %s", head.APIVersion, head.Kind))
+		}
+		if make == nil {
+			continue
+		}
+		object := make()
+		if err := yaml.UnmarshalStrict(document, object); err != nil {
+			fail(fmt.Errorf("%s: %w", head.Kind, err))
+		}
+		if m, ok := object.(*core.ConfigMap); ok && *config {
+			fmt.Print(m.Data["coordd.conf"])
+		}
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "check:", err)
+	os.Exit(1)
+}
