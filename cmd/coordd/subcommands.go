@@ -48,7 +48,8 @@ func subcommands() []subcommand {
 			"shows the members and the load of a node, each second; once if not on a terminal",
 			runTop},
 		{"locks", "list|show KEY|release KEY|extend KEY DURATION [--node ADDR] [--db N] " +
-			"[--prefix PREFIX] [--group GROUP] [--limit N] [--token N] [--owner OWNER] [--json] [--user NAME] " +
+			"[--prefix PREFIX] [--group GROUP] [--limit N] [--token N] [--owner OWNER] [--json] " +
+			"[--user NAME] " +
 			"[--password-file FILE] " + tlsArgs,
 			"lists locks, windows and queues, shows who holds a lock, and releases or extends one",
 			runLocks},

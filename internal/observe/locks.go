@@ -42,7 +42,8 @@ var errNoLocks = errors.New("locks are shown from feature level 4 on, which the 
 
 // lockError makes the refusal of a cluster without LOCKS understandable.
 func lockError(err error) error {
-	if reply, ok := err.(ReplyError); ok && strings.HasPrefix(string(reply), "ERR unknown command") {
+	reply, ok := err.(ReplyError)
+	if ok && strings.HasPrefix(string(reply), "ERR unknown command") {
 		return errNoLocks
 	}
 	return err
@@ -106,7 +107,9 @@ func (c *Client) Lock(ctx context.Context, db int, key string) (*Lock, error) {
 			WaitsMs: number(w["waits-ms"]), SeenMs: number(w["seen-ms-ago"]),
 			Attempts: number(w["attempts"])})
 	}
-	slices.SortStableFunc(l.Waiting, func(a, b Waiter) int { return cmp.Compare(b.WaitsMs, a.WaitsMs) })
+	slices.SortStableFunc(l.Waiting, func(a, b Waiter) int {
+		return cmp.Compare(b.WaitsMs, a.WaitsMs)
+	})
 	for _, v := range m["history"].Elems {
 		h := fields(v)
 		l.History = append(l.History, Holder{Owner: Show(h["owner"].Text), Token: h["token"].Text,
