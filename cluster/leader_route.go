@@ -201,6 +201,7 @@ func (n *Node) failStaleLinks(r *route) {
 	case r.leaderID != "":
 		if seen.id != r.leaderID {
 			seen.since = now
+			n.meters.leaders.Add(1)
 		}
 		seen.id, seen.lost = r.leaderID, time.Time{}
 	case seen.lost.IsZero():

@@ -169,7 +169,7 @@ func TestEntriesThatAreNotAppliedAreNamed(t *testing.T) {
 	var s slowEntry
 	lines := func(soFar time.Duration) int {
 		out.Reset()
-		a.began.Store(int64(time.Since(a.made) - soFar))
+		a.began.Store(int64(time.Since(processStart) - soFar))
 		a.report(&s)
 		a.report(&s)
 		return strings.Count(out.String(), "index=7 so-far="+soFar.String())

@@ -29,9 +29,12 @@ type snapshotStore struct {
 	logger *slog.Logger
 	newest atomic.Pointer[snapshotSeen] // never nil
 	open   atomic.Int32                 // snapshots being written
-	guard  *levelGuard                  // may be nil
-	growth *growth                      // of the log since the newest snapshot
-	dir    string                       // the data directory
+	// since the start: snapshots finished and not, and the time of the finished ones, ns
+	finished, failed atomic.Uint64
+	took             atomic.Int64
+	guard            *levelGuard // may be nil
+	growth           *growth     // of the log since the newest snapshot
+	dir              string      // the data directory
 	// once it is closed, what is being written fails; may be nil
 	closing <-chan struct{}
 }
@@ -125,12 +128,17 @@ func (k *snapshotSink) showHead() error {
 	return k.s.guard.snapshot(k.index, k.head)
 }
 
-// end counts the snapshot as finished, however often it is closed or canceled.
-func (k *snapshotSink) end() { k.ended.Do(func() { k.s.open.Add(-1) }) }
+// end counts the snapshot once, however often it is closed or canceled.
+func (k *snapshotSink) end(counter *atomic.Uint64) {
+	k.ended.Do(func() {
+		k.s.open.Add(-1)
+		counter.Add(1)
+	})
+}
 
 // Cancel drops the snapshot.
 func (k *snapshotSink) Cancel() error {
-	k.end()
+	k.end(&k.s.failed)
 	return k.SnapshotSink.Cancel()
 }
 
@@ -140,7 +148,7 @@ func (k *snapshotSink) Close() error {
 		return nil
 	}
 	k.closed = true
-	defer k.end()
+	defer k.end(&k.s.failed)             // unless it is counted below
 	if err := k.showHead(); err != nil { // shorter than the guard's head
 		return errors.Join(err, k.SnapshotSink.Cancel())
 	}
@@ -152,7 +160,10 @@ func (k *snapshotSink) Close() error {
 	}
 	k.s.newest.Store(&snapshotSeen{k.index, k.began, k.size})
 	k.s.growth.covered(k.index)
-	k.s.logger.Info("snapshot written", "index", k.index, "took", time.Since(k.began))
+	took := time.Since(k.began)
+	k.s.took.Add(int64(took))
+	k.end(&k.s.finished)
+	k.s.logger.Info("snapshot written", "index", k.index, "took", took)
 	return nil
 }
 

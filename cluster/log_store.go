@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/metrics"
 )
 
 // The log cache holds the newest entries for replication, bounded in entries and bytes.
@@ -55,6 +57,8 @@ type logStore struct {
 	cutting      bool
 	failure      error // why nothing is stored any more
 	writing      writing
+	took         metrics.Histogram            // a write
+	written      atomic.Uint64                // bytes of entries
 	storeFailure atomic.Pointer[storeFailure] // nil: the newest entries were stored
 
 	failWait time.Duration // how long the log may fail to store, except for lack of space
@@ -171,6 +175,8 @@ func (s *logStore) store(logs []*raft.Log) error {
 	if err == nil {
 		s.writing.begin(logs)
 		err = s.LogStore.StoreLogs(logs)
+		s.took.Time(s.writing.running())
+		s.written.Add(uint64(s.writing.bytes.Load()))
 		s.writing.end()
 	}
 	if err == nil {

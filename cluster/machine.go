@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/metrics"
 )
 
 // Machine is the replicated state machine. It does its own locking: one goroutine calls Apply,
@@ -106,9 +108,10 @@ type applier struct {
 	durable func(index uint64) bool
 	skipped error // an entry was not applied: Raft's indexes are wrong; the applying goroutine's
 
-	applying atomic.Uint64 // index of the entry being applied; 0: none
-	began    atomic.Int64  // when that began, ns since made
-	made     time.Time     // when the applier was made
+	applying atomic.Uint64     // index of the entry being applied; 0: none
+	began    atomic.Int64      // when that began, ns since processStart
+	begins   [16]applyBegun    // of the newest entries, by index modulo their number
+	took     metrics.Histogram // applying
 
 	appliedIndex atomic.Uint64 // the machine has applied everything up to here
 	clockMs      atomic.Int64  // machine.Clock(), readable without its lock
@@ -134,7 +137,7 @@ func newCommitted(index uint64, c raft.Configuration) *committed {
 }
 
 func newApplier(m Machine, logger *slog.Logger) *applier {
-	a := &applier{machine: m, logger: logger, made: time.Now(), wake: make(chan struct{}, 1)}
+	a := &applier{machine: m, logger: logger, wake: make(chan struct{}, 1)}
 	a.members.Store(&committed{})
 	a.clockMs.Store(m.Clock())
 	a.worker, _ = m.(Worker)
@@ -160,8 +163,12 @@ func (a *applier) Apply(l *raft.Log) any {
 // every node and at every start.
 func (a *applier) apply(l *raft.Log) any {
 	a.busy.Store(true)
-	a.began.Store(int64(time.Since(a.made)))
+	began := time.Since(processStart)
+	a.began.Store(int64(began))
 	a.applying.Store(l.Index)
+	place := &a.begins[l.Index%uint64(len(a.begins))]
+	place.at.Store(int64(began))
+	place.index.Store(l.Index)
 	done := false
 	defer func() {
 		if !done {
@@ -175,12 +182,29 @@ func (a *applier) apply(l *raft.Log) any {
 	}
 	out := a.machine.Apply(l)
 	done = true
+	a.took.Time(time.Since(processStart) - began)
 	if a.worker != nil && a.worked != nil {
 		a.worked(l.Index, a.worker.Worked()-before)
 	}
 	a.applying.Store(0)
 	a.busy.Store(false)
 	return out
+}
+
+// applyBegun is when applying an entry began.
+type applyBegun struct {
+	index atomic.Uint64
+	at    atomic.Int64 // ns since processStart
+}
+
+// beganAt returns when applying one of the newest entries began, ns since processStart; 0: unknown.
+func (a *applier) beganAt(index uint64) int64 {
+	place := &a.begins[index%uint64(len(a.begins))]
+	at := place.at.Load()
+	if place.index.Load() != index {
+		return 0
+	}
+	return at
 }
 
 // slowEntry is the entry last reported as slow.
@@ -210,7 +234,7 @@ func (n *Node) watchApply() {
 
 // report logs an entry that has been applied for long, and again each time its time doubles.
 func (a *applier) report(s *slowEntry) {
-	index, since := a.applying.Load(), time.Since(a.made)-time.Duration(a.began.Load())
+	index, since := a.applying.Load(), time.Since(processStart)-time.Duration(a.began.Load())
 	if index != s.index {
 		*s = slowEntry{index, slowAfter}
 	}

@@ -83,6 +83,7 @@ type Node struct {
 	lastSweep     time.Time    // the route loop's
 	stalledLeader atomic.Bool  // it leads, but sends nothing as a leader
 	sending       atomic.Int32 // snapshots being sent to other members
+	meters        meters
 	// the route loop's: the leader's last contact when Raft was made to check
 	looked   time.Time
 	findings findings
@@ -263,12 +264,7 @@ func (n *Node) start() {
 	if gone, err := n.stores.stable.Get(removedKey); err == nil && len(gone) > 0 {
 		n.markRemoved()
 	}
-	// The observer's filter runs in Raft's goroutines and only kicks; the route loop reads the
-	// state itself.
-	n.raft.RegisterObserver(raft.NewObserver(nil, false, func(*raft.Observation) bool {
-		kick(n.routeWake)
-		return false
-	}))
+	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observeRaft))
 	n.findings.startTerm = n.raft.CurrentTerm()
 	for _, loop := range []func(){n.followRaft, n.propose, n.serveReads, n.maintain, n.boundLog,
 		n.watchApply, n.watchProgress} {

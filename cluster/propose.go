@@ -217,6 +217,7 @@ func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call,
 	data := make([]byte, 0, size+8*len(batches)+64)
 	at := lead.stamp()
 	data = n.machine.machine.AppendEntry(data, at.clockMs, at.wallUs, batches)
+	n.meters.proposal(calls, len(batches), len(data))
 	n.submitEntry(lead, data, &entry{stamp: at, calls: calls, batches: len(batches), heavy: heavy,
 		proposed: time.Now()})
 	clear(batches)
@@ -247,6 +248,7 @@ func (n *Node) complete() {
 		case out.replies == nil && e.batches > 0:
 			finishAll(calls, errNoReply)
 		default:
+			n.meters.settled(e, n.machine.beganAt(e.future.Index()))
 			n.deliver(e, calls, out)
 		}
 		if e.heavy {

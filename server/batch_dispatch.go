@@ -225,6 +225,7 @@ const errReplySize commands.Error = "ERR reply exceeds 64 MiB; the command ran"
 // runCounted answers a session command and counts it.
 func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]byte) {
 	fails, start := s.fails, len(s.w.Buf)
+	end := endedError // if it fails
 	s.w.Limit = start + commands.MaxReplyBytes
 	if !l.Works {
 		l.Run(s, spec, args)
@@ -232,6 +233,7 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 		l.Run(s, spec, args)
 	}); err != nil {
 		s.fail(err)
+		end = endingOf(err)
 	}
 	s.w.Limit = 0
 	if s.w.Full {
@@ -242,7 +244,10 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	if !s.inExec {
 		s.showMonitors(spec, args)
 	}
-	s.count(spec, args, s.fails != fails, s.lap())
+	if s.fails == fails {
+		end = endedOK
+	}
+	s.count(spec, args, end, s.lap())
 }
 
 // answer takes what f writes to s.w as the current command's reply, after those the batch owes.
@@ -483,9 +488,10 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			}
 			share, done = s.lap()/time.Duration(max(s.batch.count, 1)), 0
 		}
-		before, failed := len(s.reply.Buf), true
+		before, end := len(s.reply.Buf), endedOK
 		if err != nil {
 			s.fail(err)
+			end = endingOf(err)
 		} else {
 			n := resp.Len(replies)
 			if n <= 0 {
@@ -495,12 +501,12 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 				return
 			}
 			reply := s.takeDenials(replies[:n])
-			failed = reply[0] == '-'
+			end = replyEnding(reply)
 			s.learn(p.hint, reply)
 			s.settle(p, reply, share)
 			replies, done = replies[n:], done+1
 		}
-		s.count(p.spec, p.args, failed, share)
+		s.count(p.spec, p.args, end, share)
 		if p.muted {
 			s.reply.Buf = s.reply.Buf[:before]
 		}

@@ -188,7 +188,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		s.flush()
 		owed := pending{block: block, spec: spec, args: args, db: s.db}
 		s.answer(func() { s.spliceExec(&owed, []byte("*0\r\n"), 0) })
-		s.count(spec, args, false, 0)
+		s.count(spec, args, endedOK, 0)
 		return
 	}
 	write := !looks || len(s.tx.watch) > 0
@@ -204,7 +204,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 func (s *session) failRaw(spec *commands.Spec, args [][]byte, err error) {
 	s.answer(func() { s.fail(err) })
 	s.showMonitors(spec, args)
-	s.count(spec, args, true, 0)
+	s.count(spec, args, endedError, 0)
 }
 
 // spliceExec answers EXEC with the machine's replies and the session's own, in command order. It
@@ -244,7 +244,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 			line, _, _ := bytes.Cut(rest[1:n], []byte{'\r'})
 			s.countError(string(line))
 		}
-		s.count(q.spec, q.args, rest[0] == '-', share)
+		s.count(q.spec, q.args, replyEnding(rest), share)
 		s.reply.Buf = append(s.reply.Buf, rest[:n]...)
 		rest = rest[n:]
 	}
@@ -262,7 +262,7 @@ func (s *session) runQueued(q *queued, own int) int {
 		s.fail(commands.Error("ERR transaction reply exceeds 64 MiB; the command did not run"))
 	case q.invalid != nil:
 		s.fail(q.invalid)
-		s.count(q.spec, q.args, true, 0)
+		s.count(q.spec, q.args, endedError, 0)
 	case q.spec.Local != nil:
 		s.runCounted(q.spec.Local, q.spec, q.args)
 	}

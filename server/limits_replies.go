@@ -85,6 +85,13 @@ func (r *replyRoom) take(s *session, n int64) bool {
 	return true
 }
 
+// size returns how many bytes are held.
+func (r *replyRoom) size() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
+}
+
 // fits reports whether there is room; the only client always fits. The caller holds mu.
 func (r *replyRoom) fits(n int64) bool { return r.held == 0 || r.held+n <= r.limit }
 

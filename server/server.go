@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/logging"
+	"github.com/coordd/coordd/internal/metrics"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
 
@@ -151,6 +152,7 @@ type Server struct {
 	revokedBy       *Users         // the newest that revoke knows; only it uses them
 	latency         latency
 	saving          saving
+	state           metrics.Asker[Stats]
 
 	clientMemory clientMemory
 	intake       intake

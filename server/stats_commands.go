@@ -4,6 +4,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,8 @@ import (
 // commandStats counts one command.
 type commandStats struct {
 	calls, rejected, failed atomic.Uint64
-	took                    atomic.Int64 // ns
+	notRun, unknown         atomic.Uint64 // of failed: certainly, and possibly, did not run
+	took                    atomic.Int64  // ns
 	times                   metrics.Histogram
 }
 
@@ -35,23 +37,53 @@ func newCommandStats(table *commands.Table) map[*commands.Spec]*commandStats {
 
 // tally holds a session's unreported counts of one command.
 type tally struct {
-	spec          *commands.Spec
-	to            *commandStats // of spec
-	calls, failed uint64
-	took          time.Duration
+	spec  *commands.Spec
+	to    *commandStats // of spec
+	calls [4]uint64     // by ending
+	took  time.Duration
 }
 
-// count counts a call that ran. took is its own time, or its share of the batch's.
-func (s *session) count(spec *commands.Spec, args [][]byte, failed bool, took time.Duration) {
+// ending says what the reply to a call means.
+type ending uint8
+
+const (
+	endedOK      ending = iota // it ran
+	endedError                 // it ran, and its reply is an error of its own
+	endedNotRun                // it did not run and never will
+	endedUnknown               // it may or may not have run
+)
+
+// endingOf returns the ending of a call that got an error from the backend.
+func endingOf(err error) ending {
+	var e *Error
+	switch {
+	case !errors.As(err, &e):
+		return endedError
+	case e.Outcome == Unknown:
+		return endedUnknown
+	}
+	return endedNotRun
+}
+
+// replyEnding returns the ending of a call from the machine's reply.
+func replyEnding(reply []byte) ending {
+	switch {
+	case reply[0] != '-':
+		return endedOK
+	case string(reply[1:min(len(reply), 1+len(commands.ErrOOM))]) == string(commands.ErrOOM):
+		return endedNotRun
+	}
+	return endedError
+}
+
+// count counts a call that was not rejected. took is its own time, or its share of the batch's.
+func (s *session) count(spec *commands.Spec, args [][]byte, end ending, took time.Duration) {
 	if s.tally.spec != spec {
 		s.flushTally()
 		s.tally.spec, s.tally.to = spec, s.srv.stats.byCommand[spec]
 	}
-	s.tally.calls++
+	s.tally.calls[end]++
 	s.tally.took += took
-	if failed {
-		s.tally.failed++
-	}
 	// tests have commands that are not in the table
 	if s.tally.to != nil && s.srv.config.trackLatency.Load() {
 		s.tally.to.times.Time(took)
@@ -59,7 +91,7 @@ func (s *session) count(spec *commands.Spec, args [][]byte, failed bool, took ti
 	s.srv.slowlog.note(s, spec, args, took)
 	s.srv.latency.note(spec, took)
 	if s.srv.cfg.Audit != nil && spec.Audit != nil {
-		s.audit(spec, args, failed)
+		s.audit(spec, args, end != endedOK)
 	}
 }
 
@@ -73,21 +105,26 @@ func (s *session) lap() time.Duration {
 // flushTally adds the tally to the shared counters.
 func (s *session) flushTally() {
 	t := &s.tally
-	if t.to == nil || t.calls == 0 {
+	failed := t.calls[endedError] + t.calls[endedNotRun] + t.calls[endedUnknown]
+	if t.to == nil || t.calls[endedOK]+failed == 0 {
 		return
 	}
-	t.to.calls.Add(t.calls)
+	t.to.calls.Add(t.calls[endedOK] + failed)
 	t.to.took.Add(int64(t.took))
-	if t.failed > 0 {
-		t.to.failed.Add(t.failed)
+	if failed > 0 {
+		t.to.failed.Add(failed)
+		t.to.notRun.Add(t.calls[endedNotRun])
+		t.to.unknown.Add(t.calls[endedUnknown])
 	}
-	t.calls, t.failed, t.took = 0, 0, 0
+	t.calls, t.took = [4]uint64{}, 0
 }
 
 // countRejected counts a call that was rejected before it ran.
 func (s *session) countRejected(spec *commands.Spec) {
 	if c := s.srv.stats.byCommand[spec]; c != nil {
 		c.rejected.Add(1)
+	} else {
+		s.srv.stats.unrecognized.Add(1)
 	}
 }
 

@@ -20,6 +20,7 @@ type stats struct {
 	bytesIn, bytesOut               atomic.Uint64
 	reads, writes                   atomic.Uint64
 	errorReplies                    atomic.Uint64
+	unrecognized                    atomic.Uint64 // commands that are not in the table
 	unauthenticatedClosed           atomic.Uint64 // clients, for lack of time or room
 	rateDelayed                     atomic.Uint64 // requests of clients above their rates
 	rateDelayedClients              atomic.Int64  // that wait now
@@ -77,14 +78,16 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 // reset is CONFIG RESETSTAT.
 func (t *stats) reset() {
 	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn,
-		&t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.unauthenticatedClosed,
-		&t.rateDelayed, &t.dryRunHits, &t.dryRunMisses} {
+		&t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.unrecognized,
+		&t.unauthenticatedClosed, &t.rateDelayed, &t.dryRunHits, &t.dryRunMisses} {
 		c.Store(0)
 	}
 	for _, c := range t.byCommand {
 		c.calls.Store(0)
 		c.rejected.Store(0)
 		c.failed.Store(0)
+		c.notRun.Store(0)
+		c.unknown.Store(0)
 		c.took.Store(0)
 		c.times.Reset()
 	}

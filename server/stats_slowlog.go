@@ -127,6 +127,13 @@ func (l *slowlog) newest(n int64) []slowEntry {
 	return found
 }
 
+// noted returns how many calls there were.
+func (l *slowlog) noted() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.nextID
+}
+
 func (l *slowlog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

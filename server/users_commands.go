@@ -108,7 +108,7 @@ func showUsers(s *session, spec *commands.Spec, args [][]byte) {
 		}
 		x.Run(spec, nil)
 	})
-	s.count(spec, args, false, 0)
+	s.count(spec, args, endedOK, 0)
 }
 
 // aclSub declares a subcommand. One that works does nothing but compute: it asks the cluster for

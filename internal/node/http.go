@@ -33,6 +33,7 @@ func (n *Node) openWeb(ln net.Listener) *webListener {
 	health := n.server.HealthHandler()
 	pages.Handle("/healthz", health)
 	pages.Handle("/readyz", health)
+	pages.Handle("GET /metrics", n.metricsHandler())
 	if !n.cfg.HTTPNoPage {
 		n.pageConns = web.NewListener()
 		n.page = web.New(web.Config{NodeID: n.cfg.ID, Server: n.pageConns, TLS: n.cfg.HTTPTLS,

@@ -1,0 +1,99 @@
+package node
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/time/rate"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/locks"
+	"github.com/coordd/coordd/internal/metrics"
+	"github.com/coordd/coordd/server"
+)
+
+// The port may be open to anyone, and a scrape costs some milliseconds of processor time.
+const (
+	scrapesPerSecond = 10
+	scrapesAtOnce    = 20 // that may come at once after a silence
+)
+
+// Metrics are those of the process, and of locks and windows.
+var Metrics metrics.Set
+
+var (
+	metricBuild = Metrics.Gauge("coordd_build_info", "1, with the release and what built it.",
+		"version", "goversion")
+
+	metricAcquired = Metrics.Counter("coordd_lock_acquisitions_total",
+		"Attempts to acquire a lock: granted, refused (each attempt of clients that poll).",
+		"label", "result")
+	metricReleased = Metrics.Counter("coordd_lock_releases_total",
+		"Locks that ended: owner (given back), expiry (the lease ended first).", "label", "by")
+	metricRenewed = Metrics.Counter("coordd_lock_renewals_total", "Leases extended.", "label")
+	metricLate    = Metrics.Counter("coordd_lock_renewals_late_total",
+		"Leases extended with less than a tenth of the time left.", "label")
+	metricMissed = Metrics.Counter("coordd_lock_missed_total",
+		"Releases and renewals that found the lock with another holder.", "label")
+	metricTaken = Metrics.Counter("coordd_lock_taken_over_total",
+		"Locks that expired while held and that another client got within a second.", "label")
+	metricHold = Metrics.Histogram("coordd_lock_hold_seconds",
+		"How long locks were held, until they were released or expired.", "label")
+	metricWait = Metrics.Histogram("coordd_lock_wait_seconds",
+		"How long clients that were refused first waited for a lock that they got.", "label")
+	metricWindow = Metrics.Counter("coordd_window_requests_total",
+		"Requests to rate limits: allowed, denied, counted (the client decides).", "label",
+		"result")
+)
+
+// metricsHandler serves /metrics.
+func (n *Node) metricsHandler() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		Metrics.Collector(n.giveMetrics), server.Metrics.Collector(n.server.GiveMetrics),
+		cluster.Metrics.Collector(func(o metrics.Out) {
+			if c := n.loaded.Load(); c != nil {
+				c.GiveMetrics(o)
+			}
+		}))
+	pages := promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, CoalesceGather: true, Timeout: webTimeout,
+	})
+	limit := rate.NewLimiter(scrapesPerSecond, scrapesAtOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !limit.AllowN(time.Now(), 1) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests for metrics", http.StatusTooManyRequests)
+			return
+		}
+		pages.ServeHTTP(w, req)
+	})
+}
+
+func (n *Node) giveMetrics(o metrics.Out) {
+	o.Value(metricBuild, 1, n.cfg.Version, runtime.Version())
+	for _, s := range n.locks.Snapshot() {
+		giveLocks(o, &s)
+	}
+}
+
+func giveLocks(o metrics.Out, s *locks.Stats) {
+	o.Value(metricAcquired, float64(s.Granted), s.Label, "granted")
+	o.Value(metricAcquired, float64(s.Refused), s.Label, "refused")
+	o.Value(metricReleased, float64(s.Released), s.Label, "owner")
+	o.Value(metricReleased, float64(s.Expired), s.Label, "expiry")
+	o.Value(metricRenewed, float64(s.Renewed), s.Label)
+	o.Value(metricLate, float64(s.RenewedLate), s.Label)
+	o.Value(metricMissed, float64(s.Missed), s.Label)
+	o.Value(metricTaken, float64(s.TakenOver), s.Label)
+	o.Counted(metricHold, s.Held.Bounds, s.Held.Counts, s.Held.Sum, s.Label)
+	o.Counted(metricWait, s.Waited.Bounds, s.Waited.Counts, s.Waited.Sum, s.Label)
+	o.Value(metricWindow, float64(s.Allowed), s.Label, "allowed")
+	o.Value(metricWindow, float64(s.Denied), s.Label, "denied")
+	o.Value(metricWindow, float64(s.Counted), s.Label, "counted")
+}
