@@ -9,6 +9,7 @@
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
 # make chaos         network, disk and process faults; as root, ten minutes
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
+# make rules         check and test the alert rules with promtool
 # make soak          the slow tests: more failures, longer fuzzing
 # make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
@@ -22,7 +23,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page release packages containers
+.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page release packages containers rules
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -92,6 +93,11 @@ attack:
 	for target in $(ATTACK_FUZZ); do \
 		$(GO) test -run '^$$' -fuzz "^$${target##*/}\$$" -fuzztime $(FUZZTIME) $${target%/*} || exit; \
 	done
+
+rules:
+	sh .ci/deps rules
+	promtool check rules deploy/prometheus/coordd-alerts.yml
+	promtool test rules deploy/prometheus/coordd-alerts-test.yml
 
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)
