@@ -257,6 +257,9 @@ func (n *Node) complete() {
 		n.inFlight.Add(-1)
 		n.unpark(time.Time{})
 		kick(n.writes.wake)
+		if e.batches == 0 {
+			kick(n.routeWake) // a tick sweeps a limited number of keys: the next may be due at once
+		}
 	}
 }
 

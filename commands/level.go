@@ -13,7 +13,7 @@ const (
 
 	// LevelUsers has users: the machine holds them, a request carries its own, and a command runs
 	// only with its user's permission. The data can have a limit. Intersections, differences and
-	// ZRANGESTORE are charged less, strings that grow more.
+	// ZRANGESTORE are charged less, strings that grow more. An entry removes fewer expired keys.
 	LevelUsers = 3
 
 	// LevelLeases has LOCKS.

@@ -45,14 +45,28 @@ const (
 	maxTransactionWork = 4 * commands.MaxRequestWork
 )
 
-type workLimits struct{ batch, entry uint64 }
+// entrySweep is how many expired keys an entry removes at most: removing them takes about a
+// millisecond. Below commands.LevelUsers it was maxFirstSweep.
+const (
+	entrySweep    = 1024
+	maxFirstSweep = 4096
+)
 
-// limitsAt returns the work limits at a feature level.
+type workLimits struct {
+	batch, entry uint64
+	sweep        int
+}
+
+// limitsAt returns the limits of an entry at a feature level.
 func limitsAt(level uint64) workLimits {
-	if level < commands.LevelBounded {
-		return workLimits{maxFirstBatchWork, math.MaxUint64}
+	l := workLimits{batchWork, entryWork, entrySweep}
+	if level < commands.LevelUsers {
+		l.sweep = maxFirstSweep
 	}
-	return workLimits{batchWork, entryWork}
+	if level < commands.LevelBounded {
+		l.batch, l.entry = maxFirstBatchWork, math.MaxUint64
+	}
+	return l
 }
 
 // maxWork is what one request may do.

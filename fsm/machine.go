@@ -129,6 +129,8 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if witness != nil {
 		witness.Begin(answer)
 	}
+	limits := limitsAt(m.level)
+	m.ks.LimitSweep(limits.sweep)
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	env := &commands.Env{
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
@@ -145,7 +147,6 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	position := uint64(0) // of the request in the entry
 	r := runner{m: m, env: env}
 	env.Deny = r.deny
-	limits := limitsAt(m.level)
 	m.ahead.begin(m.ks, e.Batches)
 	for _, batch := range e.Batches {
 		if env.Work >= limits.entry {

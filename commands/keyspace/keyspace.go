@@ -9,8 +9,8 @@ import (
 // Databases is the number of databases, Redis's default.
 const Databases = 16
 
-// sweepLimit bounds how many expired keys one entry removes, so that a mass expiry does not delay
-// it for long. Expired keys do not exist, swept or not.
+// sweepLimit bounds how many expired keys one entry removes unless LimitSweep says otherwise.
+// Expired keys do not exist, swept or not.
 const sweepLimit = 4096
 
 // Keyspace is all the data of one machine. It is not safe for concurrent use: the machine admits
@@ -24,6 +24,7 @@ type Keyspace struct {
 	bytes    int64    // what the data counts: see memory_count.go
 	edits    uint64   // rises before or with every change
 	expired  uint64   // keys removed because their deadline passed
+	sweeps   int      // expired keys and fields that an entry removes at most
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: none
 	trace    Observer // of leases that end, and with tracing of all changes; nil: none
@@ -72,7 +73,7 @@ func (ks *Keyspace) Tracing(on bool) { ks.tracing = on }
 
 // New returns an empty keyspace.
 func New() *Keyspace {
-	ks := &Keyspace{}
+	ks := &Keyspace{sweeps: sweepLimit}
 	for i := range ks.dbs {
 		ks.dbs[i] = newDB(ks, i)
 	}
@@ -90,6 +91,9 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 	ks.writable = true
 	ks.sweep()
 }
+
+// LimitSweep sets how many expired keys and fields the next entries remove at most.
+func (ks *Keyspace) LimitSweep(n int) { ks.sweeps = n }
 
 // SetRevision sets the revision of the following changes.
 func (ks *Keyspace) SetRevision(rev Revision) { ks.rev = rev }
@@ -140,9 +144,10 @@ func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	return atMs, atMs != never
 }
 
-// sweep removes up to sweepLimit expired keys and fields, database by database, the earliest first.
+// sweep removes a limited number of expired keys and fields, database by database, the earliest
+// first.
 func (ks *Keyspace) sweep() {
-	left := sweepLimit
+	left := ks.sweeps
 	for _, db := range ks.dbs {
 		for ; left > 0; left-- {
 			if db.keys.due.min() >= ks.now {
