@@ -153,7 +153,7 @@ func TestCommandsOfALevel(t *testing.T) {
 		2: {"+RAN", "+RAN", "ran", "ERR Wrong number of args calling Redis command from script",
 			"\r\nknown", "\r\nknown"},
 	} {
-		m := NewMachine(table)
+		m := NewMachine(testTable())
 		m.level = level
 		for i, call := range []string{"LATER x", "BOX LATER x", script, inBox, check, checkBox} {
 			wrote := string(mustApply(t, m, uint64(i+1),
@@ -163,6 +163,27 @@ func TestCommandsOfALevel(t *testing.T) {
 				t.Errorf("level %d: %s: %q as a write, %q as a read, want %q", level, call, wrote,
 					seen, want[i])
 			}
+		}
+	}
+}
+
+// How many expired keys an entry removes is the level's, also at replay.
+func TestSweepAtLevels(t *testing.T) {
+	var lines []string
+	for i := range maxFirstSweep + 1 {
+		lines = append(lines, fmt.Sprintf("SET key:%d v PX 1", i))
+	}
+	for level, want := range []uint64{1: maxFirstSweep, 2: maxFirstSweep, 3: entrySweep,
+		FeatureLevel: entrySweep} {
+		if level == 0 {
+			continue
+		}
+		m := NewMachine(testTable())
+		mustApply(t, m, 1, &Entry{ClockMs: 1, Level: uint64(level),
+			Batches: [][]byte{calls(lines...)}}, false)
+		mustApply(t, m, 2, &Entry{ClockMs: 1000, Batches: [][]byte{}}, false)
+		if got := m.ks.Expired(); got != want {
+			t.Errorf("level %d: an entry removed %d keys, want %d", level, got, want)
 		}
 	}
 }
