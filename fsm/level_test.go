@@ -153,7 +153,7 @@ func TestCommandsOfALevel(t *testing.T) {
 		2: {"+RAN", "+RAN", "ran", "ERR Wrong number of args calling Redis command from script",
 			"\r\nknown", "\r\nknown"},
 	} {
-		m := NewMachine(testTable())
+		m := NewMachine(table)
 		m.level = level
 		for i, call := range []string{"LATER x", "BOX LATER x", script, inBox, check, checkBox} {
 			wrote := string(mustApply(t, m, uint64(i+1),
