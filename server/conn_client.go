@@ -336,7 +336,7 @@ func clientKill(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args) == 3 {
 		for _, c := range s.srv.all() {
 			if c.addr == string(args[2]) {
-				s.killOther(c)
+				s.kills([]*session{c})
 				s.w.Status("OK")
 				return
 			}
@@ -349,23 +349,30 @@ func clientKill(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(err)
 		return
 	}
-	n := 0
-	for _, c := range s.srv.all() {
-		if filter.matches(c) {
-			s.killOther(c)
-			n++
-		}
-	}
-	s.w.Int(int64(n))
+	killed := slices.DeleteFunc(s.srv.all(), func(c *session) bool { return !filter.matches(c) })
+	s.kills(killed)
+	s.w.Int(int64(len(killed)))
 }
 
-// killOther ends a session; the caller's own after its reply.
-func (s *session) killOther(c *session) {
-	if c == s {
-		s.quit = true
-		return
+// killPatience is how long CLIENT KILL waits for what it ends.
+const killPatience = 100 * time.Millisecond
+
+// kills ends sessions; the caller's own after its reply. On Redis the others and their
+// subscriptions are gone before the reply, so it waits a moment for them.
+func (s *session) kills(list []*session) {
+	for _, c := range list {
+		if c == s {
+			s.quit = true
+		} else {
+			c.kill()
+		}
 	}
-	c.kill()
+	limit := time.Now().Add(killPatience)
+	for _, c := range list {
+		for c != s && s.srv.session(c.id) == c && time.Now().Before(limit) {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // killFilter holds the filters of CLIENT KILL, which must all match.
