@@ -35,6 +35,10 @@ const (
 // election takes less; ioredis gives up after a second and asks another node.
 const leaderPatience = 900 * time.Millisecond
 
+// leaderDoubt is how long a node is without a leader before it asks clients to be patient. An
+// election takes less, and is not to share the processor with a message to each of them.
+const leaderDoubt = 500 * time.Millisecond
+
 // leaderMissed is how long a node is without a leader before it disconnects clients that wait for
 // a change. An election takes less.
 const leaderMissed = 2 * time.Second
@@ -144,7 +148,7 @@ func (s *Server) followLeader() {
 		st := s.backend.Status()
 		v := st.settled()
 		s.leader.Store(v)
-		s.maintenance.leaderChanged(v == nil)
+		s.maintenance.leaderChanged(v == nil && time.Since(missed) >= leaderDoubt)
 		look := leaderPollFast
 		if v != nil {
 			if told != nil && !told.sameAddress(v) {
