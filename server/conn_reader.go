@@ -26,7 +26,8 @@ const (
 	// freeReadBuffer is free for every connection. A larger buffer is charged to the node: see
 	// intake.
 	freeReadBuffer = 64 << 10
-	arenaSize      = 512 // arguments
+	minArena       = 16  // arguments
+	arenaSize      = 512 // arguments, of pipelines
 )
 
 // protocolError is input that violates the protocol: the rest of the connection cannot be parsed.
@@ -70,6 +71,8 @@ type stream struct {
 	cmds  [][][]byte
 	arena [][]byte
 	ahead []byte // read by peek
+
+	idle idleReader
 }
 
 // allowance bounds the commands that one take returns. The last of them may exceed bytes.
@@ -78,10 +81,12 @@ type allowance struct{ requests, bytes int }
 var unlimited = allowance{requests: maxInt, bytes: maxInt}
 
 func newStream(src io.Reader, maxBytes int) *stream {
-	return &stream{src: src, maxBytes: maxBytes, bulk: -1, most: unlimited,
+	s := &stream{src: src, maxBytes: maxBytes, bulk: -1, most: unlimited,
 		grow: func(size int, _ bool) (bool, error) {
 			return size > maxReadBuffer, nil
 		}}
+	s.idle.init(src)
+	return s
 }
 
 // bytes returns the memory that the stream holds.
@@ -126,10 +131,13 @@ func (s *stream) take() ([][][]byte, error) {
 
 // fill reads once, after makeRoom, and returns the number of bytes.
 func (s *stream) fill() (n int, err error) {
-	if len(s.ahead) > 0 {
+	switch {
+	case len(s.buf) == 0:
+		s.buf, n, err = s.idle.read()
+	case len(s.ahead) > 0:
 		n = copy(s.buf[s.end:], s.ahead)
 		s.ahead = s.ahead[n:]
-	} else {
+	default:
 		n, err = s.src.Read(s.buf[s.end:s.upTo()])
 	}
 	s.end += n
@@ -148,7 +156,7 @@ func (s *stream) peek() error {
 }
 
 // makeRoom moves untaken input to the start of the buffer. The buffer grows if the last read
-// filled it, and shrinks when idle.
+// filled it, and shrinks when idle. A small one that is empty goes back: see idleReader.
 func (s *stream) makeRoom() error {
 	full := s.end == len(s.buf)
 	used := s.end - s.start
@@ -166,13 +174,14 @@ func (s *stream) makeRoom() error {
 	case s.end < size/8 && used == 0 && size > minReadBuffer:
 		size /= 2
 	}
-	if cap(s.cmds) > 4*arenaSize {
+	clear(s.cmds) // they keep buffers
+	if s.cmds = s.cmds[:0]; cap(s.cmds) > 4*arenaSize {
 		s.cmds = nil
 	}
-	if cap(s.arena) > arenaSize {
+	clear(s.arena)
+	if s.arena = s.arena[:0]; cap(s.arena) > arenaSize {
 		s.arena = nil
 	}
-	s.arena = s.arena[:0]
 	if size != len(s.buf) {
 		lent, err := s.grow(size, need)
 		switch {
@@ -184,7 +193,9 @@ func (s *stream) makeRoom() error {
 			size = len(s.buf)
 		}
 	}
-	if size != len(s.buf) {
+	if size == minReadBuffer && used == 0 && len(s.ahead) == 0 && s.idle.giveBack(s.buf) {
+		s.buf = nil
+	} else if size != len(s.buf) {
 		grown := make([]byte, size)
 		copy(grown, s.buf[s.start:s.end])
 		s.buf = grown
@@ -260,7 +271,7 @@ func (s *stream) next() ([][]byte, error) {
 	framed := s.buf[s.start:s.scan]
 	s.start = s.scan
 	if cap(s.arena)-len(s.arena) < s.count {
-		s.arena = make([][]byte, 0, max(arenaSize, s.count))
+		s.arena = make([][]byte, 0, max(min(2*cap(s.arena), arenaSize), minArena, s.count))
 	}
 	free := s.arena[len(s.arena):len(s.arena)]
 	complete, args, _, _, err := redcon.ReadNextCommand(framed, free)

@@ -387,3 +387,24 @@ func TestSpuriousInterrupts(t *testing.T) {
 		t.Error("a wait for room that is interrupted is no timeout")
 	}
 }
+
+// An idle connection holds no read buffer, and has one as long as a part of a request is in it.
+func TestIdleClientsHoldNoBuffer(t *testing.T) {
+	n := start(t, byHand)
+	c := n.dial(t)
+	c.call("PING")
+	s := n.number(t, c)
+	idle := func() bool {
+		return s.state.Load() == waitsForInput &&
+			s.memory.bytes() < int64(sessionBytes+minReadBuffer/2)
+	}
+	for range 2 {
+		eventually(t, "the buffer is given back", idle)
+		c.raw("*2\r\n$4\r\nECHO\r\n$5\r\nhe")
+		eventually(t, "a part has come", func() bool {
+			return s.state.Load() == waitsForInput && s.memory.bytes() > int64(minReadBuffer)
+		})
+		c.raw("llo\r\n")
+		c.want("$5\r\nhello\r\n")
+	}
+}

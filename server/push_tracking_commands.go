@@ -378,9 +378,13 @@ func keysRead(spec *commands.Spec, args [][]byte) []string {
 	return keys
 }
 
-// uncache invalidates what a command has read although this node did not permit it: the keys are
-// not tracked.
+// uncache invalidates, after the reply, what a command has read although this node did not permit
+// it: the keys are not tracked.
 func (s *session) uncache(spec *commands.Spec, args [][]byte) {
+	if !s.out.hold(&s.srv.wg) { // a wait that times out has held nothing since it began
+		s.quit = true
+		return
+	}
 	s.srv.pubsub.delivery.offer(parcel{
 		evicted: invalidation{keys: keysRead(spec, args), to: []*session{s}}})
 }
