@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 // servers starts what is compared, each when it is first asked for.
@@ -339,15 +340,10 @@ func within(d time.Duration, holds func() bool) bool {
 
 // freePorts finds n ports of the loopback that nobody listens on.
 func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, port)
+	free, err := ports.Free(n)
+	var texts []string
+	for _, p := range free {
+		texts = append(texts, strconv.Itoa(p))
 	}
-	return ports, nil
+	return texts, err
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 const (
@@ -106,7 +107,7 @@ func startCluster(ctx context.Context, dir string) (addrs []string, stop func(),
 	if err := build.Run(); err != nil {
 		return nil, nil, fmt.Errorf("building coordd: %w", err)
 	}
-	ports, err := freePorts(6)
+	ports, err := ports.Free(6)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,19 +146,6 @@ func startCluster(ctx context.Context, dir string) (addrs []string, stop func(),
 		}
 	}
 	return addrs, stop, nil
-}
-
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all at a time, so that they differ
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // waitReady waits until a node answers a read, which takes a leader.
