@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -64,4 +65,9 @@ func TestFree(t *testing.T) {
 	if _, err := among(from, from+100, half); err != errNone {
 		t.Error(err)
 	}
+	unlocked := syscall.Flock_t{Type: syscall.F_UNLCK, Start: from, Len: 100} // for -count
+	if err := syscall.FcntlFlock(lock.file.Fd(), syscall.F_SETLK, &unlocked); err != nil {
+		t.Error(err)
+	}
+	clear(lock.given)
 }
