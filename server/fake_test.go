@@ -378,6 +378,9 @@ func start(t testing.TB, change func(*Config)) *node {
 				f.gate = nil
 			}
 		})
+		if !s.closing.Load() {
+			s.cfg.DrainTimeout = 10 * time.Millisecond // for nobody
+		}
 		s.Close()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)

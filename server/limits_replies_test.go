@@ -127,7 +127,10 @@ func TestAnsweredRequestsLeaveTheIntake(t *testing.T) {
 		"WAIT behind it": pipeline([]string{"SET", "k", strings.Repeat("x", size), "EX",
 			"100"}, []string{"WAIT", "9", "0"}),
 	} {
-		n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
+		n := start(t, func(c *Config) {
+			byHand(c)
+			c.MaxRequestBytes, c.DrainTimeout = 4<<20, 10*time.Millisecond
+		})
 		s := n.stuckConn(t, request)
 		eventually(t, name, func() bool {
 			n.intake.mu.Lock()
