@@ -14,13 +14,11 @@ const (
 	// LevelUsers has users: the machine holds them, a request carries its own, and a command runs
 	// only with its user's permission. The data can have a limit. Intersections, differences and
 	// ZRANGESTORE are charged less, strings that grow more. An entry removes fewer expired keys.
+	// There is LOCKS.
 	LevelUsers = 3
 
-	// LevelLeases has LOCKS.
-	LevelLeases = 4
-
 	// releaseLevel is the newest level that this release may use. A new level goes above this line.
-	releaseLevel = LevelLeases
+	releaseLevel = LevelUsers
 )
 
 // FeatureLevel is the newest level that this release knows.

@@ -53,14 +53,14 @@ type LabelCounts struct {
 var lockKey = KeySpec{First: 2, Last: 2, Step: 1}
 
 var locksSpec = Spec{
-	Name: "locks", Kind: Read, Arity: -2, Group: "generic", Since: "0.2.0", Level: LevelLeases,
+	Name: "locks", Kind: Read, Arity: -2, Group: "generic", Since: "0.2.0", Level: LevelUsers,
 	Summary:    "Shows, releases and extends locks.",
 	Complexity: "Depends on the subcommand", Syntax: "subcommand",
 	Subcommands: []Spec{
 		{
 			Name: "list", Kind: Read, Arity: -2,
 			Flags: NoScript | NoMulti | Linearizable | Unlogged,
-			Group: "generic", Since: "0.2.0", Level: LevelLeases, OwnCategories: "keyspace",
+			Group: "generic", Since: "0.2.0", Level: LevelUsers, OwnCategories: "keyspace",
 			Syntax:     "[MATCH pattern] [COUNT count:integer] [CURSOR cursor]",
 			Summary:    "Iterates over the locks of the database that the user may read.",
 			Complexity: "O(1) for every call. O(N) for a complete iteration, N being the keys.",
@@ -69,21 +69,21 @@ var locksSpec = Spec{
 		{
 			Name: "show", Kind: Read, Arity: 3, Flags: NoScript | NoMulti | Linearizable | Unlogged,
 			Keys: lockKey.does(KeyRO | KeyAccess), Group: "generic", Since: "0.2.0",
-			Level: LevelLeases, Syntax: "key",
+			Level: LevelUsers, Syntax: "key",
 			Summary:    "Returns the holder of a lock, who waits for it, and who held it before.",
 			Complexity: "O(1)", Handler: locksShow,
 		},
 		{
 			Name: "stats", Kind: Read, Arity: 2,
 			Flags: NoScript | NoMulti | Linearizable | Unlogged | AnyDB,
-			Group: "generic", Since: "0.2.0", Level: LevelLeases, OwnCategories: "admin dangerous",
+			Group: "generic", Since: "0.2.0", Level: LevelUsers, OwnCategories: "admin dangerous",
 			Summary:    "Returns what the leader counted of locks and windows, by label.",
 			Complexity: "O(1)", Handler: locksStats,
 		},
 		{
 			Name: "release", Kind: Write, Acts: actDrop | actDelete | actAlone, Arity: 5,
 			Keys: lockKey.does(KeyRW | KeyAccess | KeyDelete), Group: "generic", Since: "0.2.0",
-			Level: LevelLeases, Syntax: "key owner token:integer", Audit: AuditArgs,
+			Level: LevelUsers, Syntax: "key owner token:integer", Audit: AuditArgs,
 			Summary: "Releases a lock and wakes its waiters, if it has that owner and fencing " +
 				"token.",
 			Complexity: "O(1)", Handler: locksRelease,
@@ -91,7 +91,7 @@ var locksSpec = Spec{
 		{
 			Name: "extend", Kind: Write, Acts: actExpire | actAlone, Arity: 6,
 			Keys: lockKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "generic", Since: "0.2.0",
-			Level: LevelLeases, Syntax: "key owner token:integer milliseconds:integer",
+			Level: LevelUsers, Syntax: "key owner token:integer milliseconds:integer",
 			Audit: AuditArgs,
 			Summary: "Lets the lease of a lock end so long from now, if the lock has that owner " +
 				"and fencing token.",

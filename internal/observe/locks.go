@@ -37,7 +37,7 @@ type Holder struct {
 }
 
 // errNoLocks is how a cluster that does not have LOCKS yet fails.
-var errNoLocks = errors.New("locks are shown from feature level 4 on, which the cluster has once " +
+var errNoLocks = errors.New("locks are shown from feature level 3 on, which the cluster has once " +
 	"every node runs coordd 0.2")
 
 // lockError makes the refusal of a cluster without LOCKS understandable.
