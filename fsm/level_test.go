@@ -173,13 +173,13 @@ func TestSweepAtLevels(t *testing.T) {
 	for i := range maxFirstSweep + 1 {
 		lines = append(lines, fmt.Sprintf("SET key:%d v PX 1", i))
 	}
-	for level, want := range []uint64{1: maxFirstSweep, 2: maxFirstSweep, 3: entrySweep,
-		FeatureLevel: entrySweep} {
-		if level == 0 {
-			continue
+	for level := uint64(firstLevel); level <= FeatureLevel; level++ {
+		want := uint64(entrySweep)
+		if level < commands.LevelUsers {
+			want = maxFirstSweep
 		}
 		m := NewMachine(testTable())
-		mustApply(t, m, 1, &Entry{ClockMs: 1, Level: uint64(level),
+		mustApply(t, m, 1, &Entry{ClockMs: 1, Level: level,
 			Batches: [][]byte{calls(lines...)}}, false)
 		mustApply(t, m, 2, &Entry{ClockMs: 1000, Batches: [][]byte{}}, false)
 		if got := m.ks.Expired(); got != want {
