@@ -29,6 +29,7 @@ const (
 	FormString    LeaseForm = iota // a lock: SET NX with a TTL
 	FormReentrant                  // a lock: a hash with its owner and how often that has entered
 	FormReadWrite                  // a lock: a hash with a mode and its owners
+	FormSemaphore                  // a lock: a sorted set of its holders
 	FormSliding                    // a window: a sorted set of requests
 	FormFixed                      // a window: a counter with a TTL
 	FormBucket                     // a window: what is left of a rate, and since when
@@ -37,8 +38,12 @@ const (
 
 // String returns the word that commands and metrics show.
 func (f LeaseForm) String() string {
-	return [formNames]string{"string", "reentrant", "read-write", "sliding", "fixed", "bucket"}[f]
+	return [formNames]string{"string", "reentrant", "read-write", "semaphore", "sliding", "fixed",
+		"bucket"}[f]
 }
+
+// maxOwner bounds what a fact tells of an owner, bytes.
+const maxOwner = 256
 
 // Fact is one thing that happened to a lock or a window.
 type Fact struct {
@@ -47,12 +52,16 @@ type Fact struct {
 	DB   int
 	Key  []byte
 	// Owner is who acted; of LockExpired and LockReleased, who held the lock. It is the token of a
-	// lock that is a string, and the field of one that is a hash.
+	// lock that is a string, the field of one that is a hash, the member of one that is a sorted
+	// set, at most maxOwner bytes of it.
 	Owner []byte
 	// Token is the key's creation revision, FENCE's reply. The lock was taken at that revision.
 	Token keyspace.Revision
 	// Shared means that others hold the lock as well.
 	Shared bool
+	// Patient means that who was refused has learned when the lease ends: he waits until then, or
+	// for a message.
+	Patient bool
 	// DeadlineMs is when the lease ends or ended, ms of the cluster clock, of a LockRefused that of
 	// the holder's.
 	DeadlineMs int64

@@ -120,7 +120,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(1)", Grows: growsKey, Handler: incrCommand,
 	},
 	{
-		Name: "decr", Kind: Write, Arity: 2, Flags: DenyOOM | Fast,
+		Name: "decr", Kind: Write, Acts: actCount | actLower, Arity: 2, Flags: DenyOOM | Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate),
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key",
@@ -136,7 +136,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(1)", Grows: growsKey, Handler: incrbyCommand,
 	},
 	{
-		Name: "decrby", Kind: Write, Arity: 3, Flags: DenyOOM | Fast,
+		Name: "decrby", Kind: Write, Acts: actCount | actLower, Arity: 3, Flags: DenyOOM | Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyUpdate),
 		Group: "string", Since: "1.0.0",
 		Syntax:     "key decrement:integer",

@@ -20,7 +20,8 @@ const (
 	actLook                    // reads the value
 	actField                   // reads one field of a hash
 	actAsk                     // asks for the time to live
-	actCount                   // raises a number
+	actCount                   // raises or lowers a number
+	actLower                   // lowers a number
 	actEnter                   // raises a field of a hash
 	actLeave                   // lowers it
 	actFields                  // sets fields of a hash
@@ -28,7 +29,8 @@ const (
 	actAdd                     // adds to a sorted set
 	actSize                    // asks what is in a sorted set
 	actTrim                    // removes what is too old from it
-	actTake                    // removes elements from it
+	actFree                    // removes named elements of it
+	actScore                   // asks for the score of an element
 	actExpire                  // sets when the key expires
 	actDelete                  // deletes the key
 	actRate                    // asks a rate limit
@@ -53,6 +55,7 @@ type Witness struct {
 	seen   []seen // the keys of the running request
 	first  int    // its first fact
 	locks  bool   // it concerns a lock
+	lowers bool   // it has lowered a number
 
 	db   int  // of the running command
 	act  acts // of the running command; 0: it is of no interest
@@ -71,6 +74,7 @@ type seen struct {
 	added    bool
 	asked    bool // the request looked before it created or added
 	retimed  bool // its deadline was changed, from beforeMs
+	helps    bool // it is a window, or a helper of a lock that the request concerns
 	beforeMs int64
 }
 
@@ -102,7 +106,7 @@ func (w *Witness) Begin(wanted bool) {
 
 // next makes the witness ready for the next request.
 func (w *Witness) next() {
-	w.seen, w.first, w.locks = w.seen[:0], len(w.facts), false
+	w.seen, w.first, w.locks, w.lowers = w.seen[:0], len(w.facts), false, false
 	w.trace(0)
 }
 
@@ -114,8 +118,11 @@ func (w *Witness) trace(act acts) {
 	}
 }
 
-// Drop forgets what the running request did: it was a read.
-func (w *Witness) Drop() { w.next() }
+// Drop forgets what the running request did: it was a read, or runs again as an entry.
+func (w *Witness) Drop() {
+	w.facts = w.facts[:w.first]
+	w.next()
+}
 
 // Facts returns the facts of the requests that were judged, valid until Begin.
 func (w *Witness) Facts() []Fact { return w.facts }
@@ -166,9 +173,13 @@ func (w *Witness) enter(x *Call, act acts, key int) {
 	}
 	s.acts |= act
 	if w.who != nil {
-		s.who = w.keep(w.who)
+		s.who = w.keep(ownerOf(w.who))
 	}
+	w.lowers = w.lowers || act&actLower != 0
 }
+
+// ownerOf returns what facts tell of an owner: a token may be megabytes long.
+func ownerOf(b []byte) []byte { return b[:min(len(b), maxOwner)] }
 
 // asked reports what came of SET NX or SETNX outside of scripts and transactions: it created e, or
 // found it. nil: neither.
@@ -187,8 +198,8 @@ func (x *Call) asked(e *keyspace.Entry, created bool) {
 	if created {
 		kind = LockGranted
 	}
-	w.facts = append(w.facts, Fact{Kind: kind, DB: x.Tx.DB, Key: x.Args[1], Owner: x.Args[2],
-		Token: e.Created(), DeadlineMs: e.Deadline()})
+	w.facts = append(w.facts, Fact{Kind: kind, DB: x.Tx.DB, Key: x.Args[1],
+		Owner: ownerOf(x.Args[2]), Token: e.Created(), DeadlineMs: e.Deadline()})
 }
 
 // renews reports that SET gives a key that has the right value a new TTL, before it does.
@@ -217,6 +228,12 @@ func (w *Witness) interpret(act acts, args [][]byte) acts {
 		if len(args[3]) > 0 && args[3][0] == '-' {
 			act ^= actEnter | actLeave
 		}
+	case act&(actFree|actScore) != 0 && len(args) > 2:
+		w.who = args[2]
+	case act&actAdd != 0 && len(args) > 3:
+		w.who = args[len(args)-1]
+	case act&actCount != 0 && len(args) > 2 && len(args[2]) > 0 && args[2][0] == '-':
+		act |= actLower
 	case act&actFields != 0:
 		for i := 2; i+1 < len(args); i += 2 {
 			if string(args[i]) != "mode" {
@@ -303,7 +320,7 @@ func (w *Witness) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 			s.retimed, s.beforeMs = true, e.Deadline()
 		}
 	case keyspace.Removed:
-		if e.Lease() {
+		if e.Lease() || s.acts&actFree != 0 && e.Window() {
 			w.over(LockReleased, db, e, s.who)
 		}
 		s.e, s.added = nil, false
@@ -315,6 +332,7 @@ func (w *Witness) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 
 // over records that a key that is a lock goes. who is the owner of a hash whose fields are gone.
 func (w *Witness) over(kind FactKind, db int, e *keyspace.Entry, who []byte) {
+	w.locks = w.locks || kind == LockReleased
 	if w.quiet {
 		return
 	}
@@ -324,12 +342,15 @@ func (w *Witness) over(kind FactKind, db int, e *keyspace.Entry, who []byte) {
 	if f.Owner == nil {
 		f.Owner = who
 	}
-	f.Owner = w.keep(f.Owner)
+	f.Owner, f.Shared = w.keep(ownerOf(f.Owner)), f.Form == FormSemaphore
 	w.facts = append(w.facts, f)
 }
 
 // holderOf returns the form of a lock and its owner, the first of several.
 func holderOf(e *keyspace.Entry) (form LeaseForm, owner []byte) {
+	if e.Kind() == keyspace.KindZSet {
+		return FormSemaphore, nil
+	}
 	h, ok := e.Collection().(*keyspace.Hash)
 	if !ok {
 		return FormString, e.Bytes()

@@ -8,6 +8,7 @@ import "github.com/coordd/coordd/commands/keyspace"
 // Judge ends a request: it records the facts of its keys, and marks those that are locks now.
 func (w *Witness) Judge() {
 	if len(w.seen) == 0 {
+		w.first = len(w.facts)
 		return
 	}
 	for i := range w.seen {
@@ -16,9 +17,6 @@ func (w *Witness) Judge() {
 		case s.acts&actRate != 0:
 			w.judgeRate(s)
 		case s.e == nil && s.acts&actDelete == 0:
-			if w.quiet {
-				break // it changed nothing, so there is nothing to mark
-			}
 			if e := w.ks.DB(s.db).Find(s.key); e != nil {
 				w.judgeLook(s, e)
 			}
@@ -31,17 +29,20 @@ func (w *Witness) Judge() {
 			w.judgeZSet(s)
 		}
 	}
-	for _, f := range w.facts[w.first:] {
-		w.locks = w.locks || f.Kind < WindowAllowed && f.Kind != LockExpired
-	}
 	if w.locks {
 		w.dropBuckets()
+	} else {
+		for i := range w.seen {
+			if s := &w.seen[i]; s.helps {
+				s.e.MarkWindow()
+			}
+		}
 	}
 	w.next()
 }
 
 // dropBuckets drops what looks like a bucket from the facts of a request that concerns a lock: a
-// number with a TTL beside a lock is a helper of the lock, such as a latch.
+// number with a TTL beside a lock is a helper of the lock, such as a latch. It is not marked.
 func (w *Witness) dropBuckets() {
 	kept := w.facts[:w.first]
 	for _, f := range w.facts[w.first:] {
@@ -55,6 +56,7 @@ func (w *Witness) dropBuckets() {
 // add records a fact about a key. e is the key, or nil.
 func (w *Witness) add(kind FactKind, form LeaseForm, s *seen, e *keyspace.Entry,
 	owner []byte) *Fact {
+	w.locks = w.locks || kind < WindowAllowed
 	if w.quiet {
 		w.unused = Fact{}
 		return &w.unused
@@ -72,6 +74,9 @@ func (w *Witness) judgeRate(s *seen) {
 	switch {
 	case s.acts&actPeek != 0:
 	case s.e != nil || s.acts&actDelete != 0:
+		if s.e != nil {
+			s.helps = true
+		}
 		w.add(WindowAllowed, FormBucket, s, s.e, nil)
 	default:
 		w.add(WindowDenied, FormBucket, s, nil, nil)
@@ -86,15 +91,17 @@ func (w *Witness) judgeString(s *seen) {
 	case s.acts&actCount != 0:
 		e.MarkLease(false) // it was a counter that SET NX created
 		if timed {
+			e.MarkWindow()
 			w.add(windowKind(s.asked && s.acts&actNX == 0), FormFixed, s, e, nil)
 		}
 	case s.added && s.asked:
 		switch {
 		case timed && s.acts&actNX == 0 && isNumber(e.Bytes()):
+			s.helps = true
 			w.add(WindowCounted, FormBucket, s, e, nil)
 		case timed:
 			e.MarkLease(true)
-			w.add(LockGranted, FormString, s, e, w.keep(e.Bytes()))
+			w.add(LockGranted, FormString, s, e, w.keep(ownerOf(e.Bytes())))
 		case s.acts&actNX != 0:
 			e.MarkLease(true) // a TTL may follow
 		}
@@ -102,15 +109,17 @@ func (w *Witness) judgeString(s *seen) {
 	case !e.Lease() && isNumber(e.Bytes()):
 		switch {
 		case s.acts&actSet != 0 && s.acts&actLook != 0:
+			s.helps = true
 			w.add(WindowCounted, FormBucket, s, e, nil)
 		case s.beforeMs == 0:
+			e.MarkWindow()
 			w.add(WindowCounted, FormFixed, s, e, nil) // INCR came before
 		}
 	case e.Lease() && s.beforeMs == 0:
-		w.add(LockGranted, FormString, s, e, w.keep(e.Bytes())) // SETNX came before
+		w.add(LockGranted, FormString, s, e, w.keep(ownerOf(e.Bytes()))) // SETNX came before
 	case e.Lease() || s.acts&actExpire != 0 && s.acts&actLook != 0:
 		e.MarkLease(true)
-		w.add(LockRenewed, FormString, s, e, w.keep(e.Bytes())).BeforeMs = s.beforeMs
+		w.add(LockRenewed, FormString, s, e, w.keep(ownerOf(e.Bytes()))).BeforeMs = s.beforeMs
 	}
 }
 
@@ -142,6 +151,7 @@ func (w *Witness) judgeHash(s *seen) {
 		w.add(LockGranted, form, s, e, s.who)
 	case s.added, !e.Lease() && s.acts&(actField|actDrop|actLeave) == 0:
 		if s.acts&(actEnter|actFields) != 0 {
+			s.helps = true
 			w.add(WindowCounted, FormBucket, s, e, nil)
 		}
 	case enters:
@@ -158,17 +168,34 @@ func (w *Witness) judgeHash(s *seen) {
 	}
 }
 
-// judgeZSet judges a sorted set that was created or changed.
+// judgeZSet judges a sorted set that was created or changed. A window whose elements are taken out
+// by name is a semaphore.
 func (w *Witness) judgeZSet(s *seen) {
 	e := s.e
+	known, asks := e.Lease() || e.Window(), s.acts&actSize != 0
 	switch {
+	case s.acts&actAdd != 0 && s.acts&actScore != 0 && !asks && known:
+		e.MarkLease(true)
+		f := w.add(LockRenewed, FormSemaphore, s, e, s.who)
+		f.Shared, f.BeforeMs = true, f.DeadlineMs // of the key, not of the holder
+	case s.acts&actAdd != 0 && (e.Lease() || w.lowers):
+		e.MarkLease(true)
+		w.add(LockGranted, FormSemaphore, s, e, s.who).Shared = true
+	case s.acts&actFree != 0 && s.acts&actAdd == 0 && !asks:
+		if known {
+			e.MarkLease(true)
+			w.add(LockReleased, FormSemaphore, s, e, s.who).Shared = true
+		}
 	case e.Deadline() == 0 && s.acts&actTrim == 0:
 	case s.acts&actAdd != 0:
+		e.MarkWindow()
 		w.add(windowKind(s.asked), FormSliding, s, e, nil)
-	case s.acts&actTake != 0:
-	case s.acts&actSize != 0:
+	case asks && e.Lease():
+		w.add(LockRefused, FormSemaphore, s, e, nil).Shared = true
+	case asks:
 		w.add(WindowDenied, FormSliding, s, e, nil)
 	case s.acts == actExpire|actAlone && s.retimed && s.beforeMs == 0:
+		e.MarkWindow()
 		w.add(WindowCounted, FormSliding, s, e, nil) // ZADD came before
 	}
 }
@@ -179,39 +206,59 @@ func (w *Witness) judgeLook(s *seen, e *keyspace.Entry) {
 		w.add(LockRefused, FormString, s, e, s.who)
 		return
 	}
-	if e.Deadline() == 0 && s.acts&actTrim == 0 {
-		return
-	}
-	switch kind := e.Kind(); {
-	case kind == keyspace.KindString && e.Lease():
+	switch e.Kind() {
+	case keyspace.KindString:
+		w.lookString(s, e)
+	case keyspace.KindHash:
+		w.lookHash(s, e)
+	case keyspace.KindZSet:
 		switch {
-		case s.acts&actTest != 0:
-			w.add(LockRefused, FormString, s, e, s.who)
-		case s.acts&(actLook|actAsk) == actLook:
-			w.add(LockMissed, FormString, s, e, nil)
+		case s.acts&actSize == 0 || s.acts&(actAdd|actFree) != 0:
+		case e.Lease():
+			w.add(LockRefused, FormSemaphore, s, e, nil).Shared = true
+		case e.Window(), s.acts&actTrim != 0:
+			w.add(WindowDenied, FormSliding, s, e, nil)
 		}
-	case kind == keyspace.KindString:
-		if s.acts&actLook != 0 && isNumber(e.Bytes()) {
+	}
+}
+
+// lookString is judgeLook for a string. A number denies only if it was counted up before: others
+// are values that a script read.
+func (w *Witness) lookString(s *seen, e *keyspace.Entry) {
+	switch {
+	case e.Deadline() == 0:
+	case !e.Lease():
+		if s.acts&actLook != 0 && e.Window() {
 			w.add(WindowDenied, FormFixed, s, e, nil)
 		}
-	case kind == keyspace.KindHash:
-		form, _ := holderOf(e)
-		switch {
-		case s.acts&(actField|actTest) != 0 && s.acts&actAsk != 0,
-			e.Lease() && s.acts&actTest != 0:
-			w.add(LockRefused, form, s, e, s.who)
-		case e.Lease() && s.acts&actField != 0:
-			w.add(LockMissed, form, s, e, s.who)
-		case !e.Lease() && s.acts&actLook != 0:
-			w.add(WindowDenied, FormBucket, s, e, nil)
-		}
-	case kind == keyspace.KindZSet && s.acts&actSize != 0 && s.acts&(actAdd|actTake) == 0:
-		w.add(WindowDenied, FormSliding, s, e, nil)
+	case s.acts&actTest != 0:
+		w.add(LockRefused, FormString, s, e, s.who).Patient = s.acts&actAsk != 0
+	case s.acts&(actLook|actAsk) == actLook:
+		w.add(LockMissed, FormString, s, e, nil)
+	}
+}
+
+// lookHash is judgeLook for a hash.
+func (w *Witness) lookHash(s *seen, e *keyspace.Entry) {
+	form, _ := holderOf(e)
+	switch {
+	case e.Deadline() == 0:
+	case s.acts&(actField|actTest) != 0 && s.acts&actAsk != 0,
+		e.Lease() && s.acts&actTest != 0:
+		w.add(LockRefused, form, s, e, s.who).Patient = s.acts&actAsk != 0
+	case e.Lease() && s.acts&actField != 0:
+		w.add(LockMissed, form, s, e, s.who)
+	case e.Window() && s.acts&actLook != 0:
+		w.add(WindowDenied, FormBucket, s, e, nil)
 	}
 }
 
 // isNumber reports whether a value is a decimal number, as counters and buckets keep them.
 func isNumber(b []byte) bool {
+	const longest = 40
+	if len(b) > longest {
+		return false
+	}
 	digits := 0
 	for i, c := range b {
 		switch {

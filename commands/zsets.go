@@ -28,7 +28,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Increments the score of a member. A missing member counts as 0.",
 		Complexity: "O(log n)", Grows: growsMember, Handler: zincrby},
 	{Name: "zrem", Kind: Write, Arity: -3, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyDelete),
-		Acts:  actTake,
+		Acts:  actFree | actAlone,
 		Group: "sorted-set", Since: "1.2.0",
 		Syntax: "key member [member ...]",
 		Summary: "Removes members from a sorted set. Deletes the sorted set with its last " +
@@ -100,6 +100,7 @@ var zsetSpecs = []Spec{
 		Summary:    "Returns the number of members of a sorted set.",
 		Complexity: "O(1)", Handler: zcard},
 	{Name: "zscore", Kind: Read, Arity: 3, Flags: Fast, Keys: collectionKey.does(KeyRO | KeyAccess),
+		Acts:  actScore,
 		Group: "sorted-set", Since: "1.2.0",
 		Syntax:     "key member",
 		Summary:    "Returns the score of a member of a sorted set.",

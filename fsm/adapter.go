@@ -53,7 +53,10 @@ type Observer interface {
 }
 
 // SetObserver sets the observer, before the first entry. Reads show what it knows.
-func (a *Adapter) SetObserver(o Observer) { a.observer, a.m.known = o, o }
+func (a *Adapter) SetObserver(o Observer) {
+	a.observer, a.m.known = o, o
+	a.m.Witness(true)
+}
 
 // checkEvery is the number of entries between two checks of a leader.
 const checkEvery = 256
@@ -91,7 +94,6 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	}
 	a.mu.Lock()
 	a.m.Watch(a.watched.Load())
-	a.m.Witness(a.observer != nil)
 	// Under the lock: a client whose read misses this entry has set its interest by now.
 	a.m.Observe(a.observed())
 	result, err := a.m.Apply(log.Index, e, e.Origin == a.origin)
@@ -305,6 +307,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.mu.Lock()
 	if a.observer != nil {
 		m.known = a.observer
+		m.Witness(true)
 	}
 	a.m = m
 	a.applied.Store(m.Index())

@@ -29,8 +29,9 @@ type Machine struct {
 	requests commands.RequestReader
 	ahead    ahead
 	events   *events
-	witness  *commands.Witness // nil: nobody observes locks
-	known    commands.Known    // for reads; nil: nothing
+	witness  *commands.Witness
+	facts    bool           // entries with replies report them
+	known    commands.Known // for reads; nil: nothing
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -38,8 +39,9 @@ const recentChecks = 4096
 
 // NewMachine returns an empty machine that runs the commands of table.
 func NewMachine(table *commands.Table) *Machine {
+	ks := keyspace.New()
 	return &Machine{
-		table: table, ks: keyspace.New(), level: firstLevel,
+		table: table, ks: ks, witness: commands.NewWitness(ks), level: firstLevel,
 		users:  newUsers(acl.New(table.Catalog(firstLevel)), firstLevel, 0),
 		engine: script.NewEngine(table), events: newEvents(),
 	}
@@ -95,17 +97,9 @@ func (m *Machine) Observe(f Interest) { m.events.interest = f }
 // requests that name their client are reported.
 func (m *Machine) Watch(on bool) { m.events.watched = on }
 
-// Witness sets whether the next entries mark what is a lock, and those with replies report what
-// they do to locks and windows.
-func (m *Machine) Witness(on bool) {
-	switch {
-	case !on:
-		m.witness = nil
-		m.ks.Trace(nil)
-	case m.witness == nil:
-		m.witness = commands.NewWitness(m.ks)
-	}
-}
+// Witness sets whether the next entries with replies report what they do to locks and windows. All
+// entries mark what they use as such.
+func (m *Machine) Witness(on bool) { m.facts = on }
 
 // Notify returns the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
@@ -125,10 +119,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	}
 	m.index = index
 	m.events.begin(m.ks)
-	witness := m.witness
-	if witness != nil {
-		witness.Begin(answer)
-	}
+	m.witness.Begin(answer && m.facts)
 	limits := limitsAt(m.level)
 	m.ks.LimitSweep(limits.sweep)
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
@@ -136,7 +127,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
 		Users: m.users.Users, ChangeUsers: m.changeUsers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
-		Witness: witness,
+		Witness: m.witness,
 	}
 	m.beginTime(env, e)
 	result := Result{}
@@ -173,9 +164,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 				continue
 			}
 			r.run(q, answer)
-			if witness != nil {
-				witness.Judge()
-			}
+			m.witness.Judge()
 		}
 		result.Ran++
 		if answer {
@@ -185,10 +174,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	}
 	m.ks.End()
 	m.recent[index%recentChecks] = m.Sum()
-	result.Events, result.Spent = m.events.list, env.Work
-	if witness != nil {
-		result.Facts = witness.Facts()
-	}
+	result.Events, result.Spent, result.Facts = m.events.list, env.Work, m.witness.Facts()
 	return result, nil
 }
 

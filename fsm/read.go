@@ -69,6 +69,9 @@ func (m *Machine) readWitnessed(
 		env.Keyspace, env.DryRun, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
 		r.run(q, true)
 		if *late || env.Aborted || r.full && (start > len(dst) || env.DryRun) {
+			if witness != nil {
+				witness.Drop()
+			}
 			return r.resp.Buf[:start], env.Work
 		}
 		if witness != nil {

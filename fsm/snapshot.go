@@ -17,7 +17,8 @@ import (
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
 // the scripts and libraries, from commands.LevelUsers on the third the users, then one record per
-// key in the keyspace's order: equal machines give equal bytes.
+// key in the keyspace's order, from that level on with what the key is used for: equal machines
+// give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -105,6 +106,7 @@ type Snapshot struct {
 	scripts []byte
 	users   []byte // nil below commands.LevelUsers
 	keys    *keyspace.Frozen
+	marks   bool
 }
 
 // Snapshot freezes the current state; the pause does not depend on the number of keys.
@@ -116,6 +118,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
 	if m.level >= commands.LevelUsers {
+		s.marks = true
 		s.users = m.appendUsers(nil)
 	}
 	return s
@@ -131,7 +134,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if s.users != nil {
 		out.record(s.users)
 	}
-	_ = s.keys.Records(func(record []byte) error { // the writer keeps its first error
+	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
 		return out.err
 	})
@@ -183,12 +186,16 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 			return nil, in.error(err.Error())
 		}
 	}
+	load := m.ks.Load
+	if m.level < commands.LevelUsers {
+		load = m.ks.LoadUnmarked
+	}
 	for {
 		record := in.record()
 		if len(record) == 0 {
 			break
 		}
-		if err := m.ks.Load(record); err != nil {
+		if err := load(record); err != nil {
 			return nil, in.error(err.Error())
 		}
 	}

@@ -141,7 +141,7 @@ func (db *DB) Changed(e *Entry) {
 		db.remove(e)
 		return
 	}
-	e.changed = db.ks.rev
+	e.touch(db.ks.rev)
 	if !e.boxes() {
 		db.notify(e, Modified)
 		db.ks.mix(e.hash()+uint64(db.index), xxhash.Sum64(e.Bytes()))
@@ -181,7 +181,7 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	hash := e.hash()
 	e.deadline = atMs
 	db.keys.set(hash, e)
-	e.changed = db.ks.rev
+	e.touch(db.ks.rev)
 	db.notify(e, Modified)
 	db.ks.mix(hash+uint64(db.index), uint64(atMs)+1)
 }

@@ -22,7 +22,7 @@ func (ks *Keyspace) Swap(a, b int) {
 // that is newer: what WATCH compares. It is 0 for a missing key.
 func (db *DB) LastChange(key []byte) Revision {
 	if e := db.Find(key); e != nil {
-		return max(e.changed, db.swapped)
+		return max(e.Changed(), db.swapped)
 	}
 	return 0
 }

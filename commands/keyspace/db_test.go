@@ -51,7 +51,7 @@ func names(db *DB) []string {
 func records(t *testing.T, f *Frozen) [][]byte {
 	t.Helper()
 	var all [][]byte
-	if err := f.Records(func(r []byte) error {
+	if err := f.Records(true, func(r []byte) error {
 		all = append(all, bytes.Clone(r))
 		return nil
 	}); err != nil {

@@ -6,9 +6,9 @@ package keyspace
 // of several forms. A packed entry is replaced when its value changes, so what Key and Bytes have
 // returned stays as it was.
 type Entry struct {
-	created  Revision // with leaseMark
-	changed  Revision
-	deadline int64 // ms of the cluster clock; 0 means none
+	created  Revision // with mark
+	changed  Revision // with mark
+	deadline int64    // ms of the cluster clock; 0 means none
 	gen      uint32
 	form     form
 	keyLen   uint8 // of a block
@@ -95,7 +95,7 @@ func (e *Entry) Emptied() bool {
 func (e *Entry) Deadline() int64 { return e.deadline }
 
 // Created returns the revision that created the key.
-func (e *Entry) Created() Revision { return e.created &^ leaseMark }
+func (e *Entry) Created() Revision { return e.created &^ mark }
 
 // Changed returns the revision that last changed the key.
-func (e *Entry) Changed() Revision { return e.changed }
+func (e *Entry) Changed() Revision { return e.changed &^ mark }

@@ -1,41 +1,81 @@
-// The mark of a lease: a node notes at a key that a client took it as a lock.
+// The marks of a key: what clients use it for, as the machine has seen them do.
 
 package keyspace
 
-// leaseMark is a bit of Entry.created that no revision has. It goes with the key through all forms,
-// costs no memory, and is no part of the state: no reply to a client's command on data, no snapshot
-// and no running hash depends on it.
-const leaseMark Revision = 1 << 63
+// mark is a bit of Entry.created and Entry.changed that no revision has: in the first it says that
+// clients use the key as a lock, in the second as a window. It goes with the key through all forms
+// and costs no memory. No reply to a client's command on data and no running hash depends on it.
+const mark Revision = 1 << 63
 
 // Lease reports whether the key is marked as a lock.
-func (e *Entry) Lease() bool { return e.created&leaseMark != 0 }
+func (e *Entry) Lease() bool { return e.created&mark != 0 }
 
-// MarkLease marks the key as a lock, or takes the mark away. Only the log entry that changes e may
+// Window reports whether the key is marked as a window.
+func (e *Entry) Window() bool { return e.changed&mark != 0 }
+
+// MarkLease marks the key as a lock, or takes all marks away. Only the log entry that changes e may
 // do so: a snapshot may be reading an older one.
 func (e *Entry) MarkLease(on bool) {
-	if e.created &^= leaseMark; on {
-		e.created |= leaseMark
+	e.created, e.changed = e.created&^mark, e.changed&^mark
+	if on {
+		e.created |= mark
 	}
 }
+
+// MarkWindow marks the key as a window, under the same condition.
+func (e *Entry) MarkWindow() {
+	e.created, e.changed = e.created&^mark, e.changed|mark
+}
+
+// touch notes that e is changed at a revision.
+func (e *Entry) touch(at Revision) { e.changed = e.changed&mark | at }
 
 // ends reports whether a change ends a lease.
 func ends(e *Entry, c Change) bool { return (c == Expired || c == Removed) && e.Lease() }
 
-// likelyLease reports whether a key from a snapshot, which has no marks, probably is a lock: with a
-// deadline, and a string that is no number or a hash of one field.
-func likelyLease(e *Entry) bool {
-	switch {
-	case e.deadline == 0:
-		return false
-	case e.Kind() == KindHash:
-		return e.Collection().Len() == 1
-	case e.Kind() != KindString:
-		return false
+// The marks in a record, beside the kind.
+const (
+	recordLease  = 0x80
+	recordWindow = 0x40
+	recordMarks  = recordLease | recordWindow
+)
+
+// recordMark returns the marks of e for its record.
+func recordMark(e *Entry) (m byte) {
+	if e.Lease() {
+		m |= recordLease
 	}
-	for _, c := range e.Bytes() {
+	if e.Window() {
+		m |= recordWindow
+	}
+	return m
+}
+
+// markLikely marks a key from a snapshot of a release that knew no marks: with a deadline, a string
+// that is no number and a hash of one field are probably locks, numbers and sorted sets windows.
+func markLikely(e *Entry) {
+	if e.deadline == 0 {
+		return
+	}
+	switch e.Kind() {
+	case KindString:
+		if isDigits(e.Bytes()) {
+			e.MarkWindow()
+		} else {
+			e.MarkLease(true)
+		}
+	case KindHash:
+		e.MarkLease(e.Collection().Len() == 1)
+	case KindZSet:
+		e.MarkWindow()
+	}
+}
+
+func isDigits(b []byte) bool {
+	for _, c := range b {
 		if c < '0' || c > '9' {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }

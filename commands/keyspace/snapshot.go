@@ -41,8 +41,8 @@ func (f *Frozen) Len() int {
 
 // Records calls yield with one record per key, in the order of databases and of (hash, key), until
 // it fails. A record of the swap precedes the keys of a swapped database. A record is valid until
-// yield returns. Equal contents give equal records.
-func (f *Frozen) Records(yield func(record []byte) error) error {
+// yield returns. Equal contents give equal records. With marks, each says what its key is used for.
+func (f *Frozen) Records(marks bool, yield func(record []byte) error) error {
 	var buf []byte
 	var err error
 	for i, keys := range f.dbs {
@@ -54,6 +54,9 @@ func (f *Frozen) Records(yield func(record []byte) error) error {
 		}
 		keys.from(0, func(s slot) bool {
 			buf = appendRecord(buf[:0], i, s.entry)
+			if marks {
+				buf[1] |= recordMark(s.entry)
+			}
 			err = yield(buf)
 			return err == nil
 		})
@@ -69,7 +72,7 @@ func appendRecord(dst []byte, db int, e *Entry) []byte {
 	dst = append(dst, byte(db), byte(e.Kind()))
 	dst = wire.AppendBytes(dst, e.Key())
 	dst = binary.AppendUvarint(dst, uint64(e.Created()))
-	dst = binary.AppendUvarint(dst, uint64(e.changed))
+	dst = binary.AppendUvarint(dst, uint64(e.Changed()))
 	dst = binary.AppendVarint(dst, e.deadline)
 	switch {
 	case e.form == rested:
@@ -87,14 +90,23 @@ const kindSwap Kind = 0
 func IsKey(record []byte) bool { return len(record) > 1 && Kind(record[1]) != kindSwap }
 
 // Load loads a record into a keyspace that is being restored.
-func (ks *Keyspace) Load(record []byte) error {
+func (ks *Keyspace) Load(record []byte) error { return ks.load(record, true) }
+
+// LoadUnmarked is Load for a record that was written without marks: it guesses them.
+func (ks *Keyspace) LoadUnmarked(record []byte) error { return ks.load(record, false) }
+
+func (ks *Keyspace) load(record []byte, marks bool) error {
 	r := newReader(record, ks)
-	index, kind := int(r.Byte()), Kind(r.Byte())
+	index, first, marked := int(r.Byte()), r.Byte(), byte(0)
+	if marks {
+		marked = first & recordMarks
+	}
+	kind := Kind(first &^ marked)
 	if index >= Databases {
 		return ErrCorrupt
 	}
 	db := ks.dbs[index]
-	if kind == kindSwap {
+	if kind == kindSwap && marked == 0 {
 		db.swapped = Revision(r.Uvarint())
 		if !r.Done() || db.swapped == 0 {
 			return ErrCorrupt
@@ -117,11 +129,18 @@ func (ks *Keyspace) Load(record []byte) error {
 		return ErrCorrupt
 	}
 	hash := hashKey(key)
-	if !r.Done() || known.deadline < 0 || db.keys.find(hash, key) != nil {
+	if !r.Done() || known.deadline < 0 || marked == recordMarks || db.keys.find(hash, key) != nil {
 		return ErrCorrupt
 	}
 	e.inherit(known)
-	e.MarkLease(likelyLease(e))
+	switch {
+	case !marks:
+		markLikely(e)
+	case marked == recordLease:
+		e.MarkLease(true)
+	case marked == recordWindow:
+		e.MarkWindow()
+	}
 	db.insert(hash, e)
 	if e.deadline != 0 {
 		db.volatile++

@@ -90,11 +90,11 @@ func (t *text) writeAt(offset int, part []byte) {
 // rewritten records a change of a part of a string, of which it takes a hash: the whole string may
 // be long.
 func (db *DB) rewritten(e *Entry, sum uint64) {
-	e.changed = db.ks.rev
+	e.touch(db.ks.rev)
 	db.notify(e, Modified)
 	db.ks.mix(e.hash()+uint64(db.index), sum)
 }
 
 // Rewritten reports whether the revision being applied has already changed e. A writer that copies
 // the whole value at most once per revision uses it to know whether it has.
-func (db *DB) Rewritten(e *Entry) bool { return e.changed == db.ks.rev }
+func (db *DB) Rewritten(e *Entry) bool { return e.Changed() == db.ks.rev }

@@ -7,9 +7,6 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// shownMs is how long a waiter that has not asked again is shown.
-const shownMs = 10_000
-
 // maxShown bounds the waiters of a lock that are shown, the first ones.
 const maxShown = 64
 
@@ -18,13 +15,13 @@ func (o *Observer) Lock(db int, key []byte, token keyspace.Revision,
 	clockMs int64) commands.KnownLock {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lock := lockID(db, key)
+	lock := o.lockID(db, key)
 	k := commands.KnownLock{HeldMs: -1}
 	if since, ok := o.times.clock(token); ok {
 		k.HeldMs = max(clockMs-since, 0)
 	}
 	for _, w := range o.waiters.byLock[lock] {
-		if clockMs-w.seen < shownMs && len(k.Waiters) < maxShown {
+		if clockMs < w.untilMs && len(k.Waiters) < maxShown {
 			k.Waiters = append(k.Waiters, commands.LockWaiter{Owner: w.owner,
 				WaitsMs: max(clockMs-w.firstMs, 0), SeenMs: max(clockMs-w.seen, 0),
 				Attempts: int64(w.tries)})

@@ -1,9 +1,8 @@
 package locks
 
 import (
+	"hash/maphash"
 	"sync"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -21,8 +20,14 @@ type Observer struct {
 	times   times
 	history history
 	waiters waiters
-	clockMs int64
+	// semaphores are sorted sets that were seen to be such: also when they are empty meanwhile
+	semaphores [semaphoreSlots]uint64
+	seed       maphash.Seed
+	clockMs    int64
 }
+
+// semaphoreSlots bounds the semaphores that are known.
+const semaphoreSlots = 4096
 
 // counts are what the node counted of the keys of one label.
 type counts struct {
@@ -33,7 +38,8 @@ type counts struct {
 
 // New returns an observer that labels keys by rules.
 func New(rules *Rules) *Observer {
-	return &Observer{rules: rules, counts: make([]counts, len(rules.labels))}
+	return &Observer{rules: rules, counts: make([]counts, len(rules.labels)),
+		seed: maphash.MakeSeed()}
 }
 
 // SetRules changes the rules. Labels that stay keep their counts.
@@ -58,8 +64,40 @@ func (o *Observer) Rules() *Rules {
 	return o.rules
 }
 
-// lockID returns the hash by which a lock is known.
-func lockID(db int, key []byte) uint64 { return xxhash.Sum64(key) + uint64(db) }
+// lockID returns the hash by which a lock is known. Its seed is secret: nobody can choose a key
+// that is taken for another's.
+func (o *Observer) lockID(db int, key []byte) uint64 {
+	return maphash.Bytes(o.seed, key) + uint64(db)
+}
+
+// ownerID returns the hash by which an owner is known.
+func (o *Observer) ownerID(owner []byte) uint64 { return maphash.Bytes(o.seed, owner) }
+
+// isSemaphore reports whether a sorted set was seen to be a semaphore.
+func (o *Observer) isSemaphore(lock uint64) bool {
+	return o.semaphores[lock%semaphoreSlots] == lock
+}
+
+// asSemaphore makes what looks like a fact of a window one of a semaphore, if the key is known as
+// such: until somebody gives a slot back, they look alike.
+func (o *Observer) asSemaphore(f *commands.Fact) {
+	switch f.Form {
+	case commands.FormSemaphore:
+		lock := o.lockID(f.DB, f.Key)
+		o.semaphores[lock%semaphoreSlots] = lock
+	case commands.FormSliding:
+		if !o.isSemaphore(o.lockID(f.DB, f.Key)) {
+			return
+		}
+		f.Form, f.Shared = commands.FormSemaphore, true
+		switch f.Kind {
+		case commands.WindowAllowed:
+			f.Kind = commands.LockGranted
+		case commands.WindowDenied:
+			f.Kind = commands.LockRefused
+		}
+	}
+}
 
 // Applied receives the facts of an entry, which come with own entries alone. The time is noted of
 // every entry: the next leader knows how long locks are held that another granted.
@@ -89,21 +127,22 @@ func (o *Observer) Tried(clockMs int64, facts []commands.Fact) {
 
 // count counts a fact.
 func (o *Observer) count(f *commands.Fact, nowMs int64) {
+	o.asSemaphore(f)
 	c := &o.counts[o.rules.of(f.Key)]
 	c.facts[f.Kind]++
 	switch f.Kind {
 	case commands.LockGranted:
-		lock := lockID(f.DB, f.Key)
-		if ms, waited := o.waiters.grant(lock, f.Owner, nowMs); waited {
+		lock := o.lockID(f.DB, f.Key)
+		if ms, waited := o.waiters.grant(lock, o.ownerID(f.Owner), nowMs); waited {
 			c.waited.add(ms)
 		}
 		if o.takenOver(lock, f.Owner, nowMs) {
 			c.taken++
 		}
 	case commands.LockRefused:
-		o.waiters.refuse(lockID(f.DB, f.Key), f.Owner, nowMs)
+		o.waiters.refuse(o.lockID(f.DB, f.Key), o.ownerID(f.Owner), f, nowMs)
 	case commands.LockRenewed:
-		if ttl := f.DeadlineMs - nowMs; f.BeforeMs-nowMs < ttl/10 {
+		if ttl := f.DeadlineMs - nowMs; ttl > 0 && f.BeforeMs-nowMs < ttl/10 {
 			c.late++
 		}
 	}
@@ -124,7 +163,7 @@ func (o *Observer) takenOver(lock uint64, owner []byte, nowMs int64) (taken bool
 
 // remember notes that a lock's holder has lost it, and counts how long it had it.
 func (o *Observer) remember(f *commands.Fact, nowMs int64) {
-	lock := lockID(f.DB, f.Key)
+	lock := o.lockID(f.DB, f.Key)
 	p := o.history.add(lock, f.Owner)
 	p.token, p.untilMs, p.end = f.Token, nowMs, Released
 	if f.Kind == commands.LockExpired {

@@ -126,6 +126,53 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// Until a slot is given back, a semaphore looks like a window. From then on it is one, also when it
+// was empty meanwhile.
+func TestSemaphores(t *testing.T) {
+	o := newObserver(t, "")
+	of := func(kind commands.FactKind, form commands.LeaseForm) commands.Fact {
+		return commands.Fact{Kind: kind, Form: form, Key: []byte("s")}
+	}
+	o.Applied(at(1), 1, []commands.Fact{of(commands.WindowAllowed, commands.FormSliding),
+		of(commands.LockReleased, commands.FormSemaphore),
+		of(commands.WindowAllowed, commands.FormSliding)})
+	o.Tried(2, []commands.Fact{of(commands.WindowDenied, commands.FormSliding)})
+	other := of(commands.WindowDenied, commands.FormSliding)
+	other.Key = []byte("other")
+	o.Tried(2, []commands.Fact{other})
+	s := o.Snapshot()[0]
+	if s.Allowed != 1 || s.Granted != 1 || s.Refused != 1 || s.Denied != 1 || s.Released != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Who has learned when the lease ends waits for a message until then. Others have to ask again.
+func TestPatientWaiters(t *testing.T) {
+	o := newObserver(t, "")
+	refused := fact(commands.LockRefused, "p", 1)
+	refused.Patient, refused.DeadlineMs = true, 301_000
+	nameless := fact(commands.LockRefused, "", 1)
+	o.Tried(1000, []commands.Fact{refused, fact(commands.LockRefused, "q", 1), nameless})
+	shown := func(ms int64) (owners string) {
+		for _, w := range o.Lock(0, []byte("l"), at(1), ms).Waiters {
+			owners += w.Owner + ","
+		}
+		return owners
+	}
+	if got := shown(2000); got != "p,q,," {
+		t.Errorf("at first %s wait", got)
+	}
+	o.Applied(at(2), 300_000, nil)
+	if got := shown(300_000); got != "p," {
+		t.Errorf("later %s wait", got)
+	}
+	o.Tried(300_000, []commands.Fact{nameless})
+	o.Applied(at(3), 301_000, []commands.Fact{fact(commands.LockGranted, "p", 3)})
+	if s := o.Snapshot()[0]; s.Waited.Count != 1 || s.Waited.Sum != 300 || shown(301_000) != "" {
+		t.Errorf("waited %v, waiting %s", s.Waited, shown(301_000))
+	}
+}
+
 // Whatever clients do, an observer remembers a bounded number of waiters, and forgets those that
 // left.
 func TestWaitersAreBounded(t *testing.T) {
@@ -140,7 +187,7 @@ func TestWaitersAreBounded(t *testing.T) {
 	if o.waiters.n != maxWaiters {
 		t.Errorf("%d waiters", o.waiters.n)
 	}
-	o.Applied(1, waiterGoneMs+1, nil)
+	o.Applied(1, shownMs+keptMs+1, nil)
 	if o.waiters.n != 0 || len(o.waiters.byLock) != 0 {
 		t.Errorf("%d waiters after they left", o.waiters.n)
 	}
