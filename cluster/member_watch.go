@@ -6,6 +6,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -18,8 +19,12 @@ const (
 	// wantedLately is how recently a node must have asked for the address of a member to count as
 	// its replacement. A node that waits asks every few seconds.
 	wantedLately = 30 * time.Second
-	// preferAfter is how long a voter must have been fit before leadership goes to it.
-	preferAfter = 5 * time.Second
+	// preferAfter is how long a voter must have been fit before leadership goes to it. It doubles
+	// with each time that the voter got it within grantsCount, up to maxPreferAfter: one that cannot
+	// keep it would get it every few seconds.
+	preferAfter    = 5 * time.Second
+	maxPreferAfter = 5 * time.Minute
+	grantsCount    = 10 * time.Minute
 	// watchRetry is the pause after a removal or transfer that failed.
 	watchRetry = 5 * time.Second
 )
@@ -37,6 +42,35 @@ type memberWatch struct {
 	preferred string
 	fitSince  time.Time
 	notBefore time.Time // of the next removal or transfer
+	granted   map[string]grants
+}
+
+// grants is how often this node gave leadership to a voter, each time within grantsCount of the
+// time before.
+type grants struct {
+	times int
+	last  time.Time
+}
+
+// grant records that leadership goes to a voter. The caller holds mu.
+func (w *memberWatch) grant(id string, now time.Time) {
+	if w.granted == nil {
+		w.granted = map[string]grants{}
+	}
+	maps.DeleteFunc(w.granted, func(_ string, g grants) bool { return now.Sub(g.last) > grantsCount })
+	w.granted[id] = grants{w.granted[id].times + 1, now}
+}
+
+// prefers returns the voter to which leadership goes now, empty for none. after is how long a voter
+// must be fit that has not got it lately. The caller holds mu.
+func (w *memberWatch) prefers(after time.Duration, now time.Time) string {
+	if g := w.granted[w.preferred]; now.Sub(g.last) <= grantsCount {
+		after = min(after<<min(g.times, 16), maxPreferAfter)
+	}
+	if now.Sub(w.fitSince) < after {
+		return ""
+	}
+	return w.preferred
 }
 
 // look notes who is reachable now. It restarts with each leadership, and after a pause.
@@ -210,12 +244,13 @@ func (n *Node) fittest(lead *leadership) (best string) {
 func (n *Node) giveWay(now time.Time) bool {
 	w := &n.watch
 	w.mu.Lock()
-	id := w.preferred
-	due := id != "" && now.Sub(w.fitSince) >= n.cfg.preferAfter && !n.leaving.Load()
-	w.mu.Unlock()
-	if !due {
+	id := w.prefers(n.cfg.preferAfter, now)
+	if id == "" || n.leaving.Load() {
+		w.mu.Unlock()
 		return false
 	}
+	w.grant(id, now)
+	w.mu.Unlock()
 	n.logger.Info("leadership goes to a voter with a higher priority", "member", id)
 	if err := n.TransferLeadership(id); err != nil {
 		n.delayWatch(now)
@@ -236,11 +271,11 @@ func (n *Node) watchDue(now time.Time) bool {
 	w := &n.watch
 	w.mu.Lock()
 	wait := now.Before(w.notBefore)
-	prefers := w.preferred != "" && now.Sub(w.fitSince) >= n.cfg.preferAfter
+	preferred := w.prefers(n.cfg.preferAfter, now)
 	w.mu.Unlock()
 	if wait {
 		return false
 	}
 	id, _ := n.overdue(now)
-	return prefers || id != ""
+	return preferred != "" || id != ""
 }

@@ -203,3 +203,32 @@ func TestLeaderPriority(t *testing.T) {
 		t.Error("an operator cannot choose it")
 	}
 }
+
+// TestPreferredVoterThatFails gives leadership to a voter that loses it again and again: it gets it
+// less and less often, and as at first when it has been well for long.
+func TestPreferredVoterThatFails(t *testing.T) {
+	const second = time.Second
+	now := time.Now()
+	w := memberWatch{preferred: "n2", fitSince: now}
+	for _, want := range []time.Duration{5 * second, 10 * second, 20 * second, 40 * second,
+		80 * second, 160 * second, 300 * second, 300 * second} {
+		w.fitSince = now
+		if got := w.prefers(preferAfter, now.Add(want-1)); got != "" {
+			t.Errorf("%s leads before %v", got, want)
+		}
+		now = now.Add(want)
+		if got := w.prefers(preferAfter, now); got != "n2" {
+			t.Errorf("after %v %q leads", want, got)
+		}
+		w.grant("n2", now)
+	}
+	w.preferred, w.fitSince = "n3", now
+	if got := w.prefers(preferAfter, now.Add(5*second)); got != "n3" {
+		t.Errorf("another voter waits for the failures of the first: %q", got)
+	}
+	now = now.Add(grantsCount + 1)
+	w.preferred, w.fitSince = "n2", now
+	if got := w.prefers(preferAfter, now.Add(5*second)); got != "n2" {
+		t.Errorf("old failures count: %q", got)
+	}
+}
