@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/tests/names"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -178,6 +179,35 @@ func TestPodsLoseDisksAndMove(t *testing.T) {
 	}
 	w.finish(t, s.ps[0].client())
 	sameState(t, s.ps)
+}
+
+// TestPodsOverTLS has a pod lose its disk where members require certificates: one that names the
+// host is valid for whatever ids its nodes make, and one that names another host is not.
+func TestPodsOverTLS(t *testing.T) {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := cluster.AutoID(t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, dir := id[:strings.LastIndex(id, ".")], t.TempDir()
+	succeed(t, "certs", dir, "--cluster", "prod", "--nodes", host+",other")
+	s := startPods(t, 3, peerFlags(dir, host, "required")...)
+	s.settle()
+	w := startWriters(s.ps, 1)
+	s.upset(0, true, true, true)
+	w.check(t, s.ps[1])
+	w.finish(t, s.ps[0].client())
+
+	s.ps[1].kill()
+	if err := os.RemoveAll(s.ps[1].dataDir()); err != nil {
+		t.Fatal(err)
+	}
+	s.ps[1].args = append(s.ps[1].args, peerFlags(dir, "other", "required")...)
+	s.ps[1].start()
+	s.ps[1].waitRefusal("it does not name this node by a URI coordd://CLUSTER/" + host)
 }
 
 // TestPodRemovedWhileAway keeps a pod away until it is removed: it comes back under a new id when
