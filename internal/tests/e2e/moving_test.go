@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,4 +72,46 @@ func TestClientsMoveBeforeARestart(t *testing.T) {
 	if failed(maintnotifications.ModeDisabled) == 0 {
 		t.Error("no request failed without notifications: the test proves nothing")
 	}
+}
+
+// TestNodeRedisMoves is TestClientsMoveBeforeARestart with node-redis.
+func TestNodeRedisMoves(t *testing.T) {
+	if i := slices.IndexFunc(needNode, lacks); i >= 0 {
+		t.Skipf("SKIPPED: %s not found", needNode[i])
+	}
+	ps := startProcesses(t, 3)
+	run := func(kind string) *seeker {
+		s := newSeeker(kind, "", nil, nodeProgram(kind)...)
+		s.begin(t, append(os.Environ(), "COORDD_ADDRS="+ps[0].addr), s.note)
+		return s
+	}
+	more := func(s *seeker) {
+		t.Helper()
+		before := s.count()
+		wait.For(t, seekerLimit, "writes to go on", func() bool { return s.count() > before+200 })
+	}
+	s := run("redis-moving")
+	more(s)
+	for i, p := range ps {
+		p.stop()
+		more(s)
+		p.start()
+		caughtUp(t, p, ps[(i+1)%3].client())
+	}
+	s.finish(t, ps[0])
+	if len(s.errs) > 0 {
+		t.Errorf("%d requests failed: %q", len(s.errs), s.errs[0])
+	}
+
+	s = run("redis-still")
+	more(s)
+	ps[0].stop()
+	wait.For(t, seekerLimit, "a request to fail without notifications", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.errs) > 0
+	})
+	ps[0].start()
+	ps[0].waitReady()
+	s.finish(t, ps[0])
 }

@@ -61,7 +61,16 @@ async function ofNodeRedis(client, send) {
   };
 }
 
+// Knows one node, the first.
+async function ofOneNode(maintNotifications) {
+  const { createClient } = require('redis');
+  const client = createClient({ socket: nodes[0], RESP: 3, maintNotifications, maintEndpointType: 'internal-ip' });
+  return ofNodeRedis(client, (_key, args) => client.sendCommand(args));
+}
+
 const KINDS = {
+  'redis-moving': () => ofOneNode('enabled'),
+  'redis-still': () => ofOneNode('disabled'),
   'ioredis-cluster': async () => {
     const { Cluster } = require('ioredis');
     return ofIORedis(new Cluster(nodes, { redisOptions: { username, password, tls: tls() } }));
