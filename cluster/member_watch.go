@@ -20,7 +20,7 @@ const (
 	// its replacement. A node that waits asks every few seconds.
 	wantedLately = 30 * time.Second
 	// preferAfter is how long a voter must have been fit before leadership goes to it. It doubles
-	// with each time that the voter got it within grantsCount, up to maxPreferAfter: one that cannot
+	// each time that the voter got it within grantsCount, up to maxPreferAfter: one that cannot
 	// keep it would get it every few seconds.
 	preferAfter    = 5 * time.Second
 	maxPreferAfter = 5 * time.Minute
@@ -57,7 +57,9 @@ func (w *memberWatch) grant(id string, now time.Time) {
 	if w.granted == nil {
 		w.granted = map[string]grants{}
 	}
-	maps.DeleteFunc(w.granted, func(_ string, g grants) bool { return now.Sub(g.last) > grantsCount })
+	maps.DeleteFunc(w.granted, func(_ string, g grants) bool {
+		return now.Sub(g.last) > grantsCount
+	})
 	w.granted[id] = grants{w.granted[id].times + 1, now}
 }
 
