@@ -178,7 +178,8 @@ var bigCalls = []bigCall{
 	{"HSCAN hv 0 COUNT $n", nil}, {"KEYS *", nil}, {"KEYS *0*1*2*", nil},
 	{"KEYS ?:[a-z]*[0-9]*[0-8]x", nil},
 	{"SCAN 0 COUNT $n", nil}, {"SCAN 0 COUNT $n MATCH *1*2*", nil},
-	{"LOCKS LIST COUNT $n", nil}, {"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
+	{"LOCKS LIST COUNT $n", nil}, {"LOCKS WINDOWS COUNT $n", nil}, {"LOCKS QUEUES COUNT $n", nil},
+	{"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
 	{"LINDEX l -2", nil}, {"LINDEX l 5000", nil}, {"LINSERT l BEFORE none x", nil},
 	{"LINSERT l BEFORE element:900 x", nil}, {"LLEN l", nil}, {"LMOVE l dst LEFT RIGHT", nil},
 	{"LMPOP 1 l LEFT COUNT $n", nil},
@@ -341,6 +342,8 @@ func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResul
 type nothingKnown struct{}
 
 func (nothingKnown) Lock(int, []byte, keyspace.Revision, int64) KnownLock { return KnownLock{} }
+
+func (nothingKnown) Semaphore(int, []byte) bool { return false }
 
 func (nothingKnown) Counts() []LabelCounts { return nil }
 

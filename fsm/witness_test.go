@@ -507,8 +507,61 @@ func (known) Lock(_ int, key []byte, _ keyspace.Revision, _ int64) commands.Know
 	return k
 }
 
+func (known) Semaphore(_ int, key []byte) bool { return string(key) == "app:seen" }
+
 func (known) Counts() []commands.LabelCounts {
 	return []commands.LabelCounts{{Label: "other", Names: []string{"granted"}, Counts: []uint64{5}}}
+}
+
+// LOCKS WINDOWS and QUEUES show what keys are used for, to users who may read them.
+func TestWindowsAndQueuesAreShown(t *testing.T) {
+	m := newestMachine(testTable())
+	m.known = known{}
+	m.Witness(true)
+	mustApply(t, m, 1, &Entry{ClockMs: 1000, Batches: [][]byte{
+		calls("ACL SETUSER reader on nopass +locks ~app:*")}}, true)
+	mustApply(t, m, 2, &Entry{ClockMs: 1000, WallUs: 1, Batches: [][]byte{calls("INCR app:n",
+		"PEXPIRE app:n 900", "CL.THROTTLE app:t 5 1 60", "ZADD app:z 1 a 2 b", "PEXPIRE app:z 900",
+		"SET app:cached 5 PX 900", "ZADD app:seen 1 a", "PEXPIRE app:seen 900",
+		"ZADD app:plain 1 a",
+		"INCR hidden", "PEXPIRE hidden 900", "RPUSH app:q a b c", "XADD app:x 1-1 a b",
+		"RPUSH hiddenq a")}}, true)
+	read := func(line string) map[string]string {
+		q := &commands.Request{Proto: 2, Cmds: [][][]byte{do(line)}}
+		q.User = commands.UserID{Name: []byte("reader"),
+			Created: m.users.Get([]byte("reader")).Created()}
+		reply, _ := m.ReadWork(nil, commands.AppendRequest(nil, q), 1000, 1, nil)
+		found := map[string]string{}
+		words := strings.Split(strings.ReplaceAll(string(reply), "\r\n", " "), "$3 key ")
+		for _, one := range words[1:] {
+			f := strings.Fields(one)
+			found[f[1]] = strings.Join(f[4:], " ")
+		}
+		return found
+	}
+	for line, want := range map[string]map[string]string{
+		"LOCKS WINDOWS COUNT 100": {
+			"app:n": "$5 fixed $4 fill :1 $6 ttl-ms :900",
+			"app:t": "$6 bucket $4 fill :-1 $6 ttl-ms :60000",
+			"app:z": "$7 sliding $4 fill :2 $6 ttl-ms :900"},
+		"LOCKS QUEUES COUNT 100": {"app:q": "$4 list $6 length :3 $6 ttl-ms :-1",
+			"app:x": "$6 stream $6 length :1 $6 ttl-ms :-1"},
+		"LOCKS WINDOWS MATCH app:n COUNT 100": {"app:n": "$5 fixed $4 fill :1 $6 ttl-ms :900"},
+	} {
+		got := read(line)
+		for key, text := range want {
+			if !strings.HasPrefix(got[key], text) {
+				t.Errorf("%s: %s is %q, want %q", line, key, got[key], text)
+			}
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+	if got := read("LOCKS LIST COUNT 100"); len(got) != 1 ||
+		!strings.HasPrefix(got["app:seen"], "$9 semaphore $6 owners *1 $1 a $7 holders :1") {
+		t.Errorf("locks: %v", got)
+	}
 }
 
 // LOCKS shows the locks that are marked, and of them what the node knows. A user sees the keys that
@@ -546,9 +599,9 @@ func TestLocksAreShown(t *testing.T) {
 		t.Errorf("a reader is shown: %s", got)
 	}
 	for line, want := range map[string]string{
-		"LOCKS SHOW app:l": "*18 $3 key $5 app:l $4 kind $6 string $6 owners *1 $1 a $5 token " +
-			":40960 $6 ttl-ms :100 $7 held-ms :7 $7 waiters :1 $7 waiting *1 *8 $5 owner $1 w " +
-			"$8 waits-ms :1 $11 seen-ms-ago :2 $8 attempts :3 $7 history *0 ",
+		"LOCKS SHOW app:l": "*20 $3 key $5 app:l $4 kind $6 string $6 owners *1 $1 a " +
+			"$7 holders :1 $5 token :40960 $6 ttl-ms :100 $7 held-ms :7 $7 waiters :1 " +
+			"$7 waiting *1 *8 $5 owner $1 w $8 waits-ms :1 $11 seen-ms-ago :2 $8 attempts :3 $7 history *0 ",
 		"LOCKS SHOW free":         "$-1 ",
 		"LOCKS STATS":             "*1 *4 $5 label $5 other $7 granted :5 ",
 		"LOCKS LIST COUNT 0":      "-ERR syntax error ",

@@ -112,7 +112,7 @@ func listLocks(ctx context.Context, c *locksCall) error {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", e.Key, e.Kind, e.Owner, e.Token,
 				millisText(e.HeldMs), leftText(e), e.Waiters)
 		default:
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", e.Key, kindText(e), e.Size, leftText(e))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.Key, e.Kind, sizeText(e), leftText(e))
 		}
 	}
 	if err := t.Flush(); err != nil || !more {
@@ -122,11 +122,11 @@ func listLocks(ctx context.Context, c *locksCall) error {
 	return err
 }
 
-func kindText(e *observe.Entry) string {
-	if e.Kind == observe.KindOther {
-		return e.Type
+func sizeText(e *observe.Entry) string {
+	if e.Size < 0 {
+		return "–"
 	}
-	return e.Kind
+	return fmt.Sprint(e.Size)
 }
 
 func millisText(ms int64) string { return spanText(time.Duration(ms) * time.Millisecond) }

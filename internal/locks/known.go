@@ -39,6 +39,13 @@ func (o *Observer) Lock(db int, key []byte, token keyspace.Revision,
 	return k
 }
 
+// Semaphore implements commands.Known.
+func (o *Observer) Semaphore(db int, key []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.isSemaphore(o.lockID(db, key))
+}
+
 // countNames are the names of the counts of a label.
 var countNames = []string{"granted", "refused", "released", "expired", "renewed", "renewed-late",
 	"missed", "taken-over", "held-ms", "waited", "waited-ms", "windows-allowed", "windows-denied",

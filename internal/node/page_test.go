@@ -418,8 +418,9 @@ func TestPageLocks(t *testing.T) {
 		{"SET", "lock:1", "me", "NX", "PX", 60000}, {"SET", "lock:1", "you", "NX", "PX", 60000},
 		{"SET", "lock:*", "you", "NX", "PX", 60000}, {"EVAL", take, 1, "lock:r", "id:1", 2},
 		{"EVAL", take, 1, "lock:rw", "mode", "read", "id:1", 1, "id:2", 1},
-		{"SET", "w:count", 7, "PX", 60000}, {"ZADD", "w:set", 1, "a", 2, "b"},
-		{"PEXPIRE", "w:set", 60000},
+		{"INCRBY", "w:count", 7}, {"PEXPIRE", "w:count", 60000},
+		{"ZADD", "w:set", 1, "a", 2, "b"}, {"PEXPIRE", "w:set", 60000},
+		{"CL.THROTTLE", "w:throttle", 5, 1, 60}, {"SET", "w:cached", 7, "PX", 60000},
 		{"HSET", "lock:none", "name", "x"}, {"RPUSH", "q:list", 1, 2, 3},
 		{"XADD", "q:stream", "*", "a", "b"}, {"SET", "text", "no lock"},
 	} {
@@ -456,10 +457,11 @@ func TestPageLocks(t *testing.T) {
 	for query, want := range map[string]string{
 		"group=locks": "lock:* string you 0 0\nlock:1 string me 1 0\n" +
 			"lock:r reentrant id:1 0 0\nlock:rw read-write id:1, id:2 0 0",
-		"group=windows":              "w:count counter  0 7\nw:set window  0 2",
+		"group=windows": "w:count fixed  0 7\nw:set sliding  0 2\n" +
+			"w:throttle bucket  0 -1",
 		"group=queues":               "q:list list  0 3\nq:stream stream  0 1",
 		"group=locks&prefix=lock:*":  "lock:* string you 0 0",
-		"group=all&prefix=t":         "text other  0 0",
+		"group=all&prefix=t":         "text string  0 -1",
 		"group=locks&prefix=x":       "",
 		"group=locks&prefix=&db=1":   "",
 		"group=queues&prefix=q:list": "q:list list  0 3",

@@ -12,21 +12,12 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// Kinds of keys that are no locks, by what they hold: clients do not say what a key is for.
-const (
-	KindCounter = "counter" // with a TTL: of a window
-	KindWindow  = "window"  // a sorted set with a TTL
-	KindList    = "list"
-	KindStream  = "stream"
-	KindOther   = "other"
-)
-
-// Groups of kinds.
+// Groups of keys, by what clients use them for.
 const (
 	Locks   = "locks"
 	Windows = "windows"
 	Queues  = "queues"
-	All     = "all"
+	All     = "all" // also others
 )
 
 // Entry is a key with what it is used for.
@@ -34,7 +25,7 @@ type Entry struct {
 	Key   string `json:"key"` // as Show shows it
 	ID    string `json:"id"`  // names it in requests; empty: it is too long for that
 	Group string `json:"group"`
-	Kind  string `json:"kind"` // of a lock: as LOCKS names it
+	Kind  string `json:"kind"` // as LOCKS names it; of all keys: their type
 	TTLMs int64  `json:"ttl"`  // -1: there is none
 
 	// Of a lock:
@@ -45,9 +36,8 @@ type Entry struct {
 	HeldMs  int64  `json:"held"`  // -1: unknown
 	Waiters int64  `json:"waiters"`
 
-	// Of others:
-	Type string `json:"type"` // as TYPE names it
-	Size int64  `json:"size"` // elements, or the value of a counter
+	// Of others: elements, or the value of a number; -1: unknown.
+	Size int64 `json:"size"`
 
 	raw string
 }
@@ -81,6 +71,7 @@ const (
 	// SCAN looks at few keys first, and at more as long as it finds nothing.
 	scanLeast = 100
 	scanMost  = 5000
+	scanLess  = 16   // times, if the reply is too large
 	maxID     = 1024 // bytes of a key or an owner that can be named in requests
 	maxNumber = 20   // digits of a counter
 )
@@ -88,14 +79,18 @@ const (
 // Entries returns entries in the order of SCAN, sorted by key. It searches for a bounded time: in a
 // large database there may be none in one part, and more behind it.
 func (c *Client) Entries(ctx context.Context, q Query) (*Entries, error) {
-	find := c.findOthers
-	if q.Group == Locks {
-		find = c.listLocks
+	find := c.listUsed
+	if q.Group == All {
+		find = c.listAll
 	}
 	found := &Entries{Shown: []Entry{}, Cursor: cmp.Or(q.Cursor, "0")}
 	step := scanLeast
 	for began := time.Now(); time.Since(began) < queryTime; {
 		entries, next, err := find(ctx, &q, found.Cursor, step)
+		if tooLarge(err) && step > 1 { // somebody has keys of a megabyte
+			step = max(step/scanLess, 1)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -114,18 +109,41 @@ func (c *Client) Entries(ctx context.Context, q Query) (*Entries, error) {
 	return found, nil
 }
 
-// findOthers returns the entries with the prefix among the next step keys that are in the group by
-// what they hold, and where to go on.
-func (c *Client) findOthers(ctx context.Context, q *Query, cursor string, step int) ([]Entry,
+// tooLarge reports whether the reply to a command would have been too large.
+func tooLarge(err error) bool {
+	reply, ok := err.(ReplyError)
+	return ok && strings.Contains(string(reply), "go before it, is larger than")
+}
+
+// listUsed returns the keys of a group with the prefix among the next step keys, and where to go
+// on.
+func (c *Client) listUsed(ctx context.Context, q *Query, cursor string, step int) (all []Entry,
+	next string, err error) {
+	subcommand := map[string]string{Locks: "LIST", Windows: "WINDOWS", Queues: "QUEUES"}[q.Group]
+	reply, err := c.in(ctx, q.DB, []string{"LOCKS", subcommand, "MATCH",
+		escapeGlob(q.Prefix) + "*", "COUNT", strconv.Itoa(step), "CURSOR", cursor})
+	switch {
+	case err != nil:
+		return nil, "", lockError(err)
+	case len(reply[0].Elems) != 2:
+		return nil, "", ReplyError("ERR unexpected reply to LOCKS " + subcommand)
+	}
+	for _, v := range reply[0].Elems[1].Elems {
+		e := lockEntry(fields(v))
+		e.Group = q.Group
+		all = append(all, e)
+	}
+	return all, endOf(reply[0].Elems[0].Text), nil
+}
+
+// listAll is listUsed for all keys.
+func (c *Client) listAll(ctx context.Context, q *Query, cursor string, step int) ([]Entry,
 	string, error) {
 	keys, next, err := c.scan(ctx, q, cursor, step)
 	if err != nil {
 		return nil, "", err
 	}
 	entries, err := c.examine(ctx, q.DB, keys)
-	if q.Group != All {
-		entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.Group != q.Group })
-	}
 	return entries, next, err
 }
 
@@ -189,11 +207,11 @@ func (c *Client) examine(ctx context.Context, db int, keys []string) ([]Entry, e
 	ask = nil
 	for i, k := range keys {
 		e := newEntry(k)
-		e.Type, e.TTLMs = replies[2*i].Text, max(number(replies[2*i+1]), -1)
-		switch size := sizes[e.Type]; {
-		case e.Type == "none": // it has expired since
+		e.Group, e.Kind, e.TTLMs = All, replies[2*i].Text, max(number(replies[2*i+1]), -1)
+		switch size := sizes[e.Kind]; {
+		case e.Kind == "none": // it has expired since
 			continue
-		case e.Type == "string":
+		case e.Kind == "string":
 			ask = append(ask, []string{"GETRANGE", k, "0", strconv.Itoa(maxNumber)})
 		default:
 			ask = append(ask, []string{size, k})
@@ -211,35 +229,9 @@ func (c *Client) examine(ctx context.Context, db int, keys []string) ([]Entry, e
 		return nil, err
 	}
 	for i := range entries {
-		entries[i].classify(replies[i])
+		entries[i].Size = number(replies[i])
 	}
 	return entries, nil
-}
-
-// classify sets the kind by the value, or its size.
-func (e *Entry) classify(v resp.Value) {
-	n, err := strconv.ParseInt(v.Text, 10, 64)
-	e.Size, e.Kind, e.Group = n, KindOther, All
-	switch e.Type {
-	case "string":
-		if err == nil {
-			e.Kind = KindCounter
-		}
-	case "zset":
-		if e.TTLMs >= 0 {
-			e.Kind = KindWindow
-		}
-	case "list":
-		e.Kind = KindList
-	case "stream":
-		e.Kind = KindStream
-	}
-	switch {
-	case e.Kind == KindWindow, e.Kind == KindCounter && e.TTLMs >= 0:
-		e.Group = Windows
-	case e.Kind == KindList, e.Kind == KindStream:
-		e.Group = Queues
-	}
 }
 
 // escapeGlob returns a pattern that matches a text alone.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,23 +50,6 @@ func lockError(err error) error {
 	return err
 }
 
-// listLocks returns the locks with the prefix among the next step keys, and where to go on.
-func (c *Client) listLocks(ctx context.Context, q *Query, cursor string, step int) (locks []Entry,
-	next string, err error) {
-	reply, err := c.in(ctx, q.DB, []string{"LOCKS", "LIST", "MATCH", escapeGlob(q.Prefix) + "*",
-		"COUNT", strconv.Itoa(step), "CURSOR", cursor})
-	switch {
-	case err != nil:
-		return nil, "", lockError(err)
-	case len(reply[0].Elems) != 2:
-		return nil, "", ReplyError("ERR unexpected reply to LOCKS LIST")
-	}
-	for _, v := range reply[0].Elems[1].Elems {
-		locks = append(locks, lockEntry(fields(v)))
-	}
-	return locks, endOf(reply[0].Elems[0].Text), nil
-}
-
 // endOf returns where to go on after a cursor; empty: that was the end.
 func endOf(cursor string) string {
 	if cursor == "0" {
@@ -74,9 +58,15 @@ func endOf(cursor string) string {
 	return cursor
 }
 
+// lockEntry returns what LOCKS replied of a key.
 func lockEntry(m map[string]resp.Value) Entry {
 	e := newEntry(m["key"].Text)
 	e.Group, e.Kind = Locks, m["kind"].Text
+	for _, size := range []string{"fill", "length"} {
+		if n, ok := m[size]; ok {
+			e.Size = number(n)
+		}
+	}
 	e.Token, e.TTLMs, e.HeldMs = m["token"].Text, number(m["ttl-ms"]), number(m["held-ms"])
 	e.Waiters = max(number(m["waiters"]), 0)
 	var owners []string
@@ -86,7 +76,11 @@ func lockEntry(m map[string]resp.Value) Entry {
 	if len(owners) > 0 && len(m["owners"].Elems[0].Text) <= maxID {
 		e.OwnerID = base64.RawURLEncoding.EncodeToString([]byte(m["owners"].Elems[0].Text))
 	}
-	e.Owner, e.Holders = strings.Join(owners, ", "), len(owners)
+	e.Holders = int(max(number(m["holders"]), 0))
+	if e.Holders > len(owners) {
+		owners = append(owners, fmt.Sprintf("%d more", e.Holders-len(owners)))
+	}
+	e.Owner = strings.Join(owners, ", ")
 	return e
 }
 

@@ -1,8 +1,14 @@
 package observe
 
 import (
+	"bufio"
+	"context"
+	"net"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 func TestShow(t *testing.T) {
@@ -16,6 +22,36 @@ func TestShow(t *testing.T) {
 		if got := Show(typed); got != want {
 			t.Errorf("%q: %q, want %q", typed, got, want)
 		}
+	}
+}
+
+// A reply that would be too large is asked for in smaller parts: somebody has very long keys.
+func TestEntriesWithLongKeys(t *testing.T) {
+	asked := ""
+	c := NewClient(func(context.Context) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			in := resp.NewReaderLimits(bufio.NewReader(theirs), limits)
+			for {
+				v, err := in.Value()
+				if err != nil {
+					return
+				}
+				reply := "*2\r\n$1\r\n0\r\n*0\r\n"
+				if v.Elems[0].Text != "LOCKS" {
+					reply = "+OK\r\n"
+				} else if asked += v.Elems[5].Text + " "; len(v.Elems[5].Text) > 1 {
+					reply = "-" + string(commands.ErrReplySize) + "\r\n"
+				}
+				_, _ = theirs.Write([]byte(reply))
+			}
+		}()
+		return ours, nil
+	}, "", "")
+	defer c.Close()
+	_, err := c.Entries(t.Context(), Query{Group: Windows, Most: 10})
+	if err != nil || asked != "100 6 " {
+		t.Errorf("asked for %s: %v", asked, err)
 	}
 }
 

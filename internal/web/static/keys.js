@@ -87,12 +87,13 @@ const groups = {
   ] },
   windows: { title: "Windows", empty: "There is no window here.", columns: () => [
     key,
-    { title: "Kind", cell: (e) => (e.kind === "counter" ? "counter" : "sorted set") },
+    { title: "Kind", cell: (e) => e.kind },
     { title: "Fill", number: true, cell: (e) => count(e.size) },
     { title: "Compared with the fullest shown", fill: (td, e) => {
       if (td.shown === e.share) return;
       td.shown = e.share;
-      td.replaceChildren(bar(e.share, Math.round(100 * e.share) + " % of the fullest"));
+      td.replaceChildren(...(e.size < 0 ? [] : [bar(e.share,
+        Math.round(100 * e.share) + " % of the fullest")]));
     } },
     left,
   ] },
