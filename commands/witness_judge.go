@@ -203,7 +203,7 @@ func (w *Witness) judgeZSet(s *seen) {
 // judgeLook judges a key that exists and that the request did not change.
 func (w *Witness) judgeLook(s *seen, e *keyspace.Entry) {
 	if s.acts&actNX != 0 { // also of a value that is no lock
-		w.add(LockRefused, FormString, s, e, s.who)
+		w.add(LockRefused, FormString, s, e, s.who).Patient = s.acts&actAsk != 0
 		return
 	}
 	switch e.Kind() {

@@ -224,6 +224,12 @@ func TestFactsOfLocks(t *testing.T) {
 			{20, do("SET m 1 NX PX 100"), "granted string m 1"},
 			{20, do("DELIFEQ m 1"), "released string m 1"},
 		},
+		"asking for the end": {
+			{0, eval(`redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 100)
+				return redis.call('pttl', KEYS[1])`, "1 l a"), "granted string l a"},
+			{0, eval(`redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 100)
+				return redis.call('pttl', KEYS[1])`, "1 l b"), "refused string l b patient"},
+		},
 		"all or none": {
 			{0, eval(redlock, "2 a b me 100"), "granted string a me, granted string b me"},
 			{0, eval(redlock, "2 c b you 100"), "refused string b"},
@@ -601,7 +607,8 @@ func TestLocksAreShown(t *testing.T) {
 	for line, want := range map[string]string{
 		"LOCKS SHOW app:l": "*20 $3 key $5 app:l $4 kind $6 string $6 owners *1 $1 a " +
 			"$7 holders :1 $5 token :40960 $6 ttl-ms :100 $7 held-ms :7 $7 waiters :1 " +
-			"$7 waiting *1 *8 $5 owner $1 w $8 waits-ms :1 $11 seen-ms-ago :2 $8 attempts :3 $7 history *0 ",
+			"$7 waiting *1 *8 $5 owner $1 w $8 waits-ms :1 " +
+			"$11 seen-ms-ago :2 $8 attempts :3 $7 history *0 ",
 		"LOCKS SHOW free":         "$-1 ",
 		"LOCKS STATS":             "*1 *4 $5 label $5 other $7 granted :5 ",
 		"LOCKS LIST COUNT 0":      "-ERR syntax error ",

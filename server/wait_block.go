@@ -149,6 +149,10 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 		s.blocked = true // the end of a pause cleared it
 		replies, err, done := b.attempt()
 		if done {
+			if err == nil && len(replies) > 0 && replies[0] != '-' {
+				key := waitedKeys(b.spec, b.request.Cmds[0])[0]
+				s.srv.cfg.Locks.Served(key, time.Since(b.start))
+			}
 			return replies, err
 		}
 	}

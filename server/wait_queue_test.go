@@ -162,6 +162,22 @@ func TestFullWaiterWakes(t *testing.T) {
 	n.idle(t)
 }
 
+// The waits of those that find something are observed, not of those that give up, or find it at
+// once.
+func TestWaitsAreObserved(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	c := n.popping(t, "BLPOP", "l", "0")
+	main.call("RPUSH", "l", "a", "b")
+	c.want("*2\r\n$1\r\nl\r\n$1\r\na\r\n")
+	main.call("BLPOP", "l", "0")
+	main.call("BLPOP", "l", "0.001")
+	if got := n.cfg.Locks.Snapshot()[0].Blocked.Count; got != 1 {
+		t.Errorf("%d waits", got)
+	}
+	n.idle(t)
+}
+
 func TestWaitersAreServedInOrder(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)

@@ -3,6 +3,7 @@ package locks
 import (
 	"hash/maphash"
 	"sync"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -34,6 +35,7 @@ type counts struct {
 	facts        [commands.FactKinds]uint64
 	late, taken  uint64
 	held, waited histogram
+	blocked      histogram
 }
 
 // New returns an observer that labels keys by rules.
@@ -179,6 +181,13 @@ func (o *Observer) remember(f *commands.Fact, nowMs int64) {
 	}
 }
 
+// Served counts a client of this node that had to wait for a key, as BLPOP does, and got something.
+func (o *Observer) Served(key []byte, waited time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.counts[o.rules.of(key)].blocked.add(waited.Milliseconds())
+}
+
 // Stats are the counts of one label.
 type Stats struct {
 	Label string
@@ -196,6 +205,9 @@ type Stats struct {
 	// Held is how long locks were held until they were released or expired, Waited how long clients
 	// that were refused first waited for a lock that they got.
 	Held, Waited Histogram
+	// Blocked is how long clients of this node waited in commands such as BLPOP that found
+	// something at last.
+	Blocked Histogram
 
 	// Windows. Counted ones do not show whether the client let the request pass.
 	Allowed, Denied, Counted uint64
@@ -214,7 +226,7 @@ func (o *Observer) Snapshot() []Stats {
 			Released: c.facts[commands.LockReleased], Expired: c.facts[commands.LockExpired],
 			Renewed: c.facts[commands.LockRenewed], RenewedLate: c.late,
 			Missed: c.facts[commands.LockMissed], TakenOver: c.taken,
-			Held: c.held.snapshot(), Waited: c.waited.snapshot(),
+			Held: c.held.snapshot(), Waited: c.waited.snapshot(), Blocked: c.blocked.snapshot(),
 			Allowed: c.facts[commands.WindowAllowed], Denied: c.facts[commands.WindowDenied],
 			Counted: c.facts[commands.WindowCounted]}
 	}

@@ -24,6 +24,8 @@ const (
 	webConnections = 32
 	webTimeout     = 5 * time.Second // of a request, and of its response
 	webHeaderBytes = 8 << 10
+	// webUnacked is how long a browser may leave data unacknowledged: its machine is gone then
+	webUnacked = 15 * time.Second
 )
 
 // openWeb prepares what the HTTP port serves: the page, if it is wanted, and the pages for probes.
@@ -96,6 +98,7 @@ func (l *webListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	limitUnacked(conn, webUnacked)
 	c := &webConn{Conn: conn, of: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -45,6 +45,9 @@ var (
 		"How long locks were held, until they were released or expired.", "label")
 	metricWait = Metrics.Histogram("coordd_lock_wait_seconds",
 		"How long clients that were refused first waited for a lock that they got.", "label")
+	metricBlocked = Metrics.Histogram("coordd_blocked_wait_seconds",
+		"How long commands that wait for keys, such as BLPOP, waited until they found something.",
+		"label")
 	metricWindow = Metrics.Counter("coordd_window_requests_total",
 		"Requests to rate limits: allowed, denied, counted (the client decides).", "label",
 		"result")
@@ -93,6 +96,7 @@ func giveLocks(o metrics.Out, s *locks.Stats) {
 	o.Value(metricTaken, float64(s.TakenOver), s.Label)
 	o.Counted(metricHold, s.Held.Bounds, s.Held.Counts, s.Held.Sum, s.Label)
 	o.Counted(metricWait, s.Waited.Bounds, s.Waited.Counts, s.Waited.Sum, s.Label)
+	o.Counted(metricBlocked, s.Blocked.Bounds, s.Blocked.Counts, s.Blocked.Sum, s.Label)
 	o.Value(metricWindow, float64(s.Allowed), s.Label, "allowed")
 	o.Value(metricWindow, float64(s.Denied), s.Label, "denied")
 	o.Value(metricWindow, float64(s.Counted), s.Label, "counted")

@@ -191,6 +191,9 @@ async function shots(node) {
   null, { timeout: 90000 });
   await shot(page, "page");
   await shot(dark, "page-locks");
+  await dark.goto(node.url + "#windows");
+  await dark.locator("td.key", { hasText: "window:api:alice" }).waitFor();
+  await shot(dark, "page-windows");
   await shot(small, "page-phone");
   for (const p of [page, dark, small]) await p.context().close();
 }

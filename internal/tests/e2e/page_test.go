@@ -84,6 +84,10 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
+// takeSlot takes one of two slots of a semaphore.
+const takeSlot = "if redis.call('zcard', KEYS[1]) < 2 then redis.call('zadd', KEYS[1], 1, " +
+	"ARGV[1]) redis.call('pexpire', KEYS[1], 5000000) end return nil"
+
 // fillForPage makes locks, windows and queues, one with a hostile name.
 func fillForPage(t *testing.T, p *process) {
 	t.Helper()
@@ -98,7 +102,11 @@ func fillForPage(t *testing.T, p *process) {
 		{"EVAL", "if redis.call('exists', KEYS[1]) == 0 then redis.call('hincrby', KEYS[1], " +
 			"ARGV[1], 1) redis.call('pexpire', KEYS[1], 25000000) end return nil", 1,
 			"lock:report", "9b1de0c2-4f7a:41"},
-		{"SET", "window:sms:alice", 3, "PX", 3_600_000},
+		{"EVAL", takeSlot, 1, "semaphore:gpu", "render-1"},
+		{"EVAL", takeSlot, 1, "semaphore:gpu", "render-2"}, {"ZREM", "semaphore:gpu", "render-1"},
+		{"EVAL", takeSlot, 1, "semaphore:gpu", "render-3"},
+		{"INCRBY", "window:sms:alice", 3}, {"PEXPIRE", "window:sms:alice", 3_600_000},
+		{"CL.THROTTLE", "window:login:bob", 10, 5, 3600},
 		{"RPUSH", "queue:mail", 1, 2, 3, 4}, {"XADD", "queue:jobs", "*", "a", "b"},
 		{"EVAL", "local n = 0; for i = 1, 500000 do n = n + i end; return n", 0},
 	}
@@ -110,9 +118,10 @@ func fillForPage(t *testing.T, p *process) {
 	for i := range 40 {
 		calls = append(calls, []any{"ZADD", "window:api:" + names[i%7%3], i, i})
 	}
-	for i := range 3 { // waiters
-		calls = append(calls, []any{"SET", "lock:order:2", fmt.Sprintf("worker-%d:91c0", i), "NX",
-			"PX", 3_000_000})
+	for i := range 3 { // waiters, which wait for a message
+		calls = append(calls, []any{"EVAL", "if redis.call('set', KEYS[1], ARGV[1], 'NX') then " +
+			"return nil end return redis.call('pttl', KEYS[1])", 1, "lock:order:2",
+			fmt.Sprintf("worker-%d:91c0", i)})
 	}
 	for _, name := range names {
 		calls = append(calls, []any{"PEXPIRE", "window:api:" + name, 3_600_000})
