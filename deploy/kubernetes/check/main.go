@@ -1,12 +1,13 @@
 // Command check decodes Kubernetes manifests strictly into the types of Kubernetes' API: unknown
 // fields and values of a wrong type are errors. It knows the schemas of cert-manager and of the
-// Prometheus operator only by name. With -config it prints the ConfigMap's coordd.conf.
+// Prometheus operator only by name. With -rules it prints the alert rules, as Prometheus reads them.
 //
-//	go run . [-config] <manifests.yaml
+//	go run . [-rules] <manifests.yaml
 package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -29,22 +30,29 @@ var kinds = map[string]func() any{
 	"cert-manager.io/v1 Issuer":               nil,
 	"cert-manager.io/v1 Certificate":          nil,
 	"monitoring.coreos.com/v1 ServiceMonitor": nil,
+	"monitoring.coreos.com/v1 PrometheusRule": nil,
 }
 
 func main() {
-	config := flag.Bool("config", false, "print coordd.conf")
+	rules := flag.Bool("rules", false, "print the alert rules")
 	flag.Parse()
 	text, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		fail(err)
 	}
 	for _, document := range bytes.Split(text, []byte("\n---\n")) {
-		var head struct{ APIVersion, Kind string }
+		var head struct {
+			APIVersion, Kind string
+			Spec             json.RawMessage
+		}
 		if err := yaml.Unmarshal(document, &head); err != nil {
 			fail(err)
 		}
 		if head.Kind == "" {
 			continue // comments
+		}
+		if *rules && head.Kind == "PrometheusRule" {
+			fmt.Println(string(head.Spec)) // JSON is YAML
 		}
 		make, known := kinds[head.APIVersion+" "+head.Kind]
 		if !known {
@@ -56,9 +64,6 @@ func main() {
 		object := make()
 		if err := yaml.UnmarshalStrict(document, object); err != nil {
 			fail(fmt.Errorf("%s: %w", head.Kind, err))
-		}
-		if m, ok := object.(*core.ConfigMap); ok && *config {
-			fmt.Print(m.Data["coordd.conf"])
 		}
 	}
 }

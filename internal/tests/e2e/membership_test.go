@@ -72,7 +72,7 @@ func (f *fleet) prepare(id string, join ...*process) *process {
 // raft runs a subcommand of RAFT through the node.
 func (p *process) raft(args ...any) (any, error) {
 	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 20 * time.Second,
-		Protocol: 3})
+		Protocol: 3, Password: p.login})
 	defer c.Close()
 	return c.Do(context.Background(), append([]any{"RAFT"}, args...)...).Result()
 }

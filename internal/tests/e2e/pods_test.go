@@ -67,32 +67,40 @@ func startPods(t *testing.T, n int, flags ...string) *podSet {
 // move gives a pod that does not run another address.
 func (s *podSet) move(i int) {
 	s.t.Helper()
-	for range 100 {
-		ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
-		ln, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, s.port))
-		if err != nil {
-			continue
+	s.ips[i] = freeAddress(s.t, s.port)
+	s.ps[i].setFlag("--peer-listen", fmt.Sprintf("%s:%d", s.ips[i], s.port))
+	var known []string
+	for _, ip := range s.ips {
+		if ip != "" {
+			known = append(known, ip)
 		}
-		_ = ln.Close()
-		s.ips[i] = ip
-		s.ps[i].setFlag("--peer-listen", fmt.Sprintf("%s:%d", ip, s.port))
-		var known []string
-		for _, ip := range s.ips {
-			if ip != "" {
-				known = append(known, ip)
-			}
-		}
-		s.dns.Set(podService, known...)
-		return
 	}
-	s.t.Skip("SKIPPED: no other addresses of the loopback")
+	s.dns.Set(podService, known...)
 }
 
-// name returns the id that a pod's data directory has.
-func (s *podSet) name(i int) string {
-	text, err := os.ReadFile(filepath.Join(s.ps[i].dataDir(), "VERSION"))
+// freeAddress returns an address of the loopback where the port is free.
+func freeAddress(t *testing.T, port int) string {
+	t.Helper()
+	for range 100 {
+		ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
+		if ln, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, port)); err == nil {
+			_ = ln.Close()
+			return ip
+		}
+	}
+	t.Skip("SKIPPED: no other addresses of the loopback")
+	return ""
+}
+
+// name returns the id of a pod.
+func (s *podSet) name(i int) string { return nodeOf(s.t, s.ps[i].dataDir()) }
+
+// nodeOf returns the id that a data directory has.
+func nodeOf(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "VERSION"))
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), "\nnode: ")
 	id, _, _ := strings.Cut(rest, "\n")

@@ -77,7 +77,9 @@ func TestMain(m *testing.M) {
 type process struct {
 	t     *testing.T
 	args  []string
-	in    string // the network namespace that it runs in; "": the test's own
+	env   []string // besides the test's own
+	login string   // the default user's password; "": none
+	in    string   // the network namespace that it runs in; "": the test's own
 	id    string
 	addr  string // for clients
 	http  string
@@ -192,6 +194,7 @@ func (p *process) start() {
 			append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, p.most), path},
 				p.args...)...)
 	}
+	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
@@ -254,7 +257,7 @@ func (p *process) waitReady() {
 // client returns a go-redis client of the node with its default handshake, but no retries.
 func (p *process) client() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, ReadTimeout: 15 * time.Second,
-		DialTimeout: 5 * time.Second})
+		DialTimeout: 5 * time.Second, Password: p.login})
 	p.t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -16,10 +16,3 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "coordd.domain" -}}
 {{ include "coordd.name" . }}-peers.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
 {{- end -}}
-
-{{- define "coordd.cluster" -}}
-{{- $root := . -}}
-{{- range $i := until (int .Values.replicas) -}}
-{{- if $i }},{{ end }}{{ include "coordd.name" $root }}-{{ $i }}={{ include "coordd.name" $root }}-{{ $i }}.{{ include "coordd.domain" $root }}:7000
-{{- end -}}
-{{- end -}}
