@@ -83,8 +83,8 @@ func parseConnection(line string) Connection {
 	if library != "" && m["lib-ver"] != "" {
 		library += " " + m["lib-ver"]
 	}
-	return Connection{ID: n("id"), Addr: m["addr"], Name: m["name"], User: m["user"],
-		Library: library, Command: m["cmd"], AgeSec: n("age"), IdleSec: n("idle"),
+	return Connection{ID: n("id"), Addr: m["addr"], Name: Show(m["name"]), User: Show(m["user"]),
+		Library: Show(library), Command: m["cmd"], AgeSec: n("age"), IdleSec: n("idle"),
 		Flags: m["flags"], Bytes: n("tot-mem")}
 }
 

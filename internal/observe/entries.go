@@ -31,6 +31,7 @@ type Entry struct {
 	// Of a lock:
 	Owner   string `json:"owner"`   // one or more, as Show shows them
 	OwnerID string `json:"ownerId"` // names the first one in requests
+	Owners  []Name `json:"owners"`  // the first ones
 	Holders int    `json:"holders"`
 	Token   string `json:"token"` // the fencing token
 	HeldMs  int64  `json:"held"`  // -1: unknown
@@ -42,12 +43,23 @@ type Entry struct {
 	raw string
 }
 
-func newEntry(key string) Entry {
-	e := Entry{Key: Show(key), raw: key}
-	if len(key) <= maxID {
-		e.ID = base64.RawURLEncoding.EncodeToString([]byte(key))
+// Name is what a client has typed.
+type Name struct {
+	Text string `json:"text"` // as Show shows it
+	ID   string `json:"id"`   // names it in requests; empty: it is too long for that
+}
+
+func newName(typed string) Name {
+	n := Name{Text: Show(typed)}
+	if len(typed) <= maxID {
+		n.ID = base64.RawURLEncoding.EncodeToString([]byte(typed))
 	}
-	return e
+	return n
+}
+
+func newEntry(key string) Entry {
+	n := newName(key)
+	return Entry{Key: n.Text, ID: n.ID, Owners: []Name{}, raw: key}
 }
 
 // Query says which entries to return.

@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,18 +68,19 @@ func lockEntry(m map[string]resp.Value) Entry {
 	}
 	e.Token, e.TTLMs, e.HeldMs = m["token"].Text, number(m["ttl-ms"]), number(m["held-ms"])
 	e.Waiters = max(number(m["waiters"]), 0)
-	var owners []string
+	var texts []string
 	for _, o := range m["owners"].Elems {
-		owners = append(owners, Show(o.Text))
+		n := newName(o.Text)
+		e.Owners, texts = append(e.Owners, n), append(texts, n.Text)
 	}
-	if len(owners) > 0 && len(m["owners"].Elems[0].Text) <= maxID {
-		e.OwnerID = base64.RawURLEncoding.EncodeToString([]byte(m["owners"].Elems[0].Text))
+	if len(e.Owners) > 0 {
+		e.OwnerID = e.Owners[0].ID
 	}
 	e.Holders = int(max(number(m["holders"]), 0))
-	if e.Holders > len(owners) {
-		owners = append(owners, fmt.Sprintf("%d more", e.Holders-len(owners)))
+	if e.Holders > len(texts) {
+		texts = append(texts, fmt.Sprintf("%d more", e.Holders-len(texts)))
 	}
-	e.Owner = strings.Join(owners, ", ")
+	e.Owner = strings.Join(texts, ", ")
 	return e
 }
 

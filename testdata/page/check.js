@@ -145,6 +145,20 @@ async function keyboard(page) {
   await page.locator(".empty", { hasText: "There is no lock here." }).waitFor();
 }
 
+// holders releases the second holder of a semaphore.
+async function holders(page) {
+  await page.goto(page.url().split("#")[0] + "#locks");
+  const row = page.locator("tr", { has: page.locator("td.key", { hasText: "semaphore:gpu" }) });
+  await row.waitFor();
+  assert.equal(await page.getByRole("button", { name: "Extend semaphore:gpu" }).count(), 0);
+  await page.getByRole("button", { name: "Release semaphore:gpu" }).click();
+  await accessible(page, "the choice of a holder");
+  await page.getByLabel("Holder").selectOption("render-3");
+  await page.locator("dialog .command", { hasText: "semaphore:gpu render-3" }).waitFor();
+  await page.locator("dialog button.danger").click();
+  await row.locator("td.wrap", { hasText: /^render-2$/ }).waitFor();
+}
+
 // actions asks for the leadership of a node, and to remove one under a wrong name.
 async function actions(page, leader, next) {
   await page.goto(page.url().split("#")[0]);
@@ -204,6 +218,7 @@ await shots(survivor);
 const page = await open(survivor, desktop, "light");
 await verdict(page, "All 3 members are well");
 await hostile(page);
+await holders(page);
 await keyboard(page);
 const leader = await ask("leader");
 await actions(page, leader, nodes.find((n) => n.id !== leader && n.id !== survivor.id).id);

@@ -15,12 +15,16 @@ export function inform(title, ...content) {
 }
 
 // confirm asks before an action. options: title, text, action (the name of the button), danger,
-// fields ({name, label, value, must}: must is what has to be typed), command(values) and
-// request(values), which return the words of the command and the request.
+// fields ({name, label, value, must, options}: must is what has to be typed, options are pairs of
+// value and text to choose from), command(values) and request(values), which return the words of the command and the request.
 export function confirm(options) {
-  const inputs = (options.fields || []).map((f) => h("input", { name: f.name, id: "f-" + f.name,
-    value: f.value || "", autocomplete: "off", spellcheck: "false", required: true,
-    "aria-describedby": "d-text" }));
+  const inputs = (options.fields || []).map((f) => {
+    const attributes = { name: f.name, id: "f-" + f.name, "aria-describedby": "d-text" };
+    return f.options ?
+      h("select", attributes, ...f.options.map(([value, text]) => h("option", { value }, text))) :
+      h("input", { ...attributes, value: f.value || "", autocomplete: "off", spellcheck: "false",
+        required: true });
+  });
   const values = () => Object.fromEntries(inputs.map((e) => [e.name, e.value.trim()]));
   const command = h("code", { class: "command" });
   const error = h("p", { class: "error", role: "alert" });

@@ -7,13 +7,21 @@ import { card, h, notice, setText, Table } from "./dom.js";
 import { count, millis } from "./format.js";
 import { asked, searchBox } from "./lists.js";
 
+// holder returns the field that asks which of several holders is meant.
+function holder(e) {
+  return e.owners.length < 2 ? [] : [{ name: "holder", label: "Holder",
+    options: e.owners.map((o, i) => [String(i), o.text]) }];
+}
+
+const chosen = (e, v) => e.owners[Number(v.holder || 0)] || { text: "", id: "" };
+
 function release(view, e) {
-  confirm({ title: "Release this lock?", action: "Release", danger: true,
+  confirm({ title: "Release this lock?", action: "Release", danger: true, fields: holder(e),
     text: `${e.key}, held by ${e.owner || "nobody that is known"}. Whoever believes to hold it may ` +
       "still act: only a resource that checks the fencing token refuses him. Nothing is done if " +
       "the lock has another holder by now.",
-    command: () => ["LOCKS", "RELEASE", e.key, e.owner.split(", ")[0], e.token],
-    request: () => ({ action: "release", db: view.db(), id: e.id, owner: e.ownerId,
+    command: (v) => ["LOCKS", "RELEASE", e.key, chosen(e, v).text, e.token],
+    request: (v) => ({ action: "release", db: view.db(), id: e.id, owner: chosen(e, v).id,
       token: e.token }),
     done: "The lock is released.", after: view.refresh });
 }
@@ -22,7 +30,7 @@ function extend(view, e) {
   confirm({ title: "Extend this lock?", action: "Extend",
     text: `${e.key}, held by ${e.owner || "nobody that is known"}. The time counts from now.`,
     fields: [{ name: "seconds", label: "Seconds", value: "60" }],
-    command: (v) => ["LOCKS", "EXTEND", e.key, e.owner.split(", ")[0], e.token,
+    command: (v) => ["LOCKS", "EXTEND", e.key, chosen(e, v).text, e.token,
       String(Math.round(v.seconds * 1000))],
     request: (v) => ({ action: "extend", db: view.db(), id: e.id, owner: e.ownerId,
       token: e.token, ms: Math.round(v.seconds * 1000) }),
@@ -75,14 +83,17 @@ const groups = {
     { title: "Waiting", number: true, cell: (e) => count(e.waiters) },
     { title: "", class: "act", fill: (td, e) => {
       td.entry = e;
-      if (td.children.length || !e.id) return;
-      td.append(
-        h("button", { class: "plain", type: "button", click: () => details(view, td.entry) },
-          "Details", h("span", { class: "sr" }, " of " + e.key)),
-        h("button", { class: "plain", type: "button", click: () => extend(view, td.entry) },
-          "Extend", h("span", { class: "sr" }, " " + e.key)),
-        h("button", { class: "plain", type: "button", click: () => release(view, td.entry) },
-          "Release", h("span", { class: "sr" }, " " + e.key)));
+      if (!td.children.length && e.id) {
+        td.append(
+          h("button", { class: "plain", type: "button", click: () => details(view, td.entry) },
+            "Details", h("span", { class: "sr" }, " of " + e.key)),
+          h("button", { class: "plain", type: "button", click: () => extend(view, td.entry) },
+            "Extend", h("span", { class: "sr" }, " " + e.key)),
+          h("button", { class: "plain", type: "button", click: () => release(view, td.entry) },
+            "Release", h("span", { class: "sr" }, " " + e.key)));
+      }
+      // only its clients know how the holder of a semaphore is extended
+      if (td.children[1]) td.children[1].hidden = e.kind === "semaphore";
     } },
   ] },
   windows: { title: "Windows", empty: "There is no window here.", columns: () => [
