@@ -5,6 +5,7 @@
 # make bench         beside redis-server and etcd; BENCH=-full draws curves
 # make fairness      latency of a light client beside 20 heavy ones; four minutes
 # make clients       run client libraries against a cluster, and write docs/clients.md
+# make guide        run the code of docs/guide
 # make page          the page in headless Chromium; writes docs/images
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
 # make chaos         network, disk and process faults; as root, ten minutes
@@ -23,7 +24,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients differential chaos fairness attack page release packages containers rules
+.PHONY: build test lint vulncheck deps bench soak fuzz clients guide differential chaos fairness attack page release packages containers rules
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -70,6 +71,10 @@ fairness: deps
 clients:
 	sh .ci/deps clients
 	$(GO) run ./testdata/clients/libraries
+
+guide:
+	sh .ci/deps clients
+	$(GO) test ./internal/tests/e2e -run TestGuide -count 1 -v
 
 page:
 	sh .ci/deps page
