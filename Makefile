@@ -101,8 +101,7 @@ attack:
 
 rules:
 	sh .ci/deps rules
-	promtool check rules deploy/prometheus/coordd-alerts.yml
-	promtool test rules deploy/prometheus/coordd-alerts-test.yml
+	$(GO) test ./internal/tests/docs -run TestAlertRules -count 1 -v
 
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)

@@ -6,6 +6,7 @@ package docs
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -79,6 +80,22 @@ func TestMetricNames(t *testing.T) {
 			if !strings.HasSuffix(d.Help, ".") {
 				t.Errorf("%s: its help is no sentence", d.Name)
 			}
+		}
+	}
+}
+
+// TestAlertRules has promtool check the rules and run their tests.
+func TestAlertRules(t *testing.T) {
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("SKIPPED: ", err)
+	}
+	for _, call := range [][]string{{"check", "rules", "coordd-alerts.yml"},
+		{"test", "rules", "coordd-alerts-test.yml"}} {
+		cmd := exec.Command(tool, call...)
+		cmd.Dir = filepath.Join(root, "deploy", "prometheus")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %q: %v\n%s", call, err, out)
 		}
 	}
 }
