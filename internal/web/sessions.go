@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxSessions = 64               // the one that was used longest ago ends first
+	maxSessions = 64               // one more ends one of the user with the most
 	idleTime    = 30 * time.Minute // after which a session ends
 	longestTime = 12 * time.Hour   // … in any case
 )
@@ -54,17 +54,29 @@ func (s *sessions) begin(w http.ResponseWriter, user string, client *observe.Cli
 	defer s.mu.Unlock()
 	s.sweep(now)
 	if len(s.all) >= maxSessions {
-		var oldest [sha256.Size]byte
-		for key, known := range s.all {
-			if o := s.all[oldest]; o == nil || known.used.Before(o.used) {
-				oldest = key
-			}
-		}
-		s.remove(oldest)
+		s.makeRoom()
 	}
 	s.all[sha256.Sum256([]byte(token))] = &session{user: user, client: client, began: now,
 		used: now}
 	s.setCookie(w, token, int(longestTime.Seconds()))
+}
+
+// makeRoom ends the session that was used longest ago, of the user with the most sessions: nobody
+// who logs in again and again ends those of others. The caller holds mu.
+func (s *sessions) makeRoom() {
+	number, most := map[string]int{}, 0
+	for _, known := range s.all {
+		number[known.user]++
+		most = max(most, number[known.user])
+	}
+	var oldest [sha256.Size]byte
+	for key, known := range s.all {
+		o := s.all[oldest]
+		if number[known.user] == most && (o == nil || known.used.Before(o.used)) {
+			oldest = key
+		}
+	}
+	s.remove(oldest)
 }
 
 // of returns the session of a request; nil: it has none, or it is over.
