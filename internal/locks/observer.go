@@ -135,8 +135,10 @@ func (o *Observer) count(f *commands.Fact, nowMs int64) {
 	switch f.Kind {
 	case commands.LockGranted:
 		lock := o.lockID(f.DB, f.Key)
-		if ms, waited := o.waiters.grant(lock, o.ownerID(f.Owner), nowMs); waited {
-			c.waited.add(ms)
+		if len(o.waiters.byLock[lock]) > 0 {
+			if ms, waited := o.waiters.grant(lock, o.ownerID(f.Owner), nowMs); waited {
+				c.waited.add(ms)
+			}
 		}
 		if o.takenOver(lock, f.Owner, nowMs) {
 			c.taken++

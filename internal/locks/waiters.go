@@ -72,9 +72,6 @@ func (w *waiters) refuse(lock, id uint64, f *commands.Fact, nowMs int64) {
 // wait. Those that did not say who they are may include it: they are forgotten until they ask
 // again.
 func (w *waiters) grant(lock, id uint64, nowMs int64) (ms int64, waited bool) {
-	if w.n == 0 {
-		return 0, false
-	}
 	list := w.byLock[lock]
 	for i := len(list) - 1; i >= 0; i-- {
 		one := list[i]
