@@ -44,11 +44,12 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	files := addTLS(flags)
 	asJSON := flags.Bool("json", false, "verify: print JSON")
 	if len(args) > 0 && args[0] == "verify" {
-		names, err := parseArgs(flags, args[1:], "FILE, the backup to check")
+		names, err := parseArgs(flags, args[1:],
+			"FILE, the backup to check, or s3://BUCKET/PREFIX/NAME")
 		if err != nil {
 			return err
 		}
-		return verifyBackup(names[0], *asJSON, c)
+		return verifyBackup(ctx, names[0], *asJSON, c)
 	}
 	names, err := parseAtMost(flags, args, 1)
 	if err != nil {

@@ -3,11 +3,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -34,17 +34,13 @@ type contents struct {
 	Written   time.Time  `json:"fileWritten"`
 }
 
-func verifyBackup(file string, asJSON bool, c console) error {
-	m, err := readBackup(file, c.stderr)
+func verifyBackup(ctx context.Context, target string, asJSON bool, c console) error {
+	m, f, err := readBackup(ctx, target, c)
 	if err != nil {
-		return fmt.Errorf("%s cannot be restored: %w", file, err)
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
+		return fmt.Errorf("%s cannot be restored: %w", target, err)
 	}
 	held := contentsOf(m)
-	held.File, held.Bytes, held.Written = file, info.Size(), info.ModTime()
+	held.File, held.Bytes, held.Written = target, f.Bytes, f.Written
 	if asJSON {
 		return json.NewEncoder(c.stdout).Encode(held)
 	}

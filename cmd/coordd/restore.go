@@ -8,22 +8,22 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/backups"
 	"github.com/coordd/coordd/server"
 )
 
-func runRestore(_ context.Context, args []string, c console) error {
+func runRestore(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd restore")
 	given := nodeFlags(fs)
 	epoch := fs.Uint64("epoch", 0,
 		"epoch of the restored cluster, the same on every node; default: the backup's, plus 1")
-	names, err := parseArgs(fs, args, "FILE, the backup to read")
+	names, err := parseArgs(fs, args, "FILE, the backup to read, or s3://BUCKET/PREFIX/NAME")
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func runRestore(_ context.Context, args []string, c console) error {
 	if cfg.AutoID {
 		return usageError{errors.New("coordd restore requires --id, the name of the node")}
 	}
-	m, err := readBackup(names[0], c.stderr)
+	m, _, err := readBackup(ctx, names[0], c)
 	if err != nil {
 		return fmt.Errorf("cannot restore %s: %w; nothing was written", names[0], err)
 	}
@@ -90,17 +90,16 @@ func memberIDs(members []cluster.Member) string {
 }
 
 // readBackup loads a complete backup, which checks every record of it.
-func readBackup(file string, stderr io.Writer) (*fsm.Machine, error) {
-	f, err := os.Open(file)
+func readBackup(ctx context.Context, target string, c console) (*fsm.Machine, *backups.File,
+	error) {
+	f, err := backups.Open(ctx, target, c.getenv)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	p := newProgress(stderr, "reading "+file, info.Size())
+	p := newProgress(c.stderr, "reading "+target, f.Bytes)
 	defer p.end()
-	return fsm.ReadSnapshot(io.TeeReader(f, p), commands.NewTable(commands.Specs(), server.Specs()))
+	m, err := fsm.ReadSnapshot(io.TeeReader(f, p), commands.NewTable(commands.Specs(),
+		server.Specs()))
+	return m, f, err
 }

@@ -23,12 +23,12 @@ func subcommands() []subcommand {
 			runHealth},
 		{"backup", "--from ADDR,… FILE|--to -|--to DIR|--to s3://BUCKET/PREFIX [--force] " +
 			"[--every INTERVAL] [--keep N] [--user NAME] [--password-file FILE] " + tlsArgs +
-			"; verify FILE [--json]",
+			"; verify FILE|s3://BUCKET/PREFIX/NAME [--json]",
 			"writes the state of a running cluster to a file, to standard output, or in each " +
 				"interval to a directory or a bucket; verify checks that FILE can be restored, " +
 				"and shows what it holds", runBackup},
-		{"restore", "FILE [--epoch N] [flags]",
-			"creates a node's data directory from FILE; run it for every node, with its flags",
+		{"restore", "FILE|s3://BUCKET/PREFIX/NAME [--epoch N] [flags]",
+			"creates a node's data directory from a backup; run it for every node, with its flags",
 			runRestore},
 		{"recover", "--data-dir DIR [--before-entry INDEX] [--trace-entries] " +
 			"[--accept-lost-writes]",

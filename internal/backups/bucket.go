@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -27,14 +29,17 @@ type Bucket struct {
 }
 
 // IsBucket reports whether a target names a bucket.
-func IsBucket(target string) bool { return strings.HasPrefix(target, "s3://") }
+func IsBucket(target string) bool { return strings.HasPrefix(target, bucketScheme) }
+
+const bucketScheme = "s3://"
 
 // OpenBucket returns the bucket of s3://bucket/prefix. Endpoint, region and credentials are those
 // of the environment variables that AWS's tools read. Without credentials there it asks the
 // machine's metadata service for them, as those do.
 func OpenBucket(target string, getenv func(string) string) (*Bucket, error) {
-	u, err := url.Parse(target)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" {
+	// not a URL: an object's name may have any character
+	name, prefix, _ := strings.Cut(strings.TrimPrefix(target, bucketScheme), "/")
+	if name == "" || strings.ContainsAny(name, "@:?#") {
 		return nil, errors.New("must be s3://bucket or s3://bucket/prefix")
 	}
 	endpoint, tls, err := endpointOf(getenv)
@@ -53,11 +58,47 @@ func OpenBucket(target string, getenv func(string) string) (*Bucket, error) {
 	if id != "" {
 		as = credentials.NewStaticV4(id, secret, getenv("AWS_SESSION_TOKEN"))
 	}
-	client, err := minio.New(endpoint, &minio.Options{Creds: as, Secure: tls, Region: region})
+	transport, err := minio.DefaultTransport(tls)
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{client, u.Host, strings.Trim(u.Path, "/")}, nil
+	transport.DialContext = dialPatiently
+	client, err := minio.New(endpoint, &minio.Options{Creds: as, Secure: tls, Region: region,
+		Transport: transport, MaxRetries: bucketTries})
+	if err != nil {
+		return nil, err
+	}
+	return &Bucket{client, name, strings.Trim(prefix, "/")}, nil
+}
+
+// bucketTries is how often a request is sent. A schedule tries again anyway.
+const bucketTries = 3
+
+// bucketPatience is how long a store may neither send nor take anything in a request.
+var bucketPatience = time.Minute
+
+// patientConn fails when nothing moves for bucketPatience: a store that hangs must not keep a
+// schedule from its next attempt.
+type patientConn struct{ net.Conn }
+
+func dialPatiently(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return patientConn{conn}, nil
+}
+
+// Read implements net.Conn.
+func (c patientConn) Read(p []byte) (int, error) {
+	_ = c.SetDeadline(time.Now().Add(bucketPatience))
+	return c.Conn.Read(p)
+}
+
+// Write implements net.Conn. It also extends the deadline of a Read that waits for the reply.
+func (c patientConn) Write(p []byte) (int, error) {
+	_ = c.SetDeadline(time.Now().Add(bucketPatience))
+	return c.Conn.Write(p)
 }
 
 // endpointOf returns the host and port of the store. The default is AWS.
@@ -79,7 +120,7 @@ func endpointOf(getenv func(string) string) (host string, tls bool, err error) {
 
 // String implements Store.
 func (b *Bucket) String(name string) string {
-	return "s3://" + path.Join(b.name, b.prefix, name)
+	return bucketScheme + path.Join(b.name, b.prefix, name)
 }
 
 func (b *Bucket) key(name string) string { return path.Join(b.prefix, name) }
@@ -118,8 +159,13 @@ func (b *Bucket) Put(ctx context.Context, name string, take Take) (fsm.BackupInf
 }
 
 // Open implements Store.
-func (b *Bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
-	return b.client.GetObject(ctx, b.name, b.key(name), minio.GetObjectOptions{})
+func (b *Bucket) Open(ctx context.Context, name string) (*File, error) {
+	r, info, _, err := minio.Core{Client: b.client}.GetObject(ctx, b.name, b.key(name),
+		minio.GetObjectOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.String(name), err)
+	}
+	return &File{r, info.Size, info.LastModified}, nil
 }
 
 // Names implements Store.

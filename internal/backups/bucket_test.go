@@ -4,15 +4,24 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/s3"
 )
 
-func openStub(t *testing.T, s *stub, prefix string) *Bucket {
+// env returns the environment of who uses the store, with changes as pairs of name and value.
+func env(s *s3.Store, changes ...string) func(string) string {
+	vars := s.Env(changes...)
+	return func(name string) string { return vars[name] }
+}
+
+func openStub(t *testing.T, s *s3.Store, prefix string) *Bucket {
 	t.Helper()
-	b, err := OpenBucket("s3://"+stubBucket+prefix, s.env())
+	b, err := OpenBucket("s3://"+s3.Bucket+prefix, env(s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,11 +29,11 @@ func openStub(t *testing.T, s *stub, prefix string) *Bucket {
 }
 
 func TestBucket(t *testing.T) {
-	s := startStub(t)
+	s := s3.Start(t)
 	checkRetention(t, openStub(t, s, "/a prefix/ü+"))
 	checkFailures(t, openStub(t, s, "/failures"))
-	if len(s.uploads) > 0 {
-		t.Error("uploads were not abandoned:", s.uploads)
+	if len(s.Uploads) > 0 {
+		t.Error("uploads were not abandoned:", s.Uploads)
 	}
 	at := openStub(t, s, "")
 	name := add(t, at, 1, state(t))
@@ -35,7 +44,7 @@ func TestBucket(t *testing.T) {
 
 // TestBucketInParts sends more than a part, which the store puts together.
 func TestBucketInParts(t *testing.T) {
-	s := startStub(t)
+	s := s3.Start(t)
 	b := openStub(t, s, "/large")
 	whole := bytes.Repeat([]byte("0123456789abcde\n"), (2*partBytes+5000)/16)
 	if _, err := b.Put(t.Context(), "large", func(_ context.Context, w io.Writer) (fsm.BackupInfo,
@@ -45,14 +54,14 @@ func TestBucketInParts(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(s.objects["large/large"], whole) || s.maxParts != 3 || s.largest != partBytes {
-		t.Errorf("%d bytes in %d parts of up to %d", len(s.objects["large/large"]), s.maxParts,
-			s.largest)
+	if !bytes.Equal(s.Objects["large/large"], whole) || s.MaxParts != 3 || s.Largest != partBytes {
+		t.Errorf("%d bytes in %d parts of up to %d", len(s.Objects["large/large"]), s.MaxParts,
+			s.Largest)
 	}
 }
 
 func TestBucketRefusals(t *testing.T) {
-	s := startStub(t)
+	s := s3.Start(t)
 	for _, c := range []struct {
 		target, says string
 		env          []string
@@ -68,7 +77,7 @@ func TestBucketRefusals(t *testing.T) {
 		{"s3://vault", "InvalidAccessKeyId", []string{"AWS_REGION", "elsewhere"}},
 		{"s3://other", "NoSuchBucket", nil},
 	} {
-		b, err := OpenBucket(c.target, s.env(c.env...))
+		b, err := OpenBucket(c.target, env(s, c.env...))
 		if err == nil {
 			_, err = Add(t.Context(), b, 1, taking(state(t)))
 		}
@@ -76,14 +85,14 @@ func TestBucketRefusals(t *testing.T) {
 			t.Errorf("%s %v: %v, want %s", c.target, c.env, err, c.says)
 		}
 	}
-	if len(s.objects) > 0 {
-		t.Error(s.objects)
+	if len(s.Objects) > 0 {
+		t.Error(s.Objects)
 	}
 }
 
 // TestBucketEndsAtOnce has a backup interrupted amid its transfer.
 func TestBucketEndsAtOnce(t *testing.T) {
-	s := startStub(t)
+	s := s3.Start(t)
 	b := openStub(t, s, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := b.Put(ctx, "name", func(ctx context.Context, w io.Writer) (fsm.BackupInfo, error) {
@@ -94,7 +103,90 @@ func TestBucketEndsAtOnce(t *testing.T) {
 	}); err == nil {
 		t.Error("an interrupted backup is none")
 	}
-	if len(s.objects) > 0 {
+	if len(s.Objects) > 0 {
 		t.Error("an interrupted backup was stored")
+	}
+}
+
+// TestBucketHangs has a store stop amid a reply: the backup fails, and the next one succeeds.
+func TestBucketHangs(t *testing.T) {
+	defer func(d time.Duration) { bucketPatience = d }(bucketPatience)
+	bucketPatience = 100 * time.Millisecond
+	s := s3.Start(t)
+	b := openStub(t, s, "")
+	hung := make(chan struct{})
+	s.Hung = hung
+	if _, err := Add(t.Context(), b, 1, taking(state(t))); err == nil ||
+		!strings.Contains(err.Error(), "timeout") {
+		t.Error(err)
+	}
+	close(hung)
+	s.Mu.Lock()
+	s.Hung = nil
+	s.Mu.Unlock()
+	name := add(t, b, 1, state(t))
+	if got := keptIn(t, b); len(got) != 1 || got[0] != name {
+		t.Error(got)
+	}
+}
+
+// TestOpen reads backups by the names that their takers print.
+func TestOpen(t *testing.T) {
+	s, good := s3.Start(t), state(t)
+	for _, at := range []Store{Directory(t.TempDir()), openStub(t, s, ""),
+		openStub(t, s, "/a%20b#c?/ü+")} {
+		b, err := Add(t.Context(), at, 1, taking(good))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(t.Context(), b.Where, env(s))
+		if err != nil {
+			t.Error(b.Where, err)
+			continue
+		}
+		text, err := io.ReadAll(f)
+		if err != nil || !bytes.Equal(text, good) || f.Bytes != int64(len(good)) ||
+			f.Written.IsZero() {
+			t.Errorf("%s: %d of %d bytes, %v, %v", b.Where, len(text), f.Bytes, f.Written, err)
+		}
+		_ = f.Close()
+	}
+	for target, says := range map[string]string{"s3://": "must be s3://bucket/name",
+		"s3://vault": "must be s3://bucket/name", "s3://vault/": "must be s3://bucket/name",
+		"s3://vault/none": "s3://vault/none: NoSuchKey", "none": "no such file"} {
+		if _, err := Open(t.Context(), target, env(s)); err == nil ||
+			!strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %s", target, err, says)
+		}
+	}
+}
+
+// TestBucketTalksNonsense has something else than a store answer.
+func TestBucketTalksNonsense(t *testing.T) {
+	s, good := s3.Start(t), state(t)
+	b := openStub(t, s, "")
+	last := add(t, b, 1, good)
+	for name, answer := range map[string]string{"a page": "<html>Log in, please</html>",
+		"nothing": "", "text": "ok", "a cut list": "<ListBucketResult><IsTruncated>true"} {
+		s.Mu.Lock()
+		s.Instead = func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, answer)
+		}
+		s.Mu.Unlock()
+		if b, err := Add(t.Context(), b, 1, taking(good)); err == nil {
+			t.Errorf("%s: %+v", name, b)
+		}
+		if f, err := b.Open(t.Context(), last); err == nil {
+			if _, err := fsm.CheckSnapshot(f); err == nil {
+				t.Errorf("%s passes for a backup", name)
+			}
+			_ = f.Close()
+		}
+	}
+	s.Mu.Lock()
+	s.Instead = nil
+	s.Mu.Unlock()
+	if got := keptIn(t, b); len(got) != 1 || got[0] != last {
+		t.Error(got)
 	}
 }

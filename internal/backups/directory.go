@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,8 +26,16 @@ func (d Directory) Put(ctx context.Context, name string, take Take) (fsm.BackupI
 }
 
 // Open implements Store.
-func (d Directory) Open(_ context.Context, name string) (io.ReadCloser, error) {
-	return os.Open(d.String(name))
+func (d Directory) Open(_ context.Context, name string) (*File, error) {
+	f, err := os.Open(d.String(name))
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &File{f, info.Size(), info.ModTime()}, nil
 }
 
 // staleAfter is the age of a temporary file that nobody writes to any more. Its process was killed.

@@ -88,15 +88,15 @@ func TestRetention(t *testing.T) { checkRetention(t, Directory(t.TempDir())) }
 // badReads is a store that returns what it got with a flipped bit.
 type badReads struct{ Store }
 
-func (b badReads) Open(ctx context.Context, name string) (io.ReadCloser, error) {
-	r, err := b.Store.Open(ctx, name)
+func (b badReads) Open(ctx context.Context, name string) (*File, error) {
+	f, err := b.Store.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
-	text, err := io.ReadAll(r)
+	defer f.Close()
+	text, err := io.ReadAll(f)
 	text[len(text)/2] ^= 1
-	return io.NopCloser(bytes.NewReader(text)), err
+	return &File{ReadCloser: io.NopCloser(bytes.NewReader(text))}, err
 }
 
 // checkFailures has backups fail before, amid and after their transfer: they leave nothing, and the

@@ -20,13 +20,37 @@ type Store interface {
 	// Put stores what take writes. The file appears under its name complete or not at all. Names
 	// are new: Add gives later ones than those that are there.
 	Put(ctx context.Context, name string, take Take) (fsm.BackupInfo, error)
-	Open(ctx context.Context, name string) (io.ReadCloser, error)
+	Open(ctx context.Context, name string) (*File, error)
 	// Names lists the files that are there, backups and others.
 	Names(ctx context.Context) ([]string, error)
 	// Remove removes a file. It is no error if there is none.
 	Remove(ctx context.Context, name string) error
 	// String returns where a file is, to people.
 	String(name string) string
+}
+
+// File is a file of a store, to read.
+type File struct {
+	io.ReadCloser
+	Bytes   int64
+	Written time.Time
+}
+
+// Open opens a file, or s3://bucket/prefix/name with the variables of OpenBucket.
+func Open(ctx context.Context, target string, getenv func(string) string) (*File, error) {
+	if !IsBucket(target) {
+		return Directory("").Open(ctx, target)
+	}
+	at := strings.LastIndexByte(target, '/')
+	bucket, name := target[:at], target[at+1:]
+	if len(bucket) < len(bucketScheme) || name == "" {
+		return nil, errors.New("must be s3://bucket/name or s3://bucket/prefix/name")
+	}
+	b, err := OpenBucket(bucket, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return b.Open(ctx, name)
 }
 
 // A backup's name holds its time in UTC. Names sort by it.

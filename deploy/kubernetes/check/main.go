@@ -1,6 +1,6 @@
 // Command check decodes Kubernetes manifests strictly into the types of Kubernetes' API: unknown
 // fields and values of a wrong type are errors. It knows the schemas of cert-manager and of the
-// Prometheus operator only by name. With -rules it prints the alert rules, as Prometheus reads them.
+// Prometheus operator only by name. With -rules it prints the alert rules as Prometheus reads them.
 //
 //	go run . [-rules] <manifests.yaml
 package main

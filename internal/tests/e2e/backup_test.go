@@ -24,6 +24,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/s3"
 	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
@@ -315,6 +316,30 @@ func smallBackup(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "backup")
 	succeed(t, "backup", "--from", n.addr, file)
 	return file
+}
+
+// TestBackupInABucket takes a backup to a bucket, verifies it there, and restores it from there.
+func TestBackupInABucket(t *testing.T) {
+	for name, value := range s3.Start(t).Env() {
+		t.Setenv(name, value)
+	}
+	n, c := startSingle(t, filepath.Join(t.TempDir(), "source"))
+	sample.Fill(t, c, "one")
+	out := succeed(t, "backup", "--from", n.addr, "--to", "s3://"+s3.Bucket+"/prod/a")
+	at, _, _ := strings.Cut(out, ": backup of")
+	wantWords(t, "verify", succeed(t, "backup", "verify", at), at+" is complete",
+		" can be restored")
+	dir := filepath.Join(t.TempDir(), "restored")
+	succeed(t, "restore", at, "--id", "n1", "--data-dir", dir)
+	want := c.DBSize(t.Context()).Val()
+	_, c = startSingle(t, dir)
+	if got := c.DBSize(t.Context()).Val(); got != want || got == 0 {
+		t.Errorf("%d keys are restored of %d", got, want)
+	}
+	code, _, errs := command(t, "restore", at+"x", "--id", "n1", "--data-dir", dir+"x")
+	if code != 1 || !strings.Contains(errs, at+"x: NoSuchKey; nothing was written") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
 }
 
 // TestBackupToStdout writes a backup to a pipe, which holds nothing else, also when it fails.

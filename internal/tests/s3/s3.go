@@ -1,6 +1,4 @@
-// A small S3 store over HTTP, which checks the signatures of version 4.
-
-package backups
+package s3
 
 import (
 	"crypto/hmac"
@@ -21,58 +19,65 @@ import (
 	"testing"
 )
 
+// Bucket is the name of the bucket that a store has.
+const Bucket = "vault"
+
 const (
-	stubBucket = "vault"
-	stubRegion = "eu-test-1"
-	stubID     = "AKIDSTUB"
-	stubSecret = "stub/secret+key"
-	stubToken  = "session"
-	stubPage   = 2 // names in one reply
+	region   = "eu-test-1"
+	accessID = "AKIDSTUB"
+	secret   = "stub/secret+key"
+	token    = "session"
+	page     = 2 // names in one reply
 )
 
-type stub struct {
+// Store has one bucket.
+type Store struct {
 	url string
 
-	mu       sync.Mutex
-	objects  map[string][]byte
-	uploads  map[string]map[string][]byte // parts by upload and number
+	Mu       sync.Mutex
+	Objects  map[string][]byte
+	Uploads  map[string]map[string][]byte // parts by upload and number
 	started  int                          // uploads so far
-	maxParts int                          // of an upload
-	largest  int                          // body
-	down     bool                         // answers 503
+	MaxParts int                          // of an upload
+	Largest  int                          // body
+	// Hung, if it is there, keeps an object after its first byte until it is closed.
+	Hung chan struct{}
+	// Instead, if it is there, answers in place of the store.
+	Instead http.HandlerFunc
 }
 
-func startStub(t *testing.T) *stub {
+// Start starts a store, which ends with the test.
+func Start(t testing.TB) *Store {
 	t.Helper()
-	s := &stub{objects: map[string][]byte{}, uploads: map[string]map[string][]byte{}}
+	s := &Store{Objects: map[string][]byte{}, Uploads: map[string]map[string][]byte{}}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
 	return s
 }
 
-// env is the environment of who uses the stub, with changes as pairs of name and value.
-func (s *stub) env(changes ...string) func(string) string {
-	env := map[string]string{"AWS_ENDPOINT_URL": s.url, "AWS_REGION": stubRegion,
-		"AWS_ACCESS_KEY_ID": stubID, "AWS_SECRET_ACCESS_KEY": stubSecret,
-		"AWS_SESSION_TOKEN": stubToken}
+// Env is the environment of who uses the store, with changes as pairs of name and value.
+func (s *Store) Env(changes ...string) map[string]string {
+	env := map[string]string{"AWS_ENDPOINT_URL": s.url, "AWS_REGION": region,
+		"AWS_ACCESS_KEY_ID": accessID, "AWS_SECRET_ACCESS_KEY": secret,
+		"AWS_SESSION_TOKEN": token}
 	for i := 0; i < len(changes); i += 2 {
 		env[changes[i]] = changes[i+1]
 	}
-	return func(name string) string { return env[name] }
+	return env
 }
 
 // ServeHTTP implements http.Handler.
-func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.largest = max(s.largest, len(body))
-	if s.down {
-		fail(w, http.StatusServiceUnavailable, "SlowDown")
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Largest = max(s.Largest, len(body))
+	if s.Instead != nil {
+		s.Instead(w, r)
 		return
 	}
 	if why := checkSignature(r, body); why != "" {
@@ -80,7 +85,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if bucket != stubBucket {
+	if bucket != Bucket {
 		fail(w, http.StatusNotFound, "NoSuchBucket")
 		return
 	}
@@ -90,14 +95,23 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.list(w, q)
 	case q.Has("uploadId") || q.Has("uploads"):
 		s.upload(w, r, key, q, body)
-	case s.objects[key] == nil:
+	case s.Objects[key] == nil:
 		fail(w, http.StatusNotFound, "NoSuchKey")
 	case r.Method == http.MethodGet:
 		w.Header().Set("ETag", `"whole"`)
 		w.Header().Set("Last-Modified", "Mon, 23 Nov 2026 04:00:00 GMT")
-		_, _ = w.Write(s.objects[key])
+		if hung := s.Hung; hung != nil {
+			w.Header().Set("Content-Length", fmt.Sprint(len(s.Objects[key])))
+			_, _ = w.Write(s.Objects[key][:1])
+			w.(http.Flusher).Flush()
+			s.Mu.Unlock()
+			<-hung
+			s.Mu.Lock()
+			return
+		}
+		_, _ = w.Write(s.Objects[key])
 	case r.Method == http.MethodDelete:
-		delete(s.objects, key)
+		delete(s.Objects, key)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		fail(w, http.StatusNotImplemented, "NotImplemented")
@@ -110,16 +124,16 @@ func fail(w http.ResponseWriter, status int, code string) {
 }
 
 // list returns a page of the names below a prefix, without those below a further slash.
-func (s *stub) list(w http.ResponseWriter, q url.Values) {
+func (s *Store) list(w http.ResponseWriter, q url.Values) {
 	var names []string
-	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+	for _, key := range slices.Sorted(maps.Keys(s.Objects)) {
 		rest, ok := strings.CutPrefix(key, q.Get("prefix"))
 		if ok && !strings.Contains(rest, "/") && key > q.Get("continuation-token") {
 			names = append(names, key)
 		}
 	}
-	more := len(names) > stubPage
-	names = names[:min(len(names), stubPage)]
+	more := len(names) > page
+	names = names[:min(len(names), page)]
 	fmt.Fprintf(w, "<ListBucketResult><IsTruncated>%t</IsTruncated>", more)
 	for _, name := range names {
 		fmt.Fprint(w, "<Contents><Key>")
@@ -132,25 +146,25 @@ func (s *stub) list(w http.ResponseWriter, q url.Values) {
 	fmt.Fprint(w, "</ListBucketResult>")
 }
 
-func (s *stub) upload(w http.ResponseWriter, r *http.Request, key string, q url.Values,
+func (s *Store) upload(w http.ResponseWriter, r *http.Request, key string, q url.Values,
 	body []byte) {
 	id := q.Get("uploadId")
-	parts := s.uploads[id]
+	parts := s.Uploads[id]
 	switch {
 	case q.Has("uploads"):
 		s.started++
 		id = fmt.Sprint("upload", s.started)
-		s.uploads[id] = map[string][]byte{}
+		s.Uploads[id] = map[string][]byte{}
 		fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId>"+
 			"</InitiateMultipartUploadResult>", id)
 	case parts == nil:
 		fail(w, http.StatusNotFound, "NoSuchUpload")
 	case r.Method == http.MethodPut:
 		parts[q.Get("partNumber")] = body
-		s.maxParts = max(s.maxParts, len(parts))
+		s.MaxParts = max(s.MaxParts, len(parts))
 		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, md5.Sum(body)))
 	case r.Method == http.MethodDelete:
-		delete(s.uploads, id)
+		delete(s.Uploads, id)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		s.complete(w, key, id, body)
@@ -158,7 +172,7 @@ func (s *stub) upload(w http.ResponseWriter, r *http.Request, key string, q url.
 }
 
 // complete makes an object of the parts that the client lists.
-func (s *stub) complete(w http.ResponseWriter, key, id string, body []byte) {
+func (s *Store) complete(w http.ResponseWriter, key, id string, body []byte) {
 	var wanted struct {
 		Part []struct{ PartNumber, ETag string }
 	}
@@ -168,20 +182,20 @@ func (s *stub) complete(w http.ResponseWriter, key, id string, body []byte) {
 	}
 	whole := []byte{}
 	for _, p := range wanted.Part {
-		part := s.uploads[id][p.PartNumber]
+		part := s.Uploads[id][p.PartNumber]
 		if strings.Trim(p.ETag, `"`) != fmt.Sprintf("%x", md5.Sum(part)) {
 			fail(w, http.StatusBadRequest, "InvalidPart")
 			return
 		}
 		whole = append(whole, part...)
 	}
-	s.objects[key] = whole
-	delete(s.uploads, id)
+	s.Objects[key] = whole
+	delete(s.Uploads, id)
 	fmt.Fprintf(w, "<CompleteMultipartUploadResult><Bucket>%s</Bucket><Key>%s</Key>"+
-		"<ETag>whole</ETag></CompleteMultipartUploadResult>", stubBucket, key)
+		"<ETag>whole</ETag></CompleteMultipartUploadResult>", Bucket, key)
 }
 
-// checkSignature returns the error code for a request that is not signed by the stub's user, or
+// checkSignature returns the error code for a request that is not signed by the store's user, or
 // whose body is not what was signed.
 func checkSignature(r *http.Request, body []byte) string {
 	auth, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
@@ -194,8 +208,8 @@ func checkSignature(r *http.Request, body []byte) string {
 	if !ok || len(at) < 8 {
 		return "AccessDenied"
 	}
-	scope := at[:8] + "/" + stubRegion + "/s3/aws4_request"
-	if fields["Credential"] != stubID+"/"+scope {
+	scope := at[:8] + "/" + region + "/s3/aws4_request"
+	if fields["Credential"] != accessID+"/"+scope {
 		return "InvalidAccessKeyId"
 	}
 	signed := strings.Split(fields["SignedHeaders"], ";")
@@ -220,7 +234,7 @@ func checkSignature(r *http.Request, body []byte) string {
 		strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"), headers.String(),
 		fields["SignedHeaders"], sum}, "\n")
 	toSign := "AWS4-HMAC-SHA256\n" + at + "\n" + scope + "\n" + hexSum([]byte(canonical))
-	key := []byte("AWS4" + stubSecret)
+	key := []byte("AWS4" + secret)
 	for _, part := range append(strings.Split(scope, "/"), toSign) {
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(part))
@@ -229,7 +243,7 @@ func checkSignature(r *http.Request, body []byte) string {
 	md := md5.Sum(body)
 	switch {
 	case hex.EncodeToString(key) != fields["Signature"],
-		r.Header.Get("X-Amz-Security-Token") != stubToken:
+		r.Header.Get("X-Amz-Security-Token") != token:
 		return "SignatureDoesNotMatch"
 	case r.Method == http.MethodPut &&
 		r.Header.Get("Content-Md5") != base64.StdEncoding.EncodeToString(md[:]):
