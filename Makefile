@@ -74,7 +74,7 @@ clients:
 
 guide:
 	sh .ci/deps clients
-	$(GO) test ./internal/tests/e2e -run TestGuide -count 1 -v
+	COORDD_GUIDE=1 $(GO) test ./internal/tests/e2e -run TestGuide -count 1 -v
 
 page:
 	sh .ci/deps page
