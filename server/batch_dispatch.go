@@ -189,6 +189,7 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 	}
 	s.answer(func() { s.w.Error(err.Error()) })
 	s.countError(err.Error())
+	s.trace(spec, "rejected")
 	s.auditRefusal(spec, word)
 }
 
@@ -411,20 +412,25 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
 	defer func() { s.replied(load, len(replies)) }()
 	done := false
 	if dryRun {
+		s.traces.ask("dry run", count)
 		replies, err, done = s.dryRun(load, batch)
 	}
 	switch {
 	case done:
 	case write:
+		s.traces.ask("write", count)
 		replies, err = s.srv.backend.Write(context.Background(), load, batch, count)
 		if err == nil {
 			s.batch.fitRoom(count, len(replies))
 		}
 	case s.stale && !fresh:
+		s.traces.ask("local", count)
 		replies, err = s.srv.backend.ReadLocal(load, batch)
 	default:
+		s.traces.ask("read", count)
 		replies, err = s.srv.backend.Read(context.Background(), load, batch)
 	}
+	s.traces.tell()
 	return replies, err
 }
 
@@ -451,6 +457,7 @@ func (s *session) dropBatch() {
 	b := &s.batch
 	clear(b.pending)
 	s.inHand = 0
+	s.traces.forget()
 	b.pending, b.count, b.write, b.fresh = b.pending[:0], 0, false, false
 	b.writes, b.eligible, b.likely, b.dryRan = 0, 0, 0, false
 	if b.bytes = b.bytes[:0]; cap(b.bytes) > 2*maxBatchBytes {

@@ -83,6 +83,7 @@ type session struct {
 	w           *commands.RESP // receives the current command's own reply
 	last        *commands.Spec // newest command
 	tally       tally
+	traces      *traces   // nil: it makes no spans
 	clock       time.Time // newest reading: reading it costs as much as a command
 	fails       uint64    // error replies to the session's own commands
 	failure     string    // code word of the newest error reply
@@ -179,6 +180,9 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s.batch.room = firstRoom
 	s.answering.signal, s.answering.slow = make(chan struct{}, 1), true
 	s.w = &s.reply
+	if srv.cfg.Tracing != nil {
+		s.traces = &traces{}
+	}
 	s.view = view{proto: 2, multi: -1, redirect: -1, flags: "N", used: s.created, last: "NULL"}
 	return s
 }
@@ -299,6 +303,7 @@ func (s *session) midway() bool {
 // handle runs all received commands and sends their replies.
 func (s *session) handle(cmds [][][]byte) {
 	s.clock = time.Now()
+	s.traces.begin(s.clock, len(cmds))
 	s.show(len(cmds[0]))
 	for i, args := range cmds {
 		s.more = len(cmds) - 1 - i
@@ -355,6 +360,7 @@ func (s *session) send() error {
 	err := s.out.write(s.reply.Buf, s.batch.count > 0 && s.track.Load() != nil,
 		framing{s.proto, s.subscribed()})
 	s.state.Store(works)
+	s.traceSent()
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxBatchBytes {
 		s.reply.Buf = nil
 	}

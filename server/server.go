@@ -20,6 +20,7 @@ import (
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/metrics"
 	"github.com/coordd/coordd/internal/tlsconf"
+	"github.com/coordd/coordd/internal/tracing"
 )
 
 // Config configures a Server. The defaults given apply to zero values.
@@ -61,6 +62,8 @@ type Config struct {
 
 	Locks *locks.Observer // nil: one that receives nothing
 	Audit *audit.Log      // nil: there is no audit trail
+	// Tracing makes spans of requests; nil: there are none.
+	Tracing *tracing.Tracer
 
 	// Parameters are first values of parameters of CONFIG that have no field here.
 	Parameters []Parameter

@@ -90,6 +90,7 @@ func (s *session) count(spec *commands.Spec, args [][]byte, end ending, took tim
 	}
 	s.srv.slowlog.note(s, spec, args, took)
 	s.srv.latency.note(spec, took)
+	s.trace(spec, endings[end])
 	if s.srv.cfg.Audit != nil && spec.Audit != nil {
 		s.audit(spec, args, end != endedOK)
 	}

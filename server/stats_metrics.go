@@ -61,6 +61,9 @@ var (
 		"Calls of AUTH that were delayed because others failed.")
 	metricAudit = Metrics.Counter("coordd_audit_dropped_total",
 		"Lines that the audit trail lost. Only with an audit trail.")
+	metricTraces = Metrics.Counter("coordd_traces_total",
+		"Requests whose spans were sent, dropped (no room) or failed (the collector did not take "+
+			"them). Only with --otlp.", "result")
 	metricExpiry = Metrics.Gauge("coordd_tls_certificate_expiry_timestamp_seconds",
 		"When a certificate of this node expires.", "certificate")
 	metricReload = Metrics.Gauge("coordd_tls_certificate_reload_failed",
@@ -190,6 +193,12 @@ func (s *Server) giveSecurity(o metrics.Out) {
 	o.Value(metricAuthDelayed, float64(s.guessing.delayed.Load()))
 	if s.cfg.Audit != nil {
 		o.Value(metricAudit, float64(s.cfg.Audit.Dropped()))
+	}
+	if s.cfg.Tracing != nil {
+		traces := s.cfg.Tracing.Counts()
+		o.Value(metricTraces, float64(traces.Sent), "sent")
+		o.Value(metricTraces, float64(traces.Dropped), "dropped")
+		o.Value(metricTraces, float64(traces.Failed), "failed")
 	}
 	for _, c := range s.cfg.Certificates() {
 		o.Value(metricExpiry, float64(c.Expires.Unix()), c.Name)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/locks"
+	"github.com/coordd/coordd/internal/tracing"
 	"github.com/coordd/coordd/server"
 )
 
@@ -69,6 +70,25 @@ func setClientMemory(c *config, v string) error {
 		return errors.New("must be a size such as 512mb or a percentage such as 10%")
 	}
 	c.MaxClientMemory = m
+	return nil
+}
+
+func setTraces(c *config, v string) error {
+	if v != "" {
+		if err := tracing.CheckURL(v); err != nil {
+			return err
+		}
+	}
+	c.Tracing.URL = v
+	return nil
+}
+
+func setSample(c *config, v string) error {
+	share, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(share > 0 && share <= 1) {
+		return errors.New("must be above 0 and at most 1")
+	}
+	c.Tracing.Sample = share
 	return nil
 }
 

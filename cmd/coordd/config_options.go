@@ -254,6 +254,17 @@ var startOptions = []option{
 		setChoice(func(c *config) *string { return &c.logFormat }, "auto", "text", "json"),
 	},
 	{
+		"otlp", "",
+		"URL of an OpenTelemetry collector, such as http://127.0.0.1:4318, that gets spans of " +
+			"requests by OTLP over HTTP; empty: none",
+		setTraces,
+	},
+	{
+		"otlp-sample", "0.01",
+		"share of requests that have spans, above 0 to 1",
+		setSample,
+	},
+	{
 		"audit-log", "",
 		"file for the audit trail, or stderr; empty: none",
 		setAny(func(c *config) *string { return &c.Audit.File }),

@@ -22,6 +22,7 @@ import (
 	"github.com/coordd/coordd/internal/discovery"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tlsconf"
+	"github.com/coordd/coordd/internal/tracing"
 	"github.com/coordd/coordd/internal/web"
 	"github.com/coordd/coordd/server"
 )
@@ -106,7 +107,8 @@ type Config struct {
 	Rewrite    func(changed []server.Parameter) error
 	LockLabels string // rules by which locks and windows are counted, see locks.ParseRules
 
-	Audit audit.Config // where the audit trail goes; its node and logger are this one's
+	Tracing tracing.Config // where spans go; its node, version and logger are this one's
+	Audit   audit.Config   // where the audit trail goes; its node and logger are this one's
 }
 
 // Listeners are sockets that are bound before a node starts. The node binds those that are nil, if
@@ -130,6 +132,7 @@ type Node struct {
 	cluster   *cluster.Node
 	server    *server.Server
 	audit     *audit.Log
+	tracer    *tracing.Tracer
 	locks     *locks.Observer
 	client    net.Listener   // the first listener for clients; nil: they use another one
 	others    []net.Listener // more of them
@@ -195,6 +198,10 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	}
 	cfg.Audit.Node, cfg.Audit.Logger = cfg.ID, log
 	if n.audit, err = audit.Open(cfg.Audit); err != nil {
+		return nil, err
+	}
+	cfg.Tracing.Node, cfg.Tracing.Version, cfg.Tracing.Logger = cfg.ID, cfg.Version, log
+	if n.tracer, err = tracing.Open(cfg.Tracing); err != nil {
 		return nil, err
 	}
 	warnOfFiles(log, cfg.MaxClients, most)
@@ -266,7 +273,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
 		Certificates: n.certs.status, Audit: n.audit, Locks: n.locks,
-		Parameters: c.Parameters, ConfigFile: c.ConfigFile, Rewrite: c.Rewrite,
+		Tracing: n.tracer, Parameters: c.Parameters, ConfigFile: c.ConfigFile, Rewrite: c.Rewrite,
 	}
 }
 
@@ -345,6 +352,7 @@ func (n *Node) Close() error {
 		n.server.Close()
 	}
 	n.audit.Close()
+	n.tracer.Close()
 	if n.page != nil {
 		n.page.Close()
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -21,13 +22,28 @@ import (
 )
 
 func httpStatus(addr, path string) int {
+	code, _ := httpGet(addr, path)
+	return code
+}
+
+// httpText returns a page, empty unless the status is 200.
+func httpText(addr, path string) string {
+	code, text := httpGet(addr, path)
+	if code != http.StatusOK {
+		return ""
+	}
+	return text
+}
+
+func httpGet(addr, path string) (code int, text string) {
 	c := http.Client{Timeout: time.Second}
 	resp, err := c.Get("http://" + addr + path)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
 }
 
 // writers write their own keys through every node until stopped, and remember what was

@@ -1,0 +1,2 @@
+// Package otlp is an OpenTelemetry collector for tests. It reads what a real one would read.
+package otlp
