@@ -11,6 +11,7 @@
 # make chaos         network, disk and process faults; as root, ten minutes
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
 # make rules         check and test the alert rules with promtool
+# make monitoring    rules and dashboard in a real Prometheus, through a failover; two minutes
 # make soak          the slow tests: more failures, longer fuzzing
 # make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
@@ -24,7 +25,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients guide differential chaos fairness attack page release packages containers rules
+.PHONY: build test lint vulncheck deps bench soak fuzz clients guide differential chaos fairness attack page release packages containers rules monitoring
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -102,6 +103,10 @@ attack:
 rules:
 	sh .ci/deps rules
 	$(GO) test ./internal/tests/docs -run TestAlertRules -count 1 -v
+
+monitoring:
+	sh .ci/deps rules
+	COORDD_MONITORING=1 $(GO) test ./internal/tests/e2e -run TestAlertsInPrometheus -count 1 -v
 
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)

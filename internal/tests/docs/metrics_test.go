@@ -33,7 +33,9 @@ them, [security](security.md#metrics) what they reveal.
   others lag. While a node loads its data it shows nothing of Raft. If it is busy for longer than
   0.3 s, a scrape lacks keys, data and scripts.
 - Histograms of times and sizes of the server and of Raft have classic buckets, and are native
-  histograms for a Prometheus that scrapes those. Their sums are within 1 %.
+  histograms for a Prometheus that scrapes those. Their sums are within 1 %. The alert rules and the
+  dashboard read classic buckets, which such a Prometheus drops unless it is told to keep both, by
+  ` + "`always_scrape_classic_histograms`" + ` (before 3.0 ` + "`scrape_classic_histograms`" + `).
 - Labels are bounded: the commands that exist, error codes that consist of capital letters (128 at
   most), members, databases, 101 labels of locks.
 - Besides these there are the ` + "`go_…` and `process_…`" + ` metrics of every Go program.
