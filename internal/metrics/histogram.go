@@ -40,9 +40,12 @@ func (h *Histogram) Time(took time.Duration) { h.Add(uint64(max(took, 0))) }
 // Add adds a value.
 func (h *Histogram) Add(value uint64) {
 	counts := h.counts.Load()
-	if counts == nil {
-		h.counts.CompareAndSwap(nil, new([histogramSize]atomic.Uint64))
-		counts = h.counts.Load()
+	for counts == nil { // Reset may come in between
+		if fresh := new([histogramSize]atomic.Uint64); h.counts.CompareAndSwap(nil, fresh) {
+			counts = fresh
+		} else {
+			counts = h.counts.Load()
+		}
 	}
 	counts[bucketOf(value)].Add(1)
 }

@@ -6,6 +6,28 @@ import (
 	"time"
 )
 
+// CONFIG RESETSTAT may come while a command is counted.
+func TestResetWhileAdding(t *testing.T) {
+	var h Histogram
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				h.Reset()
+			}
+		}
+	}()
+	for i := range uint64(100_000) {
+		h.Add(i)
+	}
+	close(stop)
+	<-done
+}
+
 func TestHistogram(t *testing.T) {
 	for _, ns := range []uint64{0, 1, 127, 128, 255, 256, 257, 511, 512, 1000, 1 << 20,
 		1<<30 + 12345, 1<<36 - 1} {

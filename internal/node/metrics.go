@@ -2,7 +2,9 @@ package node
 
 import (
 	"net/http"
+	"net/netip"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,11 +18,52 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// The port may be open to anyone, and a scrape costs some milliseconds of processor time.
+// The port may be open to anyone, and a scrape costs some milliseconds of processor time: there is a
+// limit for all, and a lower one for each address, so that nobody keeps Prometheus away alone.
 const (
-	scrapesPerSecond = 10
-	scrapesAtOnce    = 20 // that may come at once after a silence
+	scrapesPerSecond = 20
+	scrapesAtOnce    = 40 // that may come at once after a silence
+	scrapesOfAddress = 2
+	burstOfAddress   = 10
+	maxScrapers      = 1024 // addresses that are told apart
 )
+
+// scrapeLimit limits scrapes.
+type scrapeLimit struct {
+	all *rate.Limiter
+
+	mu sync.Mutex
+	of map[netip.Prefix]*rate.Limiter // by address; a network of IPv6 is one
+}
+
+func newScrapeLimit() *scrapeLimit {
+	return &scrapeLimit{all: rate.NewLimiter(scrapesPerSecond, scrapesAtOnce),
+		of: map[netip.Prefix]*rate.Limiter{}}
+}
+
+// allow reports whether a client may scrape now.
+func (l *scrapeLimit) allow(client string, now time.Time) bool {
+	var from netip.Prefix
+	if addr, err := netip.ParseAddrPort(client); err == nil {
+		ip := addr.Addr().Unmap().WithZone("")
+		bits := ip.BitLen()
+		if ip.Is6() {
+			bits = 64
+		}
+		from, _ = ip.Prefix(bits)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := l.of[from]
+	if own == nil {
+		if len(l.of) >= maxScrapers { // forgotten ones begin anew, within the limit for all
+			clear(l.of)
+		}
+		own = rate.NewLimiter(scrapesOfAddress, burstOfAddress)
+		l.of[from] = own
+	}
+	return own.AllowN(now, 1) && l.all.AllowN(now, 1)
+}
 
 // Metrics are those of the process, and of locks and windows.
 var Metrics metrics.Set
@@ -67,9 +110,9 @@ func (n *Node) metricsHandler() http.Handler {
 	pages := promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, CoalesceGather: true, Timeout: webTimeout,
 	})
-	limit := rate.NewLimiter(scrapesPerSecond, scrapesAtOnce)
+	limit := newScrapeLimit()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if !limit.AllowN(time.Now(), 1) {
+		if !limit.allow(req.RemoteAddr, time.Now()) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "too many requests for metrics", http.StatusTooManyRequests)
 			return

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// Who scrapes without end gets 429, and keeps nobody else away; many addresses stay within the
+// limit for all.
+func TestScrapeLimit(t *testing.T) {
+	l, now := newScrapeLimit(), time.Now()
+	for i := range burstOfAddress {
+		if !l.allow("10.0.0.1:1000", now) {
+			t.Fatalf("the scrape %d is refused", i)
+		}
+	}
+	for range 1000 {
+		if l.allow("10.0.0.1:1001", now) {
+			t.Fatal("one address has no limit")
+		}
+	}
+	if !l.allow("10.0.0.2:1000", now) || !l.allow("10.0.0.1:1000", now.Add(time.Second)) {
+		t.Error("another address, or the same one later, is refused")
+	}
+	if l.allow("[2001:db8::1]:1", now) != true || len(l.of) != 3 {
+		t.Error(l.of)
+	}
+	l.allow("[2001:db8::2]:1", now)
+	if l.allow("[2001:db8:0:1::2]:1", now); len(l.of) != 4 {
+		t.Error("a network of IPv6 is more than one address, or two are one")
+	}
+	allowed := 0
+	for i := range 10 * maxScrapers {
+		if l.allow(fmt.Sprintf("10.%d.%d.1:1", i/250, i%250), now.Add(2*time.Second)) {
+			allowed++
+		}
+	}
+	if allowed > scrapesAtOnce || allowed < scrapesPerSecond || len(l.of) > maxScrapers {
+		t.Errorf("%d of many addresses, %d of them known", allowed, len(l.of))
+	}
+}
+
+func TestTooManyScrapes(t *testing.T) {
+	n, _ := startSingle(t, t.TempDir())
+	h := n.metricsHandler()
+	codes := map[int]int{}
+	for range burstOfAddress + 5 {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		h.ServeHTTP(w, r)
+		if codes[w.Code]++; w.Code == http.StatusTooManyRequests &&
+			w.Header().Get("Retry-After") == "" {
+			t.Error("429 does not say when to come again")
+		}
+	}
+	if codes[http.StatusOK] < burstOfAddress || codes[http.StatusTooManyRequests] == 0 {
+		t.Error(codes)
+	}
+}
