@@ -276,6 +276,7 @@ func (n *Node) maintain() {
 				n.settle(lead)
 			}
 			<-n.changing
+			n.worked(now)
 		default: // a change is under way
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,9 @@ const (
 	// metLately is how long an empty node that has asked this one counts as one that must answer
 	// before this one founds a cluster.
 	metLately = 3 * time.Second
+	// longestLook is how long the look before founding a cluster may take: what was met before it
+	// must still count after it.
+	longestLook = metLately / 2
 )
 
 // sighting is what was found at an address.
@@ -44,8 +48,8 @@ type discoveryPlan struct {
 // planDiscovery decides what the node self does after it has seen what answers. met are the ids of
 // empty nodes that asked this one lately.
 //
-// A cluster is founded only if founders nodes or more are found, every address answers, and all of
-// them are empty: what does not answer may have data. The one that founds it is the first by id of
+// A cluster is founded only if founders nodes or more are found, this node among them, every address
+// answers, and all of them are empty: what does not answer may have data. The one that founds it is the first by id of
 // those whose Raft has no term yet; any set in which a node is first contains every node that could
 // keep another one from being first, unless addresses are missing from it.
 func planDiscovery(self hello, founders int, met []string, seen []sighting) discoveryPlan {
@@ -53,11 +57,14 @@ func planDiscovery(self hello, founders int, met []string, seen []sighting) disc
 		return discoveryPlan{wait: fmt.Sprintf(format, args...)}
 	}
 	clusters, nodes, silent := map[string][]sighting{}, map[string]hello{self.id: self}, []string{}
+	here := false
 	for _, s := range seen {
 		known, again := nodes[s.h.id]
 		switch {
 		case s.err != nil:
 			silent = append(silent, fmt.Sprintf("%s (%v)", s.addr, s.err))
+		case s.h.id == self.id && s.h.incarnation == self.incarnation:
+			here = true
 		case again && known.incarnation != s.h.incarnation:
 			return wait("two nodes have the id %s: at %s and elsewhere", s.h.id, s.addr)
 		case s.h.cluster != "":
@@ -79,6 +86,9 @@ func planDiscovery(self hello, founders int, met []string, seen []sighting) disc
 	case len(silent) > 0:
 		return wait("no cluster is found, and these addresses do not answer: %s; a node there may "+
 			"have data", strings.Join(silent, ", "))
+	case !here:
+		return wait("no cluster is found, and none of the addresses is this node's: others may be " +
+			"missing, too")
 	}
 	for _, id := range met {
 		if _, ok := nodes[id]; !ok {
@@ -95,7 +105,7 @@ func planFounding(self hello, founders int, nodes map[string]hello) discoveryPla
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
 		h := nodes[id]
 		switch other := addrs[h.peerAddr]; {
-		case h.traits&traitAwaiting == 0:
+		case h.traits&traitAwaiting == 0, id != self.id && h.traits&traitFounding != 0:
 			return discoveryPlan{wait: fmt.Sprintf("node %s founds a cluster already", id)}
 		case h.isLearner():
 			continue
@@ -145,7 +155,7 @@ func (n *Node) discover() {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(discoverEvery):
+		case <-time.After(discoverEvery/2 + rand.N(discoverEvery)): // never in step with others
 		}
 	}
 	if s := n.view().members.Servers; len(s) > 0 {
@@ -155,29 +165,52 @@ func (n *Node) discover() {
 
 // discoverOnce takes one step, and returns why the node is not in a cluster after it.
 func (n *Node) discoverOnce(ctx context.Context) string {
-	seen, err := n.lookAround(ctx)
-	if err != nil {
-		return "looking up --discover failed: " + err.Error()
-	}
-	for _, s := range seen {
-		if s.h.removed || s.h.lostDisk {
-			n.fail(errors.New(s.h.refusal))
-			return s.h.refusal
-		}
-	}
-	plan := planDiscovery(n.hello("", ""), n.cfg.Founders, n.metAwaiting(), seen)
+	plan := n.planAround(ctx)
 	switch {
 	case len(plan.found) > 0:
-		if err := n.raft.BootstrapCluster(
-			raft.Configuration{Servers: plan.found}).Error(); err != nil {
-			return "founding a cluster failed: " + err.Error()
-		}
-		n.logger.Warn("all nodes found are empty: this node founds a new cluster with them",
-			"voters", len(plan.found))
+		return n.found(ctx)
 	case len(plan.join) > 0:
 		return n.askToJoin(plan.join)
 	}
 	return plan.wait
+}
+
+// planAround looks around and decides what to do.
+func (n *Node) planAround(ctx context.Context) discoveryPlan {
+	seen, err := n.lookAround(ctx)
+	if err != nil {
+		return discoveryPlan{wait: "looking up --discover failed: " + err.Error()}
+	}
+	for _, s := range seen {
+		if s.h.removed || s.h.lostDisk {
+			n.fail(errors.New(s.h.refusal))
+			return discoveryPlan{wait: s.h.refusal}
+		}
+	}
+	return planDiscovery(n.hello("", ""), n.cfg.Founders, n.metAwaiting(), seen)
+}
+
+// found founds a cluster if a second look, after this node has said that it is about to, still
+// allows it. Of two nodes that would found one at the same time, where one sees the other, either
+// that one looks after the other has said so and waits, or the other has met it and waits.
+func (n *Node) found(ctx context.Context) (why string) {
+	n.founding.Store(true)
+	defer n.founding.Store(false)
+	began := time.Now()
+	plan := n.planAround(ctx)
+	switch {
+	case len(plan.found) == 0:
+		return plan.wait
+	case time.Since(began) > longestLook:
+		return "the nodes answer too slowly to found a cluster"
+	}
+	if err := n.raft.BootstrapCluster(
+		raft.Configuration{Servers: plan.found}).Error(); err != nil {
+		return "founding a cluster failed: " + err.Error()
+	}
+	n.logger.Warn("all nodes found are empty: this node founds a new cluster with them",
+		"voters", len(plan.found))
+	return ""
 }
 
 // askToJoin asks the members to add this node, until one of them does.
@@ -200,7 +233,7 @@ func (n *Node) askToJoin(members []sighting) (why string) {
 	return why
 }
 
-// lookAround asks everyone at the addresses of Config.Discover who they are, this node excepted.
+// lookAround asks everyone at the addresses of Config.Discover who they are.
 func (n *Node) lookAround(ctx context.Context) ([]sighting, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverLookup)
 	defer cancel()
@@ -208,7 +241,9 @@ func (n *Node) lookAround(ctx context.Context) ([]sighting, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs = addrs[:min(len(addrs), maxDiscovered)]
+	if len(addrs) > maxDiscovered {
+		return nil, fmt.Errorf("%d addresses, at most %d are asked", len(addrs), maxDiscovered)
+	}
 	seen := make([]sighting, len(addrs))
 	var asked sync.WaitGroup
 	for i, addr := range addrs {
@@ -218,9 +253,7 @@ func (n *Node) lookAround(ctx context.Context) ([]sighting, error) {
 		})
 	}
 	asked.Wait()
-	return slices.DeleteFunc(seen, func(s sighting) bool {
-		return s.err == nil && s.h.id == n.cfg.ID && s.h.incarnation == n.incarnation
-	}), nil
+	return seen, nil
 }
 
 // meetAwaiting notes an empty node that asked this one.

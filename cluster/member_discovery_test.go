@@ -63,6 +63,10 @@ func TestPlanDiscovery(t *testing.T) {
 			"several clusters answer: j, k"},
 		{"one founds already", a, nil, at(b, with(c, func(h *hello) { h.traits = 0 })),
 			"node c founds a cluster already"},
+		{"one is about to", a, nil, at(b, with(c, func(h *hello) { h.traits |= traitFounding })),
+			"node c founds a cluster already"},
+		{"this one is about to", with(a, func(h *hello) { h.traits |= traitFounding }), nil,
+			at(b, c), "found a b c"},
 		{"one that has met the first", b, []string{"a"}, at(c, d), "node a asked a moment ago"},
 		{"learners do not count", a, nil, at(b, learner("c")), "2 of the 3 nodes"},
 		{"learners do not vote", a, nil, at(learner("0"), b, c), "found a b c"},
@@ -72,7 +76,7 @@ func TestPlanDiscovery(t *testing.T) {
 		{"an address twice", a, nil, at(b, with(c, func(h *hello) { h.peerAddr = "b:1" })),
 			"nodes b and c have the peer address"},
 	} {
-		plan := planDiscovery(test.self, 3, test.met, test.seen)
+		plan := planDiscovery(test.self, 3, test.met, append(at(test.self), test.seen...))
 		got := plan.wait
 		if len(plan.join) > 0 {
 			got = "join"
@@ -90,7 +94,10 @@ func TestPlanDiscovery(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
-	if plan := planDiscovery(a, 0, nil, at(b, c)); plan.wait == "" {
+	if plan := planDiscovery(a, 3, nil, at(b, c)); !strings.Contains(plan.wait, "is this node's") {
+		t.Errorf("a name service that does not know this node: %+v", plan)
+	}
+	if plan := planDiscovery(a, 0, nil, at(a, b, c)); plan.wait == "" {
 		t.Errorf("without founders: %+v", plan)
 	}
 }
@@ -100,6 +107,8 @@ type pods struct {
 	*testCluster
 	mu    sync.Mutex
 	addrs map[string]string // the name service
+	// finds is what a node's name service answers, in place of lookup
+	finds func(ctx context.Context, id string) ([]string, error)
 }
 
 func newPods(t *testing.T) *pods {
@@ -147,6 +156,9 @@ func (p *pods) run(id string) *Node {
 	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(p.dir, id),
 		PeerListener: ln, Discover: p.lookup, Founders: 3, Clock: p.clocks[id],
 		dial: p.net.dialer(id), Logger: testLogger()}
+	if p.finds != nil {
+		cfg.Discover = func(ctx context.Context) ([]string, error) { return p.finds(ctx, id) }
+	}
 	if *overTLS {
 		p.ca.useTLS(PeerTLSDial)(&cfg)
 	}
@@ -256,6 +268,53 @@ func TestPodsApart(t *testing.T) {
 	p.net.heal("p1")
 	p.sameCluster()
 	p.awaitVoters("p1", "p2", "p3")
+}
+
+// TestTwoFounders has two empty nodes that see different ones, since their name services differ,
+// about to found a cluster at the same time. The one that is seen waits for the other if that looks
+// meanwhile, and the other waits while that one is about to.
+func TestTwoFounders(t *testing.T) {
+	checkGoroutines(t)
+	p := newPods(t)
+	type looks struct{}
+	var meanwhile func() // before the second look
+	nodes := map[string]*Node{}
+	p.finds = func(ctx context.Context, id string) ([]string, error) {
+		if n, _ := ctx.Value(looks{}).(*int); n == nil {
+			return nil, errors.New("the test looks")
+		} else if *n++; *n == 2 {
+			meanwhile()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if id == "p1" {
+			return []string{p.addrs["p1"], p.addrs["p2"], p.addrs["p3"]}, nil
+		}
+		return []string{p.addrs["p2"], p.addrs["p3"], p.addrs["p4"]}, nil
+	}
+	for _, id := range []string{"p1", "p2", "p3", "p4"} {
+		nodes[id] = p.run(id)
+	}
+	p1, p2 := nodes["p1"], nodes["p2"]
+	try := func(n *Node, before func()) string {
+		meanwhile = before
+		return n.discoverOnce(context.WithValue(t.Context(), looks{}, new(int)))
+	}
+	if why := try(p2, func() {
+		if _, err := p1.lookAround(context.WithValue(t.Context(), looks{}, new(int))); err != nil {
+			t.Error(err)
+		}
+	}); !strings.Contains(why, "node p1 asked a moment ago") || !p2.awaitsJoin() {
+		t.Errorf("p2 founds a cluster, and p1 has seen it: %q", why)
+	}
+	if why := try(p1, func() { p2.founding.Store(true) }); !strings.Contains(why,
+		"node p2 founds a cluster already") || !p1.awaitsJoin() {
+		t.Errorf("p1 founds a cluster, and p2 is about to: %q", why)
+	}
+	p2.founding.Store(false)
+	if why := try(p1, func() {}); why != "" {
+		t.Errorf("p1 does not found a cluster: %s", why)
+	}
 }
 
 // TestFounderDies ends the pod that founds the cluster once it has begun, with its disk.

@@ -16,6 +16,8 @@ import (
 const (
 	// watchGap: after a longer pause between two looks this node, not the members, was away.
 	watchGap = time.Second
+	// longestWork is what a transfer, a removal and its registration take at most.
+	longestWork = 3 * changeWait
 	// wantedLately is how recently a node must have asked for the address of a member to count as
 	// its replacement. A node that waits asks every few seconds.
 	wantedLately = 30 * time.Second
@@ -95,6 +97,17 @@ func (n *Node) look(lead *leadership, now time.Time) {
 	}
 	if id := n.fittest(lead); id != w.preferred {
 		w.preferred, w.fitSince = id, now
+	}
+}
+
+// worked notes that the watch itself took the time since the newest look, which was no pause. What
+// took longer than a change may take was one.
+func (n *Node) worked(since time.Time) {
+	took := time.Since(since)
+	n.watch.mu.Lock()
+	defer n.watch.mu.Unlock()
+	if took <= longestWork {
+		n.watch.looked = n.watch.looked.Add(took)
 	}
 }
 

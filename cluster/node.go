@@ -61,6 +61,7 @@ type Node struct {
 	joining     bool              // started without state, waits to be added to a cluster
 	watch       memberWatch
 	met         map[string]time.Time // empty nodes that asked this one; under linksMu
+	founding    atomic.Bool          // it is about to found a cluster
 	leaving     atomic.Bool          // it stops: it is not to lead
 	changing    chan struct{}        // holds a token while a membership change runs
 	removal     removal
@@ -487,6 +488,9 @@ func (n *Node) traits() (t uint64) {
 		t |= traitAwaiting
 		if n.raft.CurrentTerm() == 0 {
 			t |= traitFresh
+		}
+		if n.founding.Load() {
+			t |= traitFounding
 		}
 	}
 	return t

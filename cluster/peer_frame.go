@@ -56,6 +56,7 @@ const (
 	traitLearner  = 1 << 0 // the node never becomes a voter
 	traitAwaiting = 1 << 1 // it has no configuration and awaits one
 	traitFresh    = 1 << 2 // its Raft has no term, so it never voted
+	traitFounding = 1 << 3 // it is about to found a cluster, or to find that it must not
 )
 
 // isLearner reports whether the node never becomes a voter.

@@ -76,11 +76,13 @@ func clientMaintNotifications(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(errMaintProto)
 		return
 	}
+	_ = s.out.hold(&s.srv.wg) // what it is told at once follows the reply
 	s.srv.maintenance.join(s, noAddress)
 	s.w.Status("OK")
 }
 
-// join adds a client. One that comes while the node waits for clients to move is told at once.
+// join adds a client, and tells it at once if there is no leader, or the node waits for clients to
+// move.
 func (m *maintenance) join(s *session, noAddress bool) {
 	s.srv.mu.Lock()
 	s.srv.startFollowing()
@@ -92,6 +94,9 @@ func (m *maintenance) join(s *session, noAddress bool) {
 	}
 	m.clients[s] = &maintained{noAddress: noAddress}
 	m.joined.Store(true)
+	if m.leaderless {
+		m.tellLeaderless(s, true)
+	}
 	if m.moving {
 		st := s.srv.backend.Status()
 		m.tellMoving(s, m.clients[s], &st)
@@ -153,6 +158,13 @@ func (m *maintenance) leaderChanged(none bool) {
 		return
 	}
 	m.leaderless = none
+	for s := range m.clients {
+		m.tellLeaderless(s, none)
+	}
+}
+
+// tellLeaderless tells a client whether there is no leader. The caller holds mu.
+func (m *maintenance) tellLeaderless(s *session, none bool) {
 	var f commands.RESP
 	name, n := "FAILED_OVER", 3
 	if none {
@@ -160,9 +172,7 @@ func (m *maintenance) leaderChanged(none bool) {
 		f.Int(int64(patience / time.Second))
 	}
 	f.Array(0) // of shards: the message is about all
-	for s := range m.clients {
-		m.send(s, name, n, f.Buf)
-	}
+	m.send(s, name, n, f.Buf)
 }
 
 // MoveClients tells clients that asked for it to move to other nodes, and waits until they have,

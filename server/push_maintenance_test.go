@@ -93,6 +93,14 @@ func TestPatienceWithoutALeader(t *testing.T) {
 		!strings.HasSuffix(got, ":10\r\n*0\r\n") {
 		t.Errorf("%q", got)
 	}
+	late := n.dial(t)
+	late.call("HELLO", "3")
+	if got := late.call(strings.Fields(maintOn + "internal-ip")...); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := late.next(); !strings.HasPrefix(got, ">4\r\n$12\r\nFAILING_OVER\r\n") {
+		t.Errorf("a client that comes later: %q", got)
+	}
 	n.lead("n2")
 	if got := c.next(); !strings.HasPrefix(got, ">3\r\n$11\r\nFAILED_OVER\r\n") {
 		t.Errorf("%q", got)
