@@ -76,23 +76,33 @@ func configRewrite(c *session, _ *commands.Spec, _ [][]byte) {
 		c.fail(commands.Error("ERR The server is running without a config file"))
 		return
 	}
+	var changed []Parameter
+	if err := s.cfg.Rewrite(func() []Parameter {
+		changed = s.changedParameters()
+		return changed
+	}); err != nil {
+		s.log.Error("CONFIG REWRITE failed", "error", err)
+		c.fail(commands.Errorf("ERR Rewriting config file: %s", reasonOf(err)))
+		return
+	}
+	s.configured.mu.Lock()
+	for _, v := range changed {
+		s.configured.values[findParam([]byte(v.Name))] = v.Value
+	}
+	s.configured.mu.Unlock()
+	s.log.Info("CONFIG REWRITE executed with success", "changed", len(changed))
+	c.w.Status("OK")
+}
+
+// changedParameters returns what CONFIG SET changed since the configuration said it, by name.
+func (s *Server) changedParameters() (changed []Parameter) {
 	s.configured.mu.Lock()
 	defer s.configured.mu.Unlock()
-	var changed []Parameter
 	for p, old := range s.configured.values {
 		if now := p.get(s); now != old {
 			changed = append(changed, Parameter{p.name, now})
 		}
 	}
 	slices.SortFunc(changed, func(a, b Parameter) int { return strings.Compare(a.Name, b.Name) })
-	if err := s.cfg.Rewrite(changed); err != nil {
-		s.log.Error("CONFIG REWRITE failed", "error", err)
-		c.fail(commands.Errorf("ERR Rewriting config file: %s", reasonOf(err)))
-		return
-	}
-	for _, v := range changed {
-		s.configured.values[findParam([]byte(v.Name))] = v.Value
-	}
-	s.log.Info("CONFIG REWRITE executed with success", "changed", len(changed))
-	c.w.Status("OK")
+	return changed
 }

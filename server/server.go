@@ -69,7 +69,8 @@ type Config struct {
 	Parameters []Parameter
 	ConfigFile string // for INFO; empty: none
 	// Rewrite has the configuration file say what CONFIG SET changed; nil: there is no such file.
-	Rewrite func(changed []Parameter) error
+	// It calls changed itself: it holds its own lock there, as around Configure.
+	Rewrite func(changed func() []Parameter) error
 
 	TLS           tlsconf.Files           // for CONFIG GET
 	TLSClientAuth tls.ClientAuthType      // likewise

@@ -116,7 +116,10 @@ func rewriteFile(path string, changed []server.Parameter) error {
 
 // setLine replaces the line of an option, or adds one.
 func setLine(lines []string, name, value string) []string {
-	line := name + " " + quoted(value)
+	line := name + " " + value
+	if _, said, err := parseLine(line); err != nil || said != value {
+		line = name + " " + resp.Quote(value)
+	}
 	for i, old := range lines {
 		if words, ok := resp.SplitLine([]byte(old)); ok && len(words) > 0 &&
 			string(words[0]) == name {
@@ -128,12 +131,4 @@ func setLine(lines []string, name, value string) []string {
 		lines = append(lines, rewriteMark)
 	}
 	return append(lines, line)
-}
-
-// quoted returns a value as a line has it. Values of parameters are words and spaces.
-func quoted(value string) string {
-	if value == "" {
-		return `""`
-	}
-	return value
 }

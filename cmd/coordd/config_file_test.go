@@ -246,6 +246,48 @@ func TestConfigRewrite(t *testing.T) {
 	}
 }
 
+// What CONFIG REWRITE writes is read again as it was, whatever the value.
+func TestConfigRewriteQuotes(t *testing.T) {
+	n := startLive(t, "")
+	for _, value := range []string{"lock:", "#a b", "it's: \"q\":=x", `back\slash: ü:`, "a\x00b \x01",
+		"a b=#c", ""} {
+		n.set("coordd-lock-labels", value)
+		if err := n.ConfigRewrite(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+		said, err := readConfigFile(n.file)
+		if got := said["lock-labels"].value; err != nil || got != value && value != "" {
+			t.Errorf("%q is read as %q, %v", value, got, err)
+		}
+	}
+}
+
+// CONFIG REWRITE and SIGHUP at the same time do not wait for each other.
+func TestConfigRewriteDuringHangups(t *testing.T) {
+	n := startLive(t, "max-clients 100\n")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 200 {
+			n.set("timeout", fmt.Sprint(i))
+			if err := n.ConfigRewrite(t.Context()).Err(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Millisecond):
+			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Every parameter that CONFIG SET changes on a node alone has an option, and so a line in the file.
 func TestParametersHaveOptions(t *testing.T) {
 	n := startLive(t, "")

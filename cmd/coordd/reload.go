@@ -76,9 +76,10 @@ func (r *reloader) reloadOptions(n *node.Node) error {
 }
 
 // rewrite has the configuration file say the parameters that CONFIG SET changed.
-func (r *reloader) rewrite(changed []server.Parameter) error {
+func (r *reloader) rewrite(find func() []server.Parameter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	changed := find()
 	if err := rewriteFile(r.file, changed); err != nil {
 		return err
 	}

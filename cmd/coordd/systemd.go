@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-
-	"github.com/coordd/coordd/internal/node"
 )
 
 // leaderPatience is how long a node that waits for a leader is not ready. A new cluster has none
@@ -19,9 +17,16 @@ import (
 // one is ready (docs/adr/0027).
 const leaderPatience = 30 * time.Second
 
+// supervised is what systemd is told of a *node.Node.
+type supervised interface {
+	ID() string
+	WaitReady(context.Context) error
+	CheckAlive(context.Context) error
+}
+
 // supervisor tells systemd of a node. Without systemd it does nothing.
 type supervisor struct {
-	node *node.Node
+	node supervised
 	log  *slog.Logger
 
 	mu    sync.Mutex

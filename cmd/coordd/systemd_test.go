@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,23 @@ import (
 
 // listenAsSystemd returns a function that expects messages to systemd, in order.
 func listenAsSystemd(t *testing.T) (expect func(...string)) {
+	socket := systemdSocket(t)
+	return func(messages ...string) {
+		t.Helper()
+		for _, want := range messages {
+			got, err := receive(socket, 20*time.Second)
+			for err == nil && want != "WATCHDOG=1" && got == "WATCHDOG=1" {
+				got, err = receive(socket, 20*time.Second)
+			}
+			if err != nil || got != want {
+				t.Fatalf("%q, %v; want %q", got, err, want)
+			}
+		}
+	}
+}
+
+func systemdSocket(t *testing.T) *net.UnixConn {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -24,20 +42,15 @@ func listenAsSystemd(t *testing.T) (expect func(...string)) {
 	}
 	t.Cleanup(func() { _ = socket.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
-	return func(messages ...string) {
-		t.Helper()
-		for _, want := range messages {
-			_ = socket.SetReadDeadline(time.Now().Add(20 * time.Second))
-			b := make([]byte, 1024)
-			n, err := socket.Read(b)
-			for err == nil && want != "WATCHDOG=1" && string(b[:n]) == "WATCHDOG=1" {
-				n, err = socket.Read(b)
-			}
-			if got := string(b[:n]); err != nil || got != want {
-				t.Fatalf("%q, %v; want %q", got, err, want)
-			}
-		}
-	}
+	return socket
+}
+
+// receive returns the next message to systemd.
+func receive(socket *net.UnixConn, patience time.Duration) (string, error) {
+	_ = socket.SetReadDeadline(time.Now().Add(patience))
+	b := make([]byte, 1024)
+	n, err := socket.Read(b)
+	return string(b[:n]), err
 }
 
 func TestSystemdIsNotified(t *testing.T) {
@@ -84,5 +97,60 @@ func TestSystemdIsToldThatThereIsNoLeader(t *testing.T) {
 	expect("READY=1\nSTATUS=node n1 has found no leader yet")
 	if !reloaded {
 		t.Error("it did not reload")
+	}
+}
+
+// wedgeable is a node that answers nothing while it is wedged.
+type wedgeable struct{ wedged atomic.Bool }
+
+func (w *wedgeable) ID() string                      { return "n1" }
+func (w *wedgeable) WaitReady(context.Context) error { return nil }
+func (w *wedgeable) CheckAlive(ctx context.Context) error {
+	if !w.wedged.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A wedged node stops notifying, so that systemd restarts it.
+func TestWatchdogOfAWedgedNode(t *testing.T) {
+	socket := systemdSocket(t)
+	t.Setenv("WATCHDOG_USEC", "30000")
+	node, log := &wedgeable{}, &wait.Buffer{}
+	s := &supervisor{node: node, log: slog.New(slog.NewTextHandler(log, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { s.run(ctx, time.Minute); close(done) }()
+	defer func() { cancel(); <-done }()
+	alive := func(patience time.Duration) error {
+		for {
+			if got, err := receive(socket, patience); err != nil || got == "WATCHDOG=1" {
+				return err
+			}
+		}
+	}
+	for range 3 {
+		if err := alive(20 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node.wedged.Store(true)
+	complaints := func(n int) {
+		t.Helper()
+		wait.For(t, 20*time.Second, "complaints", func() bool {
+			return strings.Count(log.String(), "systemd is not told") >= n
+		})
+	}
+	complaints(1)
+	for alive(time.Millisecond) == nil { // what was sent before
+	}
+	complaints(4)
+	if err := alive(time.Millisecond); err == nil {
+		t.Error("systemd is told that a wedged node is alive")
+	}
+	node.wedged.Store(false)
+	if err := alive(20 * time.Second); err != nil {
+		t.Error("after it went on:", err)
 	}
 }

@@ -104,7 +104,7 @@ type Config struct {
 	Parameters []server.Parameter // of CONFIG, that have no field here
 	ConfigFile string             // empty: none
 	// Rewrite has ConfigFile say what CONFIG SET changed; nil if there is none.
-	Rewrite    func(changed []server.Parameter) error
+	Rewrite    func(changed func() []server.Parameter) error
 	LockLabels string // rules by which locks and windows are counted, see locks.ParseRules
 
 	Tracing tracing.Config // where spans go; its node, version and logger are this one's
