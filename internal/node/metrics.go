@@ -56,7 +56,7 @@ func (l *scrapeLimit) allow(client string, now time.Time) bool {
 	defer l.mu.Unlock()
 	own := l.of[from]
 	if own == nil {
-		if len(l.of) >= maxScrapers { // forgotten ones begin anew, within the limit for all
+		if len(l.of) >= maxScrapers { // forgotten ones begin again, within the limit for all
 			clear(l.of)
 		}
 		own = rate.NewLimiter(scrapesOfAddress, burstOfAddress)
