@@ -17,7 +17,7 @@ import (
 // one is ready (docs/adr/0027).
 const leaderPatience = 30 * time.Second
 
-// supervised is what systemd is told of a *node.Node.
+// supervised is the part of a *node.Node that systemd hears of.
 type supervised interface {
 	ID() string
 	WaitReady(context.Context) error

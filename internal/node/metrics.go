@@ -18,8 +18,8 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-// The port may be open to anyone, and a scrape costs some milliseconds of processor time: there is a
-// limit for all, and a lower one for each address, so that nobody keeps Prometheus away alone.
+// The port may be open to anyone, and a scrape costs some milliseconds of processor time: there is
+// a limit for all, and a lower one for each address, so that nobody keeps Prometheus away alone.
 const (
 	scrapesPerSecond = 20
 	scrapesAtOnce    = 40 // that may come at once after a silence
