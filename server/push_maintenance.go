@@ -76,7 +76,6 @@ func clientMaintNotifications(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(errMaintProto)
 		return
 	}
-	_ = s.out.hold(&s.srv.wg) // what it is told at once follows the reply
 	s.srv.maintenance.join(s, noAddress)
 	s.w.Status("OK")
 }
@@ -94,6 +93,9 @@ func (m *maintenance) join(s *session, noAddress bool) {
 	}
 	m.clients[s] = &maintained{noAddress: noAddress}
 	m.joined.Store(true)
+	if m.leaderless || m.moving {
+		_ = s.out.hold(&s.srv.wg) // what it is told follows the reply
+	}
 	if m.leaderless {
 		m.tellLeaderless(s, true)
 	}
