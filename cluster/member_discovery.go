@@ -48,10 +48,11 @@ type discoveryPlan struct {
 // planDiscovery decides what the node self does after it has seen what answers. met are the ids of
 // empty nodes that asked this one lately.
 //
-// A cluster is founded only if founders nodes or more are found, this node among them, every address
-// answers, and all of them are empty: what does not answer may have data. The one that founds it is the first by id of
-// those whose Raft has no term yet; any set in which a node is first contains every node that could
-// keep another one from being first, unless addresses are missing from it.
+// A cluster is founded only if founders nodes or more are found, this node among them, every
+// address answers, and all of them are empty: what does not answer may have data. The one that
+// founds it is the first by id of those whose Raft has no term yet; any set in which a node is first
+// contains every node that could keep another one from being first, unless addresses are missing
+// from it.
 func planDiscovery(self hello, founders int, met []string, seen []sighting) discoveryPlan {
 	wait := func(format string, args ...any) discoveryPlan {
 		return discoveryPlan{wait: fmt.Sprintf(format, args...)}
@@ -87,8 +88,8 @@ func planDiscovery(self hello, founders int, met []string, seen []sighting) disc
 		return wait("no cluster is found, and these addresses do not answer: %s; a node there may "+
 			"have data", strings.Join(silent, ", "))
 	case !here:
-		return wait("no cluster is found, and none of the addresses is this node's: others may be " +
-			"missing, too")
+		return wait("no cluster is found, and none of the addresses is this node's: others may " +
+			"be missing, too")
 	}
 	for _, id := range met {
 		if _, ok := nodes[id]; !ok {
