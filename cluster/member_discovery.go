@@ -50,9 +50,9 @@ type discoveryPlan struct {
 //
 // A cluster is founded only if founders nodes or more are found, this node among them, every
 // address answers, and all of them are empty: what does not answer may have data. The one that
-// founds it is the first by id of those whose Raft has no term yet; any set in which a node is first
-// contains every node that could keep another one from being first, unless addresses are missing
-// from it.
+// founds it is the first by id of those whose Raft has no term yet; any set in which a node is
+// first contains every node that could keep another one from being first, unless addresses are
+// missing from it.
 func planDiscovery(self hello, founders int, met []string, seen []sighting) discoveryPlan {
 	wait := func(format string, args ...any) discoveryPlan {
 		return discoveryPlan{wait: fmt.Sprintf(format, args...)}
