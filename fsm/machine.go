@@ -202,6 +202,7 @@ type Stats struct {
 	Index, Expired uint64
 	ClockMs        int64
 	Scripts        int
+	ScriptUsage    script.Usage
 	Libraries      int // of functions
 	Functions      int
 	Notify         commands.NotifyFlags
@@ -214,7 +215,7 @@ type Stats struct {
 func (m *Machine) Stats() Stats {
 	s := Stats{
 		Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(),
-		Scripts: m.engine.Len(), Notify: m.events.notify,
+		Scripts: m.engine.Len(), ScriptUsage: m.engine.Usage(), Notify: m.events.notify,
 		Memory: m.memory(), MaxMemory: m.limit.bytes,
 	}
 	for _, l := range m.engine.Libraries() {

@@ -170,8 +170,12 @@ type Stats struct {
 	Expired              uint64           // keys expired since the state began
 	Libraries, Functions int              // function libraries, and the functions in them
 	Scripts              int              // in the cache
-	Notify               commands.NotifyFlags
-	Memory, MaxMemory    int64 // what the data counts and may count, bytes; 0: no limit
+	// runs of scripts and functions since the state was loaded, those of them that exceeded their
+	// budgets, and their processor time by os.clock
+	ScriptRuns, ScriptsStopped uint64
+	ScriptSeconds              float64
+	Notify                     commands.NotifyFlags
+	Memory, MaxMemory          int64 // what the data counts and may count, bytes; 0: no limit
 }
 
 // ChangeKind is a kind of membership change.

@@ -69,7 +69,10 @@ var (
 	metricReload = Metrics.Gauge("coordd_tls_certificate_reload_failed",
 		"1: the newest files of a certificate are not in use.", "certificate")
 
-	metricReady = Metrics.Gauge("coordd_ready", "1: the node is ready, as /readyz says.")
+	metricBackup = Metrics.Gauge("coordd_last_backup_timestamp_seconds",
+		"When this node last sent a whole backup; 0: not since its start.")
+	metricBackupBytes = Metrics.Gauge("coordd_last_backup_bytes", "The size of that backup.")
+	metricReady       = Metrics.Gauge("coordd_ready", "1: the node is ready, as /readyz says.")
 )
 
 // The metrics of what the node holds.
@@ -92,7 +95,12 @@ var (
 		"Resident memory of the process: used_memory_rss.")
 	metricAvailable = Metrics.Gauge("coordd_memory_available_bytes",
 		"What the process may use: GOMEMLIMIT, the container's limit or the machine's memory.")
-	metricScripts   = Metrics.Gauge("coordd_scripts_cached", "Scripts in the cache.")
+	metricScripts = Metrics.Gauge("coordd_scripts_cached", "Scripts in the cache.")
+	metricRuns    = Metrics.Counter("coordd_script_runs_total",
+		"Runs of scripts and functions on this node, for entries, reads and dry runs: ended, "+
+			"stopped (over its budget).", "result")
+	metricScriptSeconds = Metrics.Counter("coordd_script_seconds_total",
+		"Processor time of these runs as os.clock counts it, by instructions.")
 	metricLibraries = Metrics.Gauge("coordd_function_libraries", "Function libraries.")
 	metricFunctions = Metrics.Gauge("coordd_functions", "Functions in the libraries.")
 )
@@ -105,6 +113,8 @@ func (s *Server) GiveMetrics(o metrics.Out) {
 	s.giveState(o)
 	st := s.backend.Status()
 	o.Flag(metricReady, s.notReady(&st) == "")
+	o.Value(metricBackup, float64(s.stats.backupAt.Load()))
+	o.Value(metricBackupBytes, float64(s.stats.backupBytes.Load()))
 }
 
 func (s *Server) giveCommands(o metrics.Out) {
@@ -229,6 +239,9 @@ func (s *Server) giveState(o metrics.Out) {
 	o.Value(metricData, float64(has.Memory))
 	o.Value(metricDataMost, float64(has.MaxMemory))
 	o.Value(metricScripts, float64(has.Scripts))
+	o.Value(metricRuns, float64(has.ScriptRuns-has.ScriptsStopped), "ended")
+	o.Value(metricRuns, float64(has.ScriptsStopped), "stopped")
+	o.Value(metricScriptSeconds, has.ScriptSeconds)
 	o.Value(metricLibraries, float64(has.Libraries))
 	o.Value(metricFunctions, float64(has.Functions))
 }

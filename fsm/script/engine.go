@@ -43,12 +43,40 @@ type Engine struct {
 	writer *interpreter // of the scripts that entries run
 
 	mu      sync.Mutex // guards what follows: reads run concurrently
+	usage   Usage
 	readers []*interpreter
 	derived map[string]*program // by source
 	order   []string            // of the keys of derived, oldest first
 
 	derivedSize int // of the footprints
 }
+
+// Usage is what scripts and functions have done since the engine was made.
+type Usage struct {
+	Runs         uint64 // of entries, reads and dry runs
+	Stopped      uint64 // of Runs: they exceeded their budgets
+	Instructions uint64 // the larger share of their budgets, as in Call.Work
+}
+
+// count adds the newest run of an interpreter.
+func (u *Usage) count(in *interpreter) {
+	u.Runs++
+	u.Instructions += in.used
+	if in.stopped {
+		u.Stopped++
+	}
+}
+
+// Usage returns what was counted.
+func (e *Engine) Usage() Usage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.usage
+}
+
+// Seconds returns the processor time of the runs by os.clock, an estimate that is the same on every
+// node.
+func (u Usage) Seconds() float64 { return float64(u.Instructions) / instructionsPerSecond }
 
 // NewEngine returns an engine without scripts, whose scripts call the commands of table.
 func NewEngine(table *commands.Table) *Engine {
@@ -148,9 +176,13 @@ func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	if c.script.Function == nil {
 		c.name = e.note(c, x.Level)
 	}
-	if !e.entryInterpreter().account(x, c.program, c.name, c.script) {
+	in := e.entryInterpreter()
+	if !in.account(x, c.program, c.name, c.script) {
 		e.writer = nil
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.usage.count(in)
 	return nil
 }
 
@@ -200,11 +232,13 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 		return errWritesInReadOnly
 	}
 	in := e.takeReader()
-	if in.account(x, c.program, c.name, c.script) {
-		e.mu.Lock()
+	reusable := in.account(x, c.program, c.name, c.script)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if reusable {
 		e.readers = append(e.readers, in)
-		e.mu.Unlock()
 	}
+	e.usage.count(in)
 	return nil
 }
 

@@ -52,10 +52,12 @@ type interpreter struct {
 	readOnly     bool
 	measuring    bool // write counts what it would write
 	measure      *measure
-	aborted      bool  // the dry run ended where it would have changed something
-	unused       int64 // instructions that were left then
-	protected    int   // depth of nested protected calls
-	resp         int   // what redis.setresp chose: 2 or 3
+	used         uint64 // by the newest run, instructions
+	stopped      bool   // the newest run exceeded its budget
+	aborted      bool   // the dry run ended where it would have changed something
+	unused       int64  // instructions that were left then
+	protected    int    // depth of nested protected calls
+	resp         int    // what redis.setresp chose: 2 or 3
 	budget       *lua.Budget
 	random       luaRandom
 	call         commands.Call // the command that the script calls
@@ -151,6 +153,7 @@ func (in *interpreter) account(x *commands.Call, p *program, name string,
 	used := max(instructions-max(unused, 0),
 		(scriptBytes-max(in.budget.Bytes, 0))*scriptInstructions/scriptBytes)
 	x.Work = max(x.Work, before+uint64(used))
+	in.used, in.stopped = uint64(used), !in.aborted && in.budget.Spent() != ""
 	return reusable
 }
 

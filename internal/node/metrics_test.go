@@ -1,9 +1,11 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -58,5 +60,37 @@ func TestTooManyScrapes(t *testing.T) {
 	}
 	if codes[http.StatusOK] < burstOfAddress || codes[http.StatusTooManyRequests] == 0 {
 		t.Error(codes)
+	}
+}
+
+// Scripts count where they run, and those that are stopped count apart; a backup is remembered.
+func TestMetricsOfScriptsAndBackups(t *testing.T) {
+	n, c := startSingle(t, t.TempDir())
+	page := func() string {
+		w := httptest.NewRecorder()
+		n.metricsHandler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return w.Body.String()
+	}
+	if got := page(); !strings.Contains(got, "coordd_last_backup_timestamp_seconds 0\n") ||
+		!strings.Contains(got, "coordd_script_seconds_total 0\n") {
+		t.Errorf("at the start: %s", got)
+	}
+	ctx := context.Background()
+	if err := c.Eval(ctx, "return redis.call('SET', KEYS[1], 'v')", []string{"k"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Eval(ctx, "while true do end", nil).Err(); err == nil {
+		t.Fatal("a script without end ended")
+	}
+	if err := c.Do(ctx, "RAFT", "BACKUP").Err(); err != nil {
+		t.Fatal(err)
+	}
+	got := page()
+	for _, wrong := range []string{"coordd_script_runs_total{result=\"ended\"} 0\n",
+		"coordd_script_runs_total{result=\"stopped\"} 0\n", "coordd_script_seconds_total 0\n",
+		"coordd_last_backup_timestamp_seconds 0\n"} {
+		if strings.Contains(got, wrong) {
+			t.Errorf("afterwards: %s", wrong)
+		}
 	}
 }
