@@ -125,6 +125,7 @@ func unbrokenLines(src []byte) map[int]bool {
 }
 
 // Prose in Markdown is wrapped at maxColumns; tables, code and single words that are wider are not.
+// Wrapping a table destroys it.
 func TestMarkdownWidth(t *testing.T) {
 	sources(t, ".md", func(path string, src []byte) {
 		code := false
@@ -138,6 +139,9 @@ func TestMarkdownWidth(t *testing.T) {
 				!strings.Contains(strings.TrimLeft(trimmed, "-*0123456789. "), " ")
 			if columns(line) > maxColumns && !free {
 				t.Errorf("%s:%d: %d columns", path, i+1, columns(line))
+			}
+			if !code && strings.Contains(line, "|---") && strings.Trim(line, " |:-") != "" {
+				t.Errorf("%s:%d: the rows of a table in one line", path, i+1)
 			}
 		}
 	})
