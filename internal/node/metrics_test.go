@@ -76,7 +76,8 @@ func TestMetricsOfScriptsAndBackups(t *testing.T) {
 		t.Errorf("at the start: %s", got)
 	}
 	ctx := context.Background()
-	if err := c.Eval(ctx, "return redis.call('SET', KEYS[1], 'v')", []string{"k"}).Err(); err != nil {
+	const set = "return redis.call('SET', KEYS[1], 'v')"
+	if err := c.Eval(ctx, set, []string{"k"}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Eval(ctx, "while true do end", nil).Err(); err == nil {
