@@ -62,7 +62,7 @@ func OpenBucket(target string, getenv func(string) string) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport.DialContext = dialPatiently
+	transport.DialContext = patiently(bucketPatience)
 	client, err := minio.New(endpoint, &minio.Options{Creds: as, Secure: tls, Region: region,
 		Transport: transport, MaxRetries: bucketTries})
 	if err != nil {
@@ -77,27 +77,34 @@ const bucketTries = 3
 // bucketPatience is how long a store may neither send nor take anything in a request.
 var bucketPatience = time.Minute
 
-// patientConn fails when nothing moves for bucketPatience: a store that hangs must not keep a
-// schedule from its next attempt.
-type patientConn struct{ net.Conn }
+// patientConn fails when nothing moves for patience: a store that hangs must not keep a schedule
+// from its next attempt.
+type patientConn struct {
+	net.Conn
+	patience time.Duration
+}
 
-func dialPatiently(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
+// patiently returns a function that dials a patientConn.
+func patiently(patience time.Duration) func(ctx context.Context, network, addr string) (net.Conn,
+	error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return patientConn{conn, patience}, nil
 	}
-	return patientConn{conn}, nil
 }
 
 // Read implements net.Conn.
 func (c patientConn) Read(p []byte) (int, error) {
-	_ = c.SetDeadline(time.Now().Add(bucketPatience))
+	_ = c.SetDeadline(time.Now().Add(c.patience))
 	return c.Conn.Read(p)
 }
 
 // Write implements net.Conn. It also extends the deadline of a Read that waits for the reply.
 func (c patientConn) Write(p []byte) (int, error) {
-	_ = c.SetDeadline(time.Now().Add(bucketPatience))
+	_ = c.SetDeadline(time.Now().Add(c.patience))
 	return c.Conn.Write(p)
 }
 

@@ -76,6 +76,9 @@ func clientTLS(t *testing.T, dir string) *tls.Config {
 // TestFromPlainToTLSUnderLoad takes a cluster from plain text to TLS between its nodes in three
 // rolling restarts. No client sees an error.
 func TestFromPlainToTLSUnderLoad(t *testing.T) {
+	if os.Getenv("COORDD_SOAK") == "" {
+		t.Skip("run by make soak")
+	}
 	dir, _ := certsDir(t)
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
 	v := startVisitors(t, ps)
