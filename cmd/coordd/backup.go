@@ -147,7 +147,7 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 	default:
 		store, e := openStore(b.to, c.getenv)
 		if e != nil {
-			return fmt.Errorf("--to %s: %w", b.to, e)
+			return fmt.Errorf("--to %s: %w", shownStore(b.to), e)
 		}
 		if b.every > 0 {
 			s := &backups.Schedule{To: store, Every: b.every, Keep: b.keep, Take: take,
@@ -176,6 +176,15 @@ func openStore(target string, getenv func(string) string) (backups.Store, error)
 		err = errors.New("not a directory")
 	}
 	return backups.Directory(target), err
+}
+
+// shownStore returns the place of a backup as an error may quote it: a bucket's may hold a password
+// by mistake.
+func shownStore(target string) string {
+	if backups.IsBucket(target) && strings.Contains(target, "@") {
+		return shown(target)
+	}
+	return target
 }
 
 // parseServer reads the address of a server: host:port, or a URL with redis://, rediss:// or

@@ -37,7 +37,7 @@ type contents struct {
 func verifyBackup(ctx context.Context, target string, asJSON bool, c console) error {
 	m, f, err := readBackup(ctx, target, c)
 	if err != nil {
-		return fmt.Errorf("%s cannot be restored: %w", target, err)
+		return fmt.Errorf("%s cannot be restored: %w", shownStore(target), err)
 	}
 	held := contentsOf(m)
 	held.File, held.Bytes, held.Written = target, f.Bytes, f.Written

@@ -98,3 +98,19 @@ func TestJoinPassword(t *testing.T) {
 		}
 	}
 }
+
+// A password that somebody wrote into the name of a bucket is not quoted.
+func TestShownStore(t *testing.T) {
+	for target, want := range map[string]string{
+		"s3://key:secret@bucket/x": "s3://…", "s3://bucket/x": "s3://bucket/x",
+		"/backups/me@home": "/backups/me@home",
+	} {
+		if got := shownStore(target); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	code, errs := runOnce("restore", "s3://key:secret@bucket/x", "--data-dir", t.TempDir())
+	if code != 1 || strings.Contains(errs, "secret") {
+		t.Error(code, errs)
+	}
+}

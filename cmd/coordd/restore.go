@@ -36,7 +36,7 @@ func runRestore(ctx context.Context, args []string, c console) error {
 	}
 	m, _, err := readBackup(ctx, names[0], c)
 	if err != nil {
-		return fmt.Errorf("cannot restore %s: %w; nothing was written", names[0], err)
+		return fmt.Errorf("cannot restore %s: %w; nothing was written", shownStore(names[0]), err)
 	}
 	if *epoch == 0 {
 		*epoch = m.Epoch() + 1
