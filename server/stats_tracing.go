@@ -9,8 +9,12 @@ import (
 	"github.com/coordd/coordd/internal/tracing"
 )
 
-// maxWaitingSpans bounds the requests of a session whose replies are not sent yet.
-const maxWaitingSpans = 512
+// maxWaitingSpans bounds the requests of a session whose replies are not sent yet, keptSpans the
+// room for them that it keeps.
+const (
+	maxWaitingSpans = 512
+	keptSpans       = 16
+)
 
 // traces is what a session notes for spans.
 type traces struct {
@@ -90,5 +94,7 @@ func (s *session) traceSent() {
 		t.waiting[i].Sent = now
 		s.srv.cfg.Tracing.Record(&t.waiting[i])
 	}
-	t.waiting = t.waiting[:0]
+	if t.waiting = t.waiting[:0]; cap(t.waiting) > keptSpans {
+		t.waiting = nil
+	}
 }
