@@ -149,7 +149,7 @@ var params = []param{
 	}},
 	frozen("databases", strconv.Itoa(databases)),
 	{name: "cluster-enabled", frozen: true, get: func(s *Server) string {
-		return yesNo(s.showsCluster())
+		return yesNo(!s.alone())
 	}},
 	frozen("daemonize", "no"), frozen("supervised", "no"),
 	frozen("io-threads-do-reads", "no"),

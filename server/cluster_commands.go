@@ -57,7 +57,7 @@ var clusterSpecs = []commands.Spec{{
 		clusterAdmin("count-failure-reports", "3.0.0",
 			"Returns 0, since members elect a leader instead of reporting each other.",
 			clusterReports),
-		helpSpec("CLUSTER", "5.0.0", "cluster",
+		inCluster(helpSpec("CLUSTER", "5.0.0", "cluster",
 			"COUNT-FAILURE-REPORTS <node-id>",
 			"    Return number of failure reports for <node-id>.",
 			"COUNTKEYSINSLOT <slot>", "    Return the number of keys in <slot>.",
@@ -77,30 +77,18 @@ var clusterSpecs = []commands.Spec{{
 			"LINKS", "    Return information about all network links between this node and its "+
 				"peers.",
 			"    Output format is an array where each array element is a map containing "+
-				"attributes of a link"),
+				"attributes of a link")),
 	},
 }}
 
-// whereCluster rejects a subcommand of CLUSTER if --redirect none hides the cluster.
-func whereCluster(run func(*session, *commands.Spec, [][]byte)) func(*session, *commands.Spec,
-	[][]byte) {
-	return func(s *session, spec *commands.Spec, args [][]byte) {
-		if !s.srv.showsCluster() {
-			s.fail(errNoCluster)
-			return
-		}
-		run(s, spec, args)
-	}
-}
-
 func clusterSub(name string, arity int, since, syntax, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
-	return commands.Spec{
+	return inCluster(commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "cluster", Since: since,
 		Flags:  commands.Stale,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members",
-		Local: &commands.Local{Run: serve(whereCluster(run))},
-	}
+		Local: &commands.Local{Run: serve(run)},
+	})
 }
 
 func clusterAdmin(name, since, summary string,
@@ -117,22 +105,9 @@ func slotSub(name string, arity int, syntax, summary string,
 	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
 	c.Local = &commands.Local{Raw: true,
 		Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
-			if !s.srv.showsCluster() {
-				s.failRaw(spec, args, errNoCluster)
-				return
-			}
 			s.enqueue(spec, args, false)
 		})}
-	return c
-}
-
-// mode returns the mode that clients see: a client that finds the leader only by MOVED must see a
-// cluster.
-func (s *Server) mode() string {
-	if s.cfg.Redirect == RedirectMoved {
-		return "cluster"
-	}
-	return "standalone"
+	return inCluster(c)
 }
 
 // clusterID returns a member's id as cluster clients know it, 40 hexadecimal digits. Every member

@@ -9,20 +9,6 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// Redirect says what a follower does with commands that belong to the leader.
-type Redirect string
-
-// Values of Config.Redirect.
-const (
-	RedirectForward Redirect = "forward" // forward; the default
-	// reply MOVED to commands with keys, as a Redis Cluster node does
-	RedirectMoved Redirect = "moved"
-	RedirectNone  Redirect = "none" // forward, and hide the cluster from CLUSTER
-)
-
-// showsCluster reports whether CLUSTER answers.
-func (s *Server) showsCluster() bool { return s.cfg.Redirect != RedirectNone }
-
 // How often the leader is polled besides notifications: links break and addresses become known
 // without a change of leader.
 const (
@@ -214,8 +200,8 @@ func (s *Server) announceSwitch(old, now *leaderView) {
 // elsewhere returns the error that redirects a client to the leader, or nil if this node takes the
 // command. Without a known leader it takes the command, which then waits for one.
 func (s *session) elsewhere(spec *commands.Spec, args [][]byte) error {
-	moved := s.srv.cfg.Redirect == RedirectMoved
-	if !moved && !s.redirects {
+	moved := s.srv.cfg.PresentAs == PresentCluster
+	if !moved && (!s.redirects || s.srv.alone()) {
 		return nil
 	}
 	v := s.srv.leader.Load()

@@ -41,7 +41,7 @@ func (n *node) follow(t *testing.T) {
 }
 
 func TestMoved(t *testing.T) {
-	n := start(t, func(c *Config) { c.Redirect = RedirectMoved })
+	n := start(t, func(c *Config) { c.PresentAs = PresentCluster })
 	c := n.dial(t)
 	if got := c.call("SET", "foo", "1"); got != "+OK\r\n" {
 		t.Fatalf("the leader sends a client away: %q", got)
@@ -229,21 +229,37 @@ func TestLeaderIsAwaited(t *testing.T) {
 	}
 }
 
-func TestRedirectNone(t *testing.T) {
-	n := start(t, func(c *Config) { c.Redirect = RedirectNone })
+// TestPresentsItselfAsStandalone asks a follower what a client may ask to find other nodes.
+func TestPresentsItselfAsStandalone(t *testing.T) {
+	plainOnly(t)
+	n := start(t, func(c *Config) { c.PresentAs = PresentStandalone })
+	n.follow(t)
 	c := n.dial(t)
 	for _, call := range []string{"CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER KEYSLOT a",
-		"CLUSTER COUNTKEYSINSLOT 0", "ASKING"} {
+		"CLUSTER COUNTKEYSINSLOT 0", "CLUSTER HELP", "ASKING"} {
 		if got := c.call(
 			strings.Fields(call)...); got != "-ERR This instance has cluster support disabled\r\n" {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
-	if got := c.call("INFO", "cluster"); !strings.Contains(got, "cluster_enabled:0\r\n") {
-		t.Error(got)
+	for _, test := range []struct{ call, want string }{
+		{"READONLY", "+OK\r\n"},
+		{"ROLE", "*3\r\n$6\r\nmaster\r\n:100\r\n*0\r\n"},
+		{"CONFIG GET cluster-enabled", "*2\r\n$15\r\ncluster-enabled\r\n$2\r\nno\r\n"},
+		{"CLIENT CAPA redirect", "+OK\r\n"},
+		{"SET a 1", "+OK\r\n"},
+	} {
+		if got := c.call(strings.Fields(test.call)...); got != test.want {
+			t.Errorf("%s: %q, want %q", test.call, got, test.want)
+		}
 	}
-	if got := c.call("READONLY"); got != "+OK\r\n" {
-		t.Error(got)
+	got := c.call("INFO", "cluster", "replication", "server", "clients") + c.call("HELLO", "3")
+	for _, part := range []string{"cluster_enabled:0\r\n", "redis_mode:standalone\r\n",
+		"role:master\r\nconnected_slaves:0\r\nmaster_failover_state:", "cluster_connections:0\r\n",
+		"$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("no %q in %q", part, got)
+		}
 	}
 }
 

@@ -120,8 +120,8 @@ func hostPort(addr string) (host, port string) {
 
 func role(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.status()
-	if st.Role == "leader" {
-		online := st.online()
+	if s.srv.presentsMaster(st.Role) {
+		online := s.srv.followers(&st)
 		s.w.Array(3)
 		s.w.BulkString("master")
 		s.w.Int(int64(st.Commit))

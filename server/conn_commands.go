@@ -89,21 +89,15 @@ var connectionSpecs = []commands.Spec{
 			s.w.Status("OK")
 		})},
 	},
-	{
+	inCluster(commands.Spec{
 		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:         commands.Fast,
 		OwnCategories: "connection",
 		Summary:       "Accepts the command without effect, since slots never migrate.",
 		Complexity:    "O(1)",
 		Local: &commands.Local{Early: true,
-			Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
-				if !s.srv.showsCluster() {
-					s.fail(errNoCluster)
-					return
-				}
-				s.w.Status("OK")
-			})},
-	},
+			Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) { s.w.Status("OK") })},
+	}),
 	{
 		Name: "time", Kind: commands.Read, Arity: 1, Group: "server", Since: "2.6.0",
 		Flags: commands.Loading | commands.Stale | commands.Fast | commands.AnyDB,
@@ -243,7 +237,7 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 
 func (s *session) greet() {
 	role := "master"
-	if s.srv.backend.Role() != "leader" {
+	if !s.srv.presentsMaster(s.srv.backend.Role()) {
 		role = "replica"
 	}
 	fields, zone := 7, s.srv.cfg.Zone

@@ -144,7 +144,7 @@ func TestPromisesHoldOverTLS(t *testing.T) {
 // TestAddressesOverTLS asks for addresses over TLS and without it.
 func TestAddressesOverTLS(t *testing.T) {
 	plainOnly(t)
-	n := startSecure(t, func(c *Config) { c.Redirect = RedirectMoved })
+	n := startSecure(t, func(c *Config) { c.PresentAs = PresentCluster })
 	n.fake.set(func() {
 		for i, addr := range []string{"10.0.0.1:9001", "db2:9002", ""} {
 			n.fake.st.Members[i].TLSAddr = addr

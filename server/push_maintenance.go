@@ -128,7 +128,7 @@ func (m *maintenance) tellMoving(s *session, c *maintained, st *Status) {
 	}
 	f := commands.RESP{Proto: 3}
 	f.Int(int64(movingTime / time.Second))
-	if c.noAddress {
+	if c.noAddress || s.srv.alone() {
 		f.Null()
 	} else {
 		f.BulkString(others[s.id%uint64(len(others))])

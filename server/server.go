@@ -31,8 +31,8 @@ type Config struct {
 	Version string       // of coordd, for INFO
 	Zone    string       // availability zone; empty: unknown
 
-	Redirect     Redirect // what followers do with the leader's commands; RedirectForward
-	SentinelName string   // the master name of SENTINEL; mymaster
+	PresentAs    Presentation // PresentReplicated
+	SentinelName string       // the master name of SENTINEL; mymaster
 
 	MaxClients         int // connections at a time; 10000
 	MostClients        int // … that the limit of open files allows; 0: unlimited
@@ -85,8 +85,8 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Redirect == "" {
-		c.Redirect = RedirectForward
+	if c.PresentAs == "" {
+		c.PresentAs = PresentReplicated
 	}
 	if c.Certificates == nil {
 		c.Certificates = func() []tlsconf.Status { return nil }

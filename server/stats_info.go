@@ -119,7 +119,7 @@ func infoClients(t *infoText) {
 		c.mu.Unlock()
 	}
 	t.field("connected_clients", len(sessions))
-	t.field("cluster_connections", max(len(t.st.Members)-1, 0))
+	t.field("cluster_connections", t.srv.clusterConnections(&t.st))
 	t.field("maxclients", t.srv.config.maxClients.Load())
 	t.field("client_recent_max_input_buffer", query)
 	t.field("client_recent_max_output_buffer", waiting)
@@ -291,8 +291,8 @@ func infoStats(t *infoText) {
 
 func infoReplication(t *infoText) {
 	st := t.st.seenBy(t.asker)
-	if st.Role == "leader" {
-		online := st.online()
+	if t.srv.presentsMaster(st.Role) {
+		online := t.srv.followers(&st)
 		t.field("role", "master")
 		t.field("connected_slaves", len(online))
 		for i, m := range online {
@@ -376,7 +376,7 @@ func infoErrors(t *infoText) {
 
 // infoCluster is for clients that check here before they use CLUSTER (redis-py 4 does).
 func infoCluster(t *infoText) {
-	t.field("cluster_enabled", number(t.srv.showsCluster()))
+	t.field("cluster_enabled", number(!t.srv.alone()))
 }
 
 func infoKeyspace(t *infoText) {

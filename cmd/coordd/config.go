@@ -48,15 +48,15 @@ func parseConfig(args []string, getenv func(string) string) (*config, error) {
 // set the configuration file.
 func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (*config, error) {
 	onLine := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { onLine[f.Name] = true })
+	fs.Visit(func(f *flag.Flag) { onLine[currentName(f.Name)] = true })
 	c := &config{}
 	var said map[string]fileOption
 	for i, o := range options {
 		now, where := setting{value: *given[i]}, "--"+o.name
 		if onLine[o.name] {
 			now.by = where
-		} else if v := getenv(o.env()); v != "" {
-			where = o.env()
+		} else if v, variable := o.inEnv(getenv); v != "" {
+			where = variable
 			now = setting{v, where}
 		} else if v, ok := said[o.name]; ok {
 			now.value, where = v.value, fmt.Sprintf("%s:%d: %s", c.ConfigFile, v.line, o.name)

@@ -16,10 +16,20 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func setRedirect(c *config, v string) error {
+// formerPresentations are the values of --redirect, which was the name of --present-as in 0.1.
+var formerPresentations = map[string]server.Presentation{
+	"forward": server.PresentReplicated, "none": server.PresentStandalone,
+	"moved": server.PresentCluster,
+}
+
+func setPresentAs(c *config, v string) error {
 	var name string
-	err := setChoice(func(*config) *string { return &name }, "forward", "moved", "none")(c, v)
-	c.Redirect = server.Redirect(name)
+	err := setChoice(func(*config) *string { return &name }, string(server.PresentReplicated),
+		string(server.PresentStandalone), string(server.PresentCluster))(c, v)
+	c.PresentAs = server.Presentation(name)
+	if former, ok := formerPresentations[v]; ok {
+		c.PresentAs, err = former, nil
+	}
 	return err
 }
 

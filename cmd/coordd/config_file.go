@@ -63,7 +63,7 @@ func parseLine(line string) (name, value string, err error) {
 	if !ok || strings.ContainsRune(line, 0) {
 		return "", "", errors.New(`unbalanced quotes, or a zero byte`)
 	}
-	name = string(words[0])
+	name = currentName(string(words[0]))
 	switch err := checkName(name); {
 	case err != nil:
 		return "", "", err

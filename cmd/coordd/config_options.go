@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"slices"
 	"strconv"
@@ -32,9 +33,31 @@ type option struct {
 func (o option) isSwitch() bool { return o.value == "no" }
 
 // env returns the option's environment variable: COORDD_DATA_DIR for --data-dir.
-func (o option) env() string {
-	return "COORDD_" + strings.ToUpper(strings.ReplaceAll(o.name, "-", "_"))
+func (o option) env() string { return envOf(o.name) }
+
+func envOf(name string) string {
+	return "COORDD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
+
+// inEnv returns the option's value in the environment and the variable that has it; empty: none.
+func (o option) inEnv(getenv func(string) string) (value, variable string) {
+	if v := getenv(o.env()); v != "" {
+		return v, o.env()
+	}
+	for former, name := range formerNames {
+		if v := getenv(envOf(former)); name == o.name && v != "" {
+			return v, envOf(former)
+		}
+	}
+	return "", ""
+}
+
+// formerNames are the names that options had in earlier releases. They work everywhere, and no text
+// mentions them.
+var formerNames = map[string]string{"redirect": "present-as"}
+
+// currentName returns the name of an option that is called by this one, or a former one.
+func currentName(name string) string { return cmp.Or(formerNames[name], name) }
 
 // configOption is the first option: others are in the file that it names.
 const configOption = "config"
@@ -295,11 +318,12 @@ var startOptions = []option{
 		setDuration(func(c *config) *time.Duration { return &c.LeaderWait }, 0),
 	},
 	{
-		"redirect", "forward",
-		"what a follower does with commands. forward: forwards them to the leader. moved: " +
-			"answers commands with keys with MOVED, for cluster clients only. none: forwards " +
-			"them, and CLUSTER reports no cluster",
-		setRedirect,
+		"present-as", "replicated",
+		"what clients see in this node. replicated: a master with replicas, or one of these, " +
+			"as it is; CLUSTER and SENTINEL name the others. standalone: a server of its own, " +
+			"for clients that are given one address. cluster: a node of a Redis Cluster; as a " +
+			"follower it answers commands with keys with MOVED, for cluster clients only",
+		setPresentAs,
 	},
 	{
 		"sentinel-name", "mymaster",
@@ -360,6 +384,9 @@ func nodeFlags(fs *flag.FlagSet) []*string {
 			continue
 		}
 		given[i] = fs.String(o.name, o.value, o.usage)
+	}
+	for former, name := range formerNames {
+		fs.Var(fs.Lookup(name).Value, former, "")
 	}
 	return given
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/wait"
+	"github.com/coordd/coordd/server"
 )
 
 func noEnv(string) string { return "" }
@@ -36,6 +37,8 @@ func TestConfigErrors(t *testing.T) {
 		{args: "--otlp-sample NaN", code: 1, says: "must be above 0"},
 		{args: "--tls-listen 127.0.0.1:0 --tls-cert a.crt", code: 1,
 			says: "--tls-listen requires --tls-cert and --tls-key"},
+		{args: "--present-as slave", code: 1,
+			says: "must be one of replicated, standalone, cluster"},
 		{args: "--tls-client-auth perhaps", code: 1, says: "must be none, optional or required"},
 		{args: "--tls-client-auth optional", code: 1, says: "optional requires --tls-ca"},
 		{args: "--tls-auth-clients-user cn", code: 1, says: "cn requires --tls-ca"},
@@ -129,6 +132,42 @@ func TestEnvironmentAndFlags(t *testing.T) {
 	if c.ID != "n2" || c.Listen != "127.0.0.1:7001" || c.Advertise != c.Listen ||
 		c.PeerListen != "b:2" || len(c.Members) != 2 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// --present-as had another name and other values in release 0.1.
+func TestFormerNamesOfOptions(t *testing.T) {
+	file := func(text string) map[string]string {
+		return map[string]string{"COORDD_CONFIG": writeConfig(t, text)}
+	}
+	for _, test := range []struct {
+		args string
+		env  map[string]string
+		want server.Presentation
+	}{
+		{"", nil, server.PresentReplicated},
+		{"--redirect forward", nil, server.PresentReplicated},
+		{"--redirect none", nil, server.PresentStandalone},
+		{"--redirect=moved", nil, server.PresentCluster},
+		{"", map[string]string{"COORDD_REDIRECT": "none"}, server.PresentStandalone},
+		{"", map[string]string{"COORDD_REDIRECT": "none", "COORDD_PRESENT_AS": "cluster"},
+			server.PresentCluster},
+		{"", file("redirect none\n"), server.PresentStandalone},
+		{"", file("present-as cluster\n"), server.PresentCluster},
+		{"--present-as standalone", file("redirect moved\n"), server.PresentStandalone},
+	} {
+		c, err := parseConfig(strings.Fields(test.args), func(k string) string {
+			return test.env[k]
+		})
+		if err != nil || c.PresentAs != test.want {
+			t.Errorf("%s, %v: %q, %v, want %q", test.args, test.env, c.PresentAs, err, test.want)
+		}
+	}
+	_, err := parseConfig(nil, func(k string) string {
+		return file("redirect none\npresent-as cluster\n")[k]
+	})
+	if err == nil || !strings.HasSuffix(err.Error(), ":2: present-as is on line 1 already") {
+		t.Error(err)
 	}
 }
 

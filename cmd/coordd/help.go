@@ -88,7 +88,7 @@ func describe(flags *flag.FlagSet) (all []flagText) {
 		}
 	}
 	flags.VisitAll(func(f *flag.Flag) {
-		if !ofNode[f.Name] {
+		if !ofNode[currentName(f.Name)] {
 			b, ok := f.Value.(interface{ IsBoolFlag() bool })
 			all = append(all, flagText{name: f.Name, usage: f.Usage,
 				isSwitch: ok && b.IsBoolFlag()})

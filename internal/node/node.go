@@ -84,7 +84,7 @@ type Config struct {
 	LeaderWait        time.Duration // 0: the default; negative: requests do not wait for a leader
 	Clock             cluster.Clock // nil: the system's
 
-	Redirect           server.Redirect
+	PresentAs          server.Presentation
 	SentinelName       string
 	MaxClients         int
 	MaxRequestBytes    int
@@ -261,7 +261,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 	c := &n.cfg
 	return server.Config{
 		Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version, Zone: c.Zone,
-		Redirect: c.Redirect, SentinelName: c.SentinelName,
+		PresentAs: c.PresentAs, SentinelName: c.SentinelName,
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
 		OutputLimits: c.OutputLimits, ClientRate: c.ClientRate, UserRate: c.UserRate,

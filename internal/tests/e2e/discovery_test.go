@@ -283,7 +283,7 @@ func TestClientsFindTheLeader(t *testing.T) {
 }
 
 func TestClusterClientsFollowMoved(t *testing.T) {
-	seekThroughFailover(t, clusterSeekers(t), "--redirect", "moved")
+	seekThroughFailover(t, clusterSeekers(t), "--present-as", "cluster")
 }
 
 // TestClientFollowsRedirect gives a follower to a client that sent CLIENT CAPA redirect. It follows

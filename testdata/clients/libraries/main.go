@@ -67,18 +67,18 @@ func run(ctx context.Context, only []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	addrs, stop, err := startCluster(ctx, dir)
+	nodes, err := startCluster(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer nodes.stop()
 	var checks []check
 	var errs []error
 	for _, language := range languages {
 		if len(only) > 0 && !slices.Contains(only, language) {
 			continue
 		}
-		c, err := runLanguage(ctx, language, addrs)
+		c, err := runLanguage(ctx, language, nodes)
 		checks = append(checks, c...)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", language, err))
@@ -99,53 +99,62 @@ func run(ctx context.Context, only []string) error {
 	return errors.Join(errs...)
 }
 
-// startCluster builds coordd and starts three processes of it; stop ends them.
-func startCluster(ctx context.Context, dir string) (addrs []string, stop func(), err error) {
+// nodes are the processes that the programs use.
+type nodes struct {
+	addrs      []string // of three voters
+	standalone string   // of a learner that presents itself as standalone
+	stop       func()
+}
+
+// startCluster builds coordd and starts four processes of it.
+func startCluster(ctx context.Context, dir string) (*nodes, error) {
 	binary := filepath.Join(dir, "coordd")
 	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/coordd")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		return nil, nil, fmt.Errorf("building coordd: %w", err)
+		return nil, fmt.Errorf("building coordd: %w", err)
 	}
-	ports, err := ports.Free(6)
+	ports, err := ports.Free(8)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var members []string
-	for i := range 3 {
-		members = append(members, fmt.Sprintf("n%d=127.0.0.1:%d", i+1, ports[3+i]))
-		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", ports[i]))
-	}
+	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
 	ctx, cancel := context.WithCancel(ctx)
-	var nodes []*exec.Cmd
-	stop = func() {
+	var started []*exec.Cmd
+	n := &nodes{addrs: []string{at(0), at(1), at(2)}, standalone: at(3), stop: func() {
 		cancel()
-		for _, n := range nodes {
-			_ = n.Wait() // it was told to end
+		for _, p := range started {
+			_ = p.Wait() // it was told to end
 		}
-	}
-	for i, addr := range addrs {
+	}}
+	begin := func(i int, args ...string) error {
 		// The programs are not about failover: a machine that they keep busy shall not cause one.
-		n := exec.CommandContext(ctx, binary, "--id", fmt.Sprintf("n%d", i+1), "--listen", addr,
-			"--cluster", strings.Join(members, ","),
-			"--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--heartbeat-timeout", "3s",
-			"--log-level", "warn")
-		n.Stderr = os.Stderr
-		n.Cancel = func() error { return n.Process.Signal(syscall.SIGTERM) }
-		n.WaitDelay = 10 * time.Second
-		if err := n.Start(); err != nil {
-			stop()
-			return nil, nil, err
+		p := exec.CommandContext(ctx, binary, append(args, "--id", fmt.Sprintf("n%d", i+1),
+			"--listen", at(i), "--data-dir", filepath.Join(dir, fmt.Sprint(i)),
+			"--heartbeat-timeout", "3s", "--log-level", "warn")...)
+		p.Stderr = os.Stderr
+		p.Cancel = func() error { return p.Process.Signal(syscall.SIGTERM) }
+		p.WaitDelay = 10 * time.Second
+		if err := p.Start(); err != nil {
+			return err
 		}
-		nodes = append(nodes, n)
+		started = append(started, p)
+		return nil
 	}
-	for _, addr := range addrs {
-		if err := waitReady(ctx, addr); err != nil {
-			stop()
-			return nil, nil, err
-		}
+	members := fmt.Sprintf("n1=%s,n2=%s,n3=%s", at(4), at(5), at(6))
+	for i := range n.addrs {
+		err = errors.Join(err, begin(i, "--cluster", members))
 	}
-	return addrs, stop, nil
+	for _, addr := range n.addrs {
+		err = errors.Join(err, waitReady(ctx, addr))
+	}
+	err = errors.Join(err, begin(3, "--join", n.addrs[0], "--peer-listen", at(7), "--learner",
+		"--present-as", "standalone"), waitReady(ctx, n.standalone))
+	if err != nil {
+		n.stop()
+		return nil, err
+	}
+	return n, nil
 }
 
 // waitReady waits until a node answers a read, which takes a leader.
@@ -173,12 +182,13 @@ func waitReady(ctx context.Context, addr string) error {
 
 // runLanguage runs the programs of one directory and reads what they report. What they print
 // besides goes to the terminal.
-func runLanguage(ctx context.Context, language string, addrs []string) ([]check, error) {
+func runLanguage(ctx context.Context, language string, n *nodes) ([]check, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "./run")
 	cmd.Dir = filepath.Join(sources, language)
-	cmd.Env = append(os.Environ(), "COORDD_ADDRS="+strings.Join(addrs, ","))
+	cmd.Env = append(os.Environ(), "COORDD_ADDRS="+strings.Join(n.addrs, ","),
+		"COORDD_STANDALONE="+n.standalone)
 	cmd.Stderr = os.Stderr
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.StdoutPipe()
@@ -236,7 +246,7 @@ func writeReport(checks []check) error {
 	b.WriteString(
 		"Written by `make clients`. It installs these libraries, unmodified, from their " +
 			"registries and runs\nthem against a cluster of three coordd processes on one " +
-			"machine. " +
+			"machine, and a learner with\n`--present-as standalone`. " +
 			"The programs are in\n[testdata/clients/libraries](../testdata/clients/libraries); " +
 			"each check judges an outcome. The\nscenario programs of `make test` (go-redis, " +
 			"node-redis, " +

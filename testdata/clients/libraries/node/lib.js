@@ -7,10 +7,13 @@ const path = require('node:path');
 const { setTimeout: sleep } = require('node:timers/promises');
 
 const addresses = (process.env.COORDD_ADDRS ?? '').split(',').filter(Boolean);
-const nodes = addresses.map((address) => {
+function hostPort(address) {
   const at = address.lastIndexOf(':');
   return { host: address.slice(0, at), port: Number(address.slice(at + 1)) };
-});
+}
+const nodes = addresses.map(hostPort);
+// A follower that presents itself as standalone.
+const standalone = hostPort(process.env.COORDD_STANDALONE ?? '');
 
 // How long one check may take.
 const CHECK_LIMIT_MS = 40_000;
@@ -80,4 +83,4 @@ class Room {
   }
 }
 
-module.exports = { addresses, node, nodes, unique, checks, check, want, together, until, sleep, Room };
+module.exports = { addresses, node, nodes, standalone, unique, checks, check, want, together, until, sleep, Room };
