@@ -50,6 +50,7 @@ type Node struct {
 	nextFrame      atomic.Uint64
 	nonce          uint64        // of the newest confirm frame; the read loop's
 	confirmed      chan struct{} // kicked when a confirm frame is answered
+	asking         chan struct{} // holds a token for each question in progress
 
 	routeWake   chan struct{}
 	watchers    watchers
@@ -147,8 +148,8 @@ func newNode(cfg Config, m Machine) *Node {
 	n := &Node{
 		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m, cfg.Logger),
 		proposed: make(chan *entry, cfg.inFlight+2), confirmed: make(chan struct{}, 1),
-		routeWake: make(chan struct{}, 1),
-		links:     map[string]*link{}, inbounds: map[*inbound]struct{}{},
+		routeWake: make(chan struct{}, 1), asking: make(chan struct{}, maxQuestions),
+		links: map[string]*link{}, inbounds: map[*inbound]struct{}{},
 		announced: map[string]string{}, members: map[string]string{},
 		changing: make(chan struct{}, 1), removal: removal{notify: make(chan error, 1)},
 		failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),

@@ -52,6 +52,10 @@ type Config struct {
 	Join     bool
 	LogStore string // LogStoreWAL (default) or LogStoreBolt
 
+	// Answer answers the questions of other members' AskOthers, at most MaxAnswer bytes; nil, of the
+	// function or of its result: no answer
+	Answer func(question []byte) []byte
+
 	HeartbeatTimeout time.Duration // silence of the leader before an election; default 400 ms
 	// how long a request waits for a leader; 0: the default, 2 s; negative: not at all
 	LeaderWait time.Duration

@@ -73,8 +73,11 @@ const abilityScheduling = 1 << 1
 // abilityLeaderless: the node accepts frameLeaderless.
 const abilityLeaderless = 1 << 2
 
+// abilityQuestions: the node accepts frameQuestion.
+const abilityQuestions = 1 << 3
+
 // ownAbilities are this version's.
-const ownAbilities = abilityDryRun | abilityScheduling | abilityLeaderless
+const ownAbilities = abilityDryRun | abilityScheduling | abilityLeaderless | abilityQuestions
 
 // appendHello appends a length (u32, little endian) and the fields.
 func appendHello(dst []byte, h hello) []byte {
@@ -165,7 +168,10 @@ const (
 	frameDrained
 	// the sender has no leader. Payload: a finding; no answer
 	frameLeaderless
-	lastKind = frameLeaderless
+	// a question of the program, and its answer; statusNotTaken: there is none
+	frameQuestion
+	frameAnswer
+	lastKind = frameAnswer
 )
 
 // frameStatus is the outcome of a write or read frame, common to all its batches.
@@ -203,6 +209,10 @@ func maxPayload(kind frameKind) uint32 {
 		return maxReplyFrame
 	case frameAdmin:
 		return maxAdminFrame
+	case frameQuestion:
+		return MaxQuestion
+	case frameAnswer:
+		return MaxAnswer
 	default:
 		return maxSmallFrame
 	}

@@ -23,7 +23,8 @@ type inbound struct {
 	w          *peerConn
 	peer       string
 	slots      chan struct{}
-	scheduling bool // the member has abilityScheduling
+	scheduling bool          // the member has abilityScheduling
+	answering  chan struct{} // holds a token for each question in progress
 
 	retired  atomic.Bool // the member was removed: refuse its requests
 	renewing atomic.Bool // the member is to connect again
@@ -43,6 +44,7 @@ func (n *Node) serveForward(conn *stream, known func()) {
 	known()
 	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id,
 		slots:      make(chan struct{}, maxInboundFrames),
+		answering:  make(chan struct{}, maxQuestions),
 		scheduling: peer.abilities&abilityScheduling != 0}
 	n.trackInbound(in, true)
 	if err = in.serve(); n.draining.Load() || in.renewing.Load() {
@@ -136,6 +138,8 @@ func (in *inbound) serve() error {
 			}
 			in.n.findings.note(in.peer, found)
 			kick(in.n.routeWake)
+		case frameQuestion:
+			in.answerQuestion(f)
 		case frameWrite, frameRead:
 			q, err := decodeRequests(f.payload)
 			if err != nil {

@@ -62,6 +62,7 @@ type link struct {
 
 	missed   atomic.Bool // its absence was logged
 	foreign  atomic.Bool // the member has another processor architecture
+	late     atomic.Bool // it did not answer the newest question in time
 	attempts int         // to reach it; run's own
 	worked   string      // the address of the newest connection; run's own
 
@@ -69,11 +70,12 @@ type link struct {
 	wire     *peerConn // nil while down
 	frames   map[uint64]*sentFrame
 	inFlight [lastKind + 1]inFlight
-	failure  error     // why begun frames fail; nil: errLinkLost
-	drained  bool      // the member said that it runs none of them
-	renewing bool      // connect again once no frame is in flight
-	peer     hello     // the member's hello on the newest connection
-	started  time.Time // … and when it started, by that
+	asked    map[uint64]chan<- response // questions that wait for its answer
+	failure  error                      // why begun frames fail; nil: errLinkLost
+	drained  bool                       // the member said that it runs none of them
+	renewing bool                       // connect again once no frame is in flight
+	peer     hello                      // the member's hello on the newest connection
+	started  time.Time                  // … and when it started, by that
 	// the cluster last named by a node with the member's id, refused or not; only founding uses it
 	claimed   string
 	attempted bool   // an attempt to reach it has ended
@@ -285,6 +287,8 @@ func (l *link) receive(w *peerConn) error {
 			}
 		case frameTerm:
 			err = l.termAnswer(f)
+		case frameAnswer:
+			l.takeAnswer(f)
 		case frameDrained:
 			l.mu.Lock()
 			l.drained = true
@@ -339,6 +343,7 @@ func (l *link) down() {
 	frames, failure, drained := l.frames, l.failure, l.drained
 	l.wire, l.frames, l.inFlight = nil, map[uint64]*sentFrame{}, [lastKind + 1]inFlight{}
 	l.broke = time.Now()
+	l.unanswered()
 	l.mu.Unlock()
 	if failure == nil {
 		failure = errLinkLost

@@ -42,7 +42,6 @@ type pending struct {
 	step   step
 	muted  bool
 	behind bool     // a command that may wait queued behind other waiters
-	shard  bool     // of delivered
 	end    int      // of literal: its end in batch.literals
 	args   [][]byte // of the command; valid until more is read
 	db     int      // selected for the command
@@ -225,6 +224,9 @@ const errReplySize commands.Error = "ERR reply exceeds 64 MiB; the command ran"
 
 // runCounted answers a session command and counts it.
 func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]byte) {
+	if l.Ahead != nil {
+		l.Ahead(s, spec, args)
+	}
 	fails, start := s.fails, len(s.w.Buf)
 	end := endedError // if it fails
 	s.w.Limit = start + commands.MaxReplyBytes
@@ -533,7 +535,7 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	}
 	switch p.step {
 	case delivered:
-		s.reply.Int(int64(s.srv.pubsub.receivers(p.args[1], p.shard)))
+		s.replyReceivers(p.spec, p.args)
 	case watched:
 		s.keepWatch(p.args[1:], reply)
 	case executed:

@@ -245,7 +245,11 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 			s.countError(string(line))
 		}
 		s.count(q.spec, q.args, replyEnding(rest), share)
-		s.reply.Buf = append(s.reply.Buf, rest[:n]...)
+		if publishes(q.spec) && rest[0] == ':' {
+			s.replyReceivers(q.spec, q.args)
+		} else {
+			s.reply.Buf = append(s.reply.Buf, rest[:n]...)
+		}
 		rest = rest[n:]
 	}
 }

@@ -66,6 +66,7 @@ type session struct {
 	skipping     bool // … this is that command
 	noTouch      bool
 	redirects    bool                     // CLIENT CAPA redirect
+	pubsubSeen   *pubsubView              // by the PUBSUB command that runs
 	leaderWaitMs int64                    // CLIENT LEADER-WAIT; -1: as CONFIG says
 	user         atomic.Pointer[identity] // nil: nobody has authenticated
 	// the user whom its certificate names; empty: none, or it was tried

@@ -42,6 +42,7 @@ type fakeBackend struct {
 	st              Status
 	replication     *Replication
 	leaderChanged   chan struct{}
+	others          []*Server
 	replicationGate chan struct{} // if set, Replication waits for it
 	asking          atomic.Int64  // waiting calls of Replication
 	lastBatch       []byte        // of the newest Write
@@ -204,6 +205,19 @@ func (f *fakeBackend) Backup(context.Context) (Backup, error) {
 		return nil, f.fail
 	}
 	return f.machine.Snapshot(), nil
+}
+
+// HasOthers implements Backend.
+func (f *fakeBackend) HasOthers() bool { return len(f.others) > 0 }
+
+// AskOthers asks the other servers of a test.
+func (f *fakeBackend) AskOthers(question []byte) (answers [][]byte) {
+	for _, other := range f.others {
+		if a := other.Answer(question); a != nil {
+			answers = append(answers, a)
+		}
+	}
+	return answers
 }
 
 // Replication reports what the members of the status hold, unless set otherwise.

@@ -72,7 +72,7 @@ var pubsubSpecs = []commands.Spec{
 		Summary:  "Sends a message to the subscribers of a channel on every node.",
 		Complexity: "O(N+M) where N is the number of subscribers of the channel and M the number " +
 			"of patterns",
-		Handler: publishHandler(false), Local: publishing(false),
+		Handler: publishHandler(false), Local: publishing,
 	},
 	{
 		Name: "spublish", Kind: commands.Write, Arity: 3, Group: "pubsub", Since: "7.0.0",
@@ -83,23 +83,25 @@ var pubsubSpecs = []commands.Spec{
 		Syntax:     "shardchannel message",
 		Summary:    "Sends a message to the subscribers of a shard channel on every node.",
 		Complexity: "O(N) where N is the number of subscribers of the channel",
-		Handler:    publishHandler(true), Local: publishing(true),
+		Handler:    publishHandler(true), Local: publishing,
 	},
 	{
 		Name: "pubsub", Kind: commands.Session, Arity: -2, Group: "pubsub", Since: "2.8.0",
-		Summary:    "Reports about the subscriptions of this node.",
+		Summary:    "Reports about the subscriptions on all nodes.",
 		Complexity: "That of the subcommand",
 		Subcommands: []commands.Spec{
 			pubsubSub("channels", -2, "2.8.0", "[pattern]",
-				"Lists the channels that have subscribers.", channelsOf(subChannel)),
+				"Lists the channels that have subscribers.", channelsOf(subChannel, askChannels)),
 			pubsubSub("numsub", -2, "2.8.0", "[channel [channel ...]]",
-				"Returns the number of subscribers of channels.", numSubOf(subChannel)),
+				"Returns the number of subscribers of channels.", numSubOf(subChannel, askNumSub)),
 			pubsubSub("numpat", 2, "2.8.0", "",
-				"Returns the number of patterns that have subscribers.", numPat),
+				"Returns the number of patterns that have subscribers.", numPat()),
 			pubsubSub("shardchannels", -2, "7.0.0", "[pattern]",
-				"Lists the shard channels that have subscribers.", channelsOf(subShard)),
+				"Lists the shard channels that have subscribers.",
+				channelsOf(subShard, askShardChannels)),
 			pubsubSub("shardnumsub", -2, "7.0.0", "[shardchannel [shardchannel ...]]",
-				"Returns the number of subscribers of shard channels.", numSubOf(subShard)),
+				"Returns the number of subscribers of shard channels.",
+				numSubOf(subShard, askShardNumSub)),
 			helpSpec("PUBSUB", "6.2.0", "pubsub",
 				"CHANNELS [<pattern>]",
 				"    Return the currently active channels matching a <pattern> (default: '*').",
@@ -117,13 +119,13 @@ var pubsubSpecs = []commands.Spec{
 }
 
 func pubsubSub(name string, arity int, since, syntax, summary string,
-	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
+	local commands.Local) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Session, Arity: arity, Group: "pubsub", Since: since,
 		Syntax: syntax, Summary: summary,
 		Flags:      commands.PubSub | commands.Loading | commands.Stale,
 		Complexity: "O(N) where N is the number of channels or patterns",
-		Local:      &commands.Local{Run: serve(run), Works: true},
+		Local:      &local,
 	}
 }
 
@@ -244,53 +246,27 @@ func publishHandler(shard bool) commands.Handler {
 	}
 }
 
-// publishing replies with the number of receivers on this node, as a node of Redis Cluster does.
-func publishing(shard bool) *commands.Local {
-	return &commands.Local{Raw: true,
-		Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
-			// before the log; the machine checks scripts and transactions
-			if err := commands.CheckChannel(args[1]); err != nil {
-				s.failRaw(spec, args, err)
-				return
-			}
-			s.batch.cmd[0] = args
-			s.addRequest(true, s.batch.cmd[:], pending{step: delivered, args: args, shard: shard,
-				spec: spec})
-		})}
-}
-
-func channelsOf(kind subKind) func(*session, *commands.Spec, [][]byte) {
-	return func(s *session, spec *commands.Spec, args [][]byte) {
-		if len(args) > 3 {
-			s.fail(subcommandSyntax(args))
+// publishing answers PUBLISH and SPUBLISH outside of a transaction.
+var publishing = &commands.Local{Raw: true,
+	Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
+		// before the log; the machine checks scripts and transactions
+		if err := commands.CheckChannel(args[1]); err != nil {
+			s.failRaw(spec, args, err)
 			return
 		}
-		var pattern []byte
-		if len(args) == 3 {
-			pattern = args[2]
-			if err := commands.CheckPattern(pattern); err != nil {
-				s.fail(err)
-				return
-			}
-		}
-		names := s.srv.pubsub.names(kind, pattern)
-		s.w.Array(len(names))
-		for _, name := range names {
-			s.w.BulkString(name)
-		}
-	}
+		s.batch.cmd[0] = args
+		s.addRequest(true, s.batch.cmd[:], pending{step: delivered, args: args,
+			spec: spec})
+	})}
+
+// publishes reports whether a command is PUBLISH or SPUBLISH.
+func publishes(spec *commands.Spec) bool {
+	return spec.Kind == commands.Write && spec.Has(commands.PubSub)
 }
 
-func numSubOf(kind subKind) func(*session, *commands.Spec, [][]byte) {
-	return func(s *session, _ *commands.Spec, args [][]byte) {
-		s.w.Array(2 * len(args[2:]))
-		for _, a := range args[2:] {
-			s.w.Bulk(a)
-			s.w.Int(int64(s.srv.pubsub.count(kind, a)))
-		}
-	}
-}
-
-func numPat(s *session, _ *commands.Spec, _ [][]byte) {
-	s.w.Int(int64(s.srv.pubsub.kinds(subPattern)))
+// replyReceivers answers one of these with the number of receivers on this node, as a node of Redis
+// Cluster does.
+func (s *session) replyReceivers(spec *commands.Spec, args [][]byte) {
+	shard := spec.Keys.First > 0 // SPUBLISH
+	s.reply.Int(int64(s.srv.pubsub.receivers(args[1], shard)))
 }

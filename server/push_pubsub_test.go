@@ -37,7 +37,7 @@ func TestMessagesInRESP3(t *testing.T) {
 	want := []string{
 		":1\r\n", "_\r\n", ">3\r\n$10\r\npsubscribe\r\n$2\r\na*\r\n:2\r\n",
 		">3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n",
-		"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:0\r\n:0\r\n",
+		"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n:2\r\n:1\r\n",
 	}
 	if fmt.Sprintf("%q", replies) != fmt.Sprintf("%q", want) {
 		t.Errorf("replies %q,\nwant %q", replies, want)

@@ -146,6 +146,21 @@ func (n backend) Replication(ctx context.Context) (server.Replication, error) {
 	return server.Replication(r), replyError(err)
 }
 
+// HasOthers implements server.Backend.
+func (n backend) HasOthers() bool {
+	c := n.loaded.Load()
+	return c != nil && c.HasOthers()
+}
+
+// AskOthers implements server.Backend.
+func (n backend) AskOthers(question []byte) [][]byte {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil
+	}
+	return c.AskOthers(context.Background(), question)
+}
+
 // Backup implements server.Backend.
 func (n backend) Backup(ctx context.Context) (server.Backup, error) {
 	c := n.loaded.Load()

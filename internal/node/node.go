@@ -288,7 +288,7 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,
 		SnapshotThreshold: n.cfg.SnapshotThreshold,
 		HeartbeatTimeout:  n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
-		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal,
+		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal, Answer: n.server.Answer,
 	}
 	if c.PeerAdvertise == "" {
 		c.PeerAdvertise = peer.Addr().String()

@@ -157,6 +157,8 @@ func (n *singleNode) Write(_ context.Context, _ server.Workload, batch []byte, _
 	return result.Replies[0], nil
 }
 
+func (n *singleNode) HasOthers() bool { return false }
+
 func (n *singleNode) Schedule(_ server.Workload, f func()) error {
 	f()
 	return nil
