@@ -52,8 +52,8 @@ type Config struct {
 	Join     bool
 	LogStore string // LogStoreWAL (default) or LogStoreBolt
 
-	// Answer answers the questions of other members' AskOthers, at most MaxAnswer bytes; nil, of the
-	// function or of its result: no answer
+	// Answer answers the questions of other members' AskOthers, at most MaxAnswer bytes. It and its
+	// answer may be nil: there is none
 	Answer func(question []byte) []byte
 
 	HeartbeatTimeout time.Duration // silence of the leader before an election; default 400 ms
