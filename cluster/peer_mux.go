@@ -345,7 +345,7 @@ func (m *mux) open(id, addr string, first []byte, timeout time.Duration) (*strea
 	}
 	conn := &stream{Conn: raw, raw: raw, m: m}
 	err = raw.SetDeadline(time.Now().Add(handshakeTimeout))
-	if err == nil && m.tls.dials() {
+	if err == nil && m.tls.Dials() {
 		conn.Conn, conn.who, err = m.tls.dial(m.ctx, raw, id)
 		if err == nil {
 			err = m.identified(conn)

@@ -170,8 +170,8 @@ func (t *PeerTLS) names(who identity, id string) bool {
 	})
 }
 
-// dials reports whether this node dials TLS.
-func (t *PeerTLS) dials() bool {
+// Dials reports whether this node dials TLS.
+func (t *PeerTLS) Dials() bool {
 	return t != nil && (t.cfg.Mode == PeerTLSDial || t.cfg.Mode == PeerTLSRequired)
 }
 

@@ -24,7 +24,9 @@ type settings struct {
 	percentiles  atomic.Pointer[[]float64] // shown by INFO latencystats
 	output       atomic.Pointer[outputLimits]
 	rates        atomic.Pointer[rates] // nil: no limits
-	leaderWaitMs atomic.Int64          // as CLIENT LEADER-WAIT; -1: as long as the backend lets
+	minReplicas  atomic.Int64          // min-replicas-to-write
+	accepted     acceptedValues
+	leaderWaitMs atomic.Int64 // as CLIENT LEADER-WAIT; -1: as long as the backend lets
 }
 
 func (c *settings) init(cfg Config) {
@@ -67,7 +69,7 @@ func configGet(s *session, _ *commands.Spec, args [][]byte) {
 		}
 		pattern := bytes.ToLower(a)
 		for i := range params {
-			if p := &params[i]; names[p] == "" && glob.Match(pattern, []byte(p.name)) {
+			if p := &params[i]; !p.hidden && names[p] == "" && glob.Match(pattern, []byte(p.name)) {
 				names[p] = p.name
 			}
 		}
@@ -98,6 +100,9 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		case p.frozen:
 			s.fail(setFailed(p, "can't set immutable config"))
+			return
+		case p.protected:
+			s.fail(setFailed(p, "can't set protected config"))
 			return
 		case slices.Contains(asked, p):
 			s.fail(setFailed(p, "duplicate parameter"))
@@ -147,10 +152,10 @@ func (p *param) change(s *Server, text string) (func(*Server), error) {
 	}
 	n, ok := commands.ParseInt([]byte(text))
 	if !ok {
-		return nil, commands.Error("argument couldn't be parsed into an integer")
+		return nil, errNotInteger
 	}
 	if n < p.low || n > p.max {
-		return nil, commands.Errorf("argument must be between %d and %d inclusive", p.low, p.max)
+		return nil, errRange(p.low, p.max)
 	}
 	if p.fits != nil {
 		if err := p.fits(s, n); err != nil {

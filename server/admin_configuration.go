@@ -32,7 +32,7 @@ type configured struct {
 }
 
 // ofNode reports whether CONFIG SET changes the parameter on this node alone.
-func (p *param) ofNode() bool { return p.set != nil || p.choose != nil }
+func (p *param) ofNode() bool { return (p.set != nil || p.choose != nil) && !p.accepted }
 
 // initParameters sets the first values, after those of Config's other fields.
 func (s *Server) initParameters() {

@@ -5,6 +5,8 @@ package server
 
 import (
 	"crypto/tls"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,6 +29,10 @@ type param struct {
 	share  func(s *Server, text string) (setting, error)
 	fits   func(*Server, int64) error // with set: checks beyond low and max
 	frozen bool
+	// protected ones reject every change, with another error
+	protected bool
+	accepted  bool // it has no effect
+	hidden    bool // no pattern finds it
 }
 
 func fixed(name, value string) param {
@@ -61,7 +67,7 @@ func switchParam(name string, in func(*Server) *atomic.Bool) param {
 		choose: func(text string) (func(*Server), error) {
 			on := strings.EqualFold(text, "yes")
 			if !on && !strings.EqualFold(text, "no") {
-				return nil, commands.Error("argument must be 'yes' or 'no'")
+				return nil, errSwitch
 			}
 			return func(s *Server) { in(s).Store(on) }, nil
 		},
@@ -73,7 +79,7 @@ const (
 	mostLeaderWaitMs = 1<<31 - 1
 )
 
-var params = []param{
+var params = slices.Concat([]param{
 	{name: "maxclients", get: func(s *Server) string {
 		return formatInt(s.config.maxClients.Load())
 	}, set: (*Server).setMaxClients, low: 1, max: 1<<32 - 1, fits: (*Server).fitsFiles},
@@ -119,8 +125,6 @@ var params = []param{
 	{name: commands.SettingNotify, get: notifyText, share: shareNotify},
 	{name: "requirepass", get: passwordText, share: sharePassword},
 	{name: commands.SettingMaxMemory, get: maxMemoryText, share: shareMaxMemory},
-	{name: "maxmemory-policy", get: func(*Server) string { return neverEvict },
-		choose: choosePolicy},
 	{name: "port", frozen: true, get: func(s *Server) string {
 		plain, _ := s.ports()
 		return strconv.Itoa(plain)
@@ -160,12 +164,6 @@ var params = []param{
 	{name: "unixsocketperm", frozen: true, get: func(s *Server) string {
 		return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8)
 	}},
-	{name: "client-query-buffer-limit", get: func(s *Server) string {
-		return strconv.Itoa(s.cfg.MaxRequestBytes)
-	}},
-	{name: "proto-max-bulk-len", get: func(s *Server) string {
-		return strconv.Itoa(s.cfg.MaxRequestBytes)
-	}},
 	{name: "client-output-buffer-limit", get: func(s *Server) string {
 		return s.config.output.Load().String()
 	}, choose: chooseOutputLimits},
@@ -178,26 +176,58 @@ var params = []param{
 	rateParam("coordd-client-rate", func(l *rateLimits) *Rate { return &l.client }),
 	rateParam("coordd-user-rate", func(l *rateLimits) *Rate { return &l.user }),
 
-	// Every write is on disk; nothing else is saved.
-	fixed("appendonly", "yes"), fixed("appendfsync", "always"),
-	fixed("no-appendfsync-on-rewrite", "no"), fixed("save", ""),
-	fixed("stop-writes-on-bgsave-error", "no"),
-	// Scripts are stopped by a count of instructions.
-	fixed("busy-reply-threshold", "0"), fixed("lua-time-limit", "0"),
-	fixed("activedefrag", "no"),
+	{name: "min-replicas-to-write", max: math.MaxInt32, accepted: true, fits: fitsQuorum,
+		get: minReplicas, set: setMinReplicas},
+	{name: "min-slaves-to-write", max: math.MaxInt32, accepted: true, fits: fitsQuorum,
+		get: minReplicas, set: setMinReplicas},
+
+	// Flags say these, or nothing does.
+	{name: "bind", frozen: true, get: func(s *Server) string { return s.cfg.Bind }},
+	{name: "dir", protected: true, get: func(s *Server) string { return s.cfg.DataDir }},
+	{name: "dbfilename", protected: true, get: func(*Server) string { return "" }},
+	{name: "tls-cluster", get: func(s *Server) string { return yesNo(s.cfg.PeerTLS) }},
+	{name: "tls-replication", get: func(s *Server) string { return yesNo(s.cfg.PeerTLS) }},
+	fixed("acl-pubsub-default", "resetchannels"), fixed("activedefrag", "no"),
 	// Nodes do not log in to each other as clients.
 	fixed("masterauth", ""), fixed("masteruser", ""),
-	fixed("replicaof", ""), fixed("slaveof", ""), fixed("replica-read-only", "no"),
-	fixed("slave-read-only", "no"),
-	fixed("replica-priority", "100"), fixed("slave-priority", "100"),
-	// The sizes at which OBJECT ENCODING changes.
-	fixed("hash-max-listpack-entries", "512"), fixed("hash-max-ziplist-entries", "512"),
-	fixed("hash-max-listpack-value", "64"), fixed("hash-max-ziplist-value", "64"),
-	fixed("zset-max-listpack-entries", "128"), fixed("zset-max-ziplist-entries", "128"),
-	fixed("zset-max-listpack-value", "64"), fixed("zset-max-ziplist-value", "64"),
-	fixed("set-max-intset-entries", "512"), fixed("list-max-listpack-size", "-2"),
-	fixed("list-max-ziplist-size", "-2"),
-	fixed("stream-node-max-entries", "100"), fixed("stream-node-max-bytes", "4096"),
+	frozen("replicaof", ""), frozen("slaveof", ""),
+	fixed("bind-source-addr", ""), fixed("replica-announce-ip", ""),
+	fixed("slave-announce-ip", ""), fixed("replica-announce-port", "0"),
+	fixed("slave-announce-port", "0"), fixed("cluster-announce-ip", ""),
+	fixed("cluster-announce-hostname", ""), fixed("cluster-announce-port", "0"),
+	fixed("cluster-announce-tls-port", "0"), fixed("cluster-announce-bus-port", "0"),
+	fixed("tls-ca-cert-dir", ""), fixed("tls-ciphers", ""), fixed("tls-ciphersuites", ""),
+	fixed("tls-client-cert-file", ""), fixed("tls-client-key-file", ""),
+	fixed("tls-client-key-file-pass", ""), fixed("tls-dh-params-file", ""),
+	fixed("tls-key-file-pass", ""), fixed("tls-protocols", ""),
+	fixed("tls-prefer-server-ciphers", "no"), fixed("tls-session-caching", "no"),
+	fixed("tls-session-cache-size", "0"), fixed("tls-session-cache-timeout", "0"),
+	frozen("always-show-logo", "no"), frozen("aof_rewrite_cpulist", ""),
+	frozen("appenddirname", ""), frozen("appendfilename", ""), frozen("bgsave_cpulist", ""),
+	frozen("bio_cpulist", ""), frozen("cluster-config-file", ""), frozen("cluster-port", "0"),
+	frozen("disable-thp", "no"), frozen("enable-protected-configs", "no"),
+	frozen("io-threads", "1"), frozen("logfile", ""), frozen("pidfile", ""),
+	frozen("rdbchecksum", "yes"), frozen("server_cpulist", ""), frozen("set-proc-title", "no"),
+	frozen("socket-mark-id", "0"), frozen("syslog-enabled", "no"), frozen("syslog-facility", ""),
+	frozen("syslog-ident", ""), frozen("tcp-backlog", "0"),
+}, acceptedParams, hidden([]param{
+	fixed("watchdog-period", "0"), frozen("lua-enable-deprecated-api", "no"),
+}))
+
+// minReplicas is what CONFIG SET demanded of how many other nodes hold a write.
+func minReplicas(s *Server) string { return formatInt(s.config.minReplicas.Load()) }
+
+func setMinReplicas(s *Server, n int64) { s.config.minReplicas.Store(n) }
+
+// fitsQuorum accepts what a majority, which holds every write, provides anyway.
+func fitsQuorum(s *Server, n int64) error {
+	st := s.backend.Status()
+	voters, _ := st.voters()
+	if most := assured(voters); n > most {
+		return commands.Errorf("a majority holds every write, which is %d besides the leader for "+
+			"certain", most)
+	}
+	return nil
 }
 
 func findParam(name []byte) *param {

@@ -6,7 +6,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -69,7 +68,7 @@ func (s *Server) belowUsers() bool {
 func ParseMaxMemory(text string) (bytes int64, err error) {
 	bytes, ok := parseMemory(text)
 	if !ok && text != "" {
-		return 0, commands.Error("argument must be a memory value")
+		return 0, errNotMemory
 	}
 	return bytes, nil
 }
@@ -89,16 +88,8 @@ func shareMaxMemory(s *Server, text string) (setting, error) {
 // maxMemoryText returns the limit that this node has applied.
 func maxMemoryText(s *Server) string { return formatInt(s.backend.Stats().MaxMemory) }
 
-// neverEvict is the only maxmemory-policy.
+// neverEvict is the maxmemory-policy in effect.
 const neverEvict = "noeviction"
-
-// choosePolicy accepts the only policy.
-func choosePolicy(text string) (func(*Server), error) {
-	if strings.EqualFold(text, neverEvict) {
-		return func(*Server) {}, nil
-	}
-	return nil, commands.Error("only noeviction is supported: an evicted lock is a lost lock")
-}
 
 // shareNotify returns the setting for flags of keyspace notifications.
 func shareNotify(_ *Server, text string) (setting, error) {

@@ -52,6 +52,9 @@ type Config struct {
 	UsersFile          string        // of ACL SAVE and ACL LOAD; empty: none
 	UnixSocket         string        // path of the Unix socket, for CONFIG GET
 	UnixSocketPerm     uint32        // permissions of the Unix socket
+	Bind               string        // hosts that it listens on, for CONFIG GET
+	DataDir            string        // likewise
+	PeerTLS            bool          // likewise: nodes dial each other over TLS
 	DrainTimeout       time.Duration // how long Close waits for requests in flight; 5 s
 	// large replies of the whole node, until clients have read them; 128 MiB
 	MaxReplyBytes int64

@@ -89,6 +89,9 @@ func checkName(name string) error {
 	if l := liveFor(name); l != nil {
 		return fmt.Errorf("unknown option %s; the one of CONFIG SET %s is %s", name, name, l.name)
 	}
+	if server.WithoutEffect(name) {
+		return fmt.Errorf("unknown option %s; it would have no effect here", name)
+	}
 	return fmt.Errorf("unknown option %s; coordd --help lists them", shown(name))
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -19,6 +21,24 @@ func Listen(addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on %s: %w", addr, errors.Unwrap(err))
 	}
 	return ln, nil
+}
+
+// bound returns the hosts that the node listens on for clients, as Redis's bind has them.
+func (c *Config) bound() string {
+	var hosts []string
+	for _, addr := range append([]string{c.Listen, c.TLSListen}, c.ListenAlso...) {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		if host == "" {
+			host = "*"
+		}
+		if !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return strings.Join(hosts, " ")
 }
 
 // listenUnix binds a Unix socket, with permissions unless they are 0. It replaces a socket that a

@@ -271,6 +271,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		AuthTimeout: c.AuthTimeout, MaxUnauthenticated: c.MaxUnauthenticated,
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
+		Bind: c.bound(), DataDir: c.DataDir, PeerTLS: n.certs.peer.Dials(),
 		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
 		Certificates: n.certs.status, Audit: n.audit, Locks: n.locks,
 		Tracing: n.tracer, Parameters: c.Parameters, ConfigFile: c.ConfigFile, Rewrite: c.Rewrite,
