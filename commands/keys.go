@@ -210,7 +210,7 @@ var objectSpec = Spec{
 		{
 			Name: "idletime", Kind: Read, Arity: 3,
 			Keys: KeySpec{First: 2, Last: 2, Step: 1}.does(KeyRO), Group: "generic", Since: "2.2.3",
-			Syntax: "key", Summary: "Returns an error, since idle time is not tracked.",
+			Syntax: "key", Summary: "Returns 0, since idle time is not tracked.",
 			Complexity: "O(1)", Handler: objectIdletimeCommand,
 		},
 		{

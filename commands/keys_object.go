@@ -97,11 +97,23 @@ func objectFreqCommand(x *Call) error {
 	return x.object(func(*keyspace.Entry) error { return ErrNoFreq })
 }
 
+// objectIdletimeCommand answers what is never too much: a read leaves no trace, so any key may have
+// been used just now.
 func objectIdletimeCommand(x *Call) error {
-	return x.object(func(*keyspace.Entry) error { return ErrNoIdleTime })
+	return x.object(func(*keyspace.Entry) error {
+		if x.Level < LevelUsers {
+			return ErrNoIdleTime
+		}
+		x.Out.Int(0)
+		return nil
+	})
 }
 
 func objectHelpCommand(x *Call) error {
+	idle := "    0: when keys were used last is not tracked."
+	if x.Level < LevelUsers {
+		idle = "    An error: when keys were used last is not tracked."
+	}
 	lines := []string{
 		"OBJECT <subcommand> [<argument>], where the subcommand is one of:",
 		"ENCODING <key>",
@@ -111,7 +123,7 @@ func objectHelpCommand(x *Call) error {
 		"HELP",
 		"    These lines.",
 		"IDLETIME <key>",
-		"    An error: when keys were used last is not tracked.",
+		idle,
 		"REFCOUNT <key>",
 		"    How many references the key's value has: one, or those of a small integer.",
 	}

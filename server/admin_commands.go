@@ -50,8 +50,9 @@ var adminSpecs = []commands.Spec{
 	{
 		Name: "lastsave", Kind: commands.Session, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags: commands.Loading | commands.Stale | commands.Fast, OwnCategories: "admin dangerous",
-		Summary: "Returns the time at which the newest snapshot of this node started, or 0 if " +
-			"there is none.", Complexity: "O(1)", Local: &commands.Local{Run: serve(lastSave)},
+		Summary: "Returns the time at which the newest snapshot of this node started, or the " +
+			"node itself if there is none.", Complexity: "O(1)",
+		Local: &commands.Local{Run: serve(lastSave)},
 	},
 	{
 		Name: "module", Kind: commands.Session, Arity: -2, Group: "server", Since: "4.0.0",
@@ -245,10 +246,14 @@ func bgrewrite(s *session, _ *commands.Spec, _ [][]byte) {
 }
 
 func lastSave(s *session, _ *commands.Spec, _ [][]byte) {
-	at := s.srv.backend.Status().SnapshotTime
-	if at.IsZero() {
-		s.w.Int(0)
-		return
+	st := s.srv.backend.Status()
+	s.w.Int(s.srv.lastSave(&st))
+}
+
+// lastSave returns the time of the newest snapshot, or that of the start, in seconds since 1970.
+func (s *Server) lastSave(st *Status) int64 {
+	if st.SnapshotTime.IsZero() {
+		return s.started.Unix()
 	}
-	s.w.Int(at.Unix())
+	return st.SnapshotTime.Unix()
 }

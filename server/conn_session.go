@@ -119,6 +119,7 @@ type session struct {
 	// of cron: since when the client must authenticate and has not; zero: it need not
 	unauthenticatedSince time.Time
 	inHand               int // bytes of replies being put in order
+	taken                int // bytes of the requests that run
 
 	killed        atomic.Bool             // ends soon
 	cut           atomic.Bool             // … without writing anything more
@@ -202,6 +203,7 @@ func (s *session) serve() {
 			return
 		}
 		if len(cmds) > 0 {
+			s.taken = s.in.start - from
 			s.handle(cmds)
 			if s.in.small {
 				s.slowDown()
@@ -322,6 +324,7 @@ func (s *session) handle(cmds [][][]byte) {
 		// all of it is answered: a client that does not read replies keeps no large request
 		s.giveInputBack()
 	}
+	s.taken = 0
 	// before the replies: a client that has read them may inspect this connection from another
 	s.show(0)
 	if s.send() != nil {
@@ -465,8 +468,8 @@ func (s *session) show(args int) {
 		v.subs[k] = len(s.subs[k])
 	}
 	v.flags, v.redirect = s.flags(), s.redirect()
-	v.queryBytes = s.in.end - s.in.start
-	v.queryFree = len(s.in.buf) - v.queryBytes
+	v.queryBytes = s.in.end - s.in.start + s.taken // what runs is not answered yet
+	v.queryFree = max(len(s.in.buf)-v.queryBytes, 0)
 	v.argBytes = args * 24
 	v.replyBytes = cap(s.reply.Buf)
 	s.measure()

@@ -234,10 +234,6 @@ func number(yes bool) int {
 
 // infoPersistence shows the log as Redis's AOF, and snapshots as its RDB files.
 func infoPersistence(t *infoText) {
-	saved := int64(0)
-	if !t.st.SnapshotTime.IsZero() {
-		saved = t.st.SnapshotTime.Unix()
-	}
 	asked := t.srv.saving.state()
 	status := "ok"
 	if asked.failure != nil {
@@ -246,8 +242,8 @@ func infoPersistence(t *infoText) {
 	busy := number(t.st.Snapshotting || asked.now >= 0)
 	t.fields("loading", number(t.st.Loading), "async_loading", 0,
 		"rdb_changes_since_last_save", t.st.Applied-min(t.st.Applied, t.st.SnapshotIndex),
-		"rdb_bgsave_in_progress", busy, "rdb_last_save_time", saved, "rdb_last_bgsave_status",
-		status,
+		"rdb_bgsave_in_progress", busy, "rdb_last_save_time", t.srv.lastSave(&t.st),
+		"rdb_last_bgsave_status", status,
 		"rdb_last_bgsave_time_sec", asked.last, "rdb_current_bgsave_time_sec", asked.now,
 		"rdb_saves", asked.saves,
 		"aof_enabled", 1, "aof_rewrite_in_progress", busy, "aof_rewrite_scheduled", 0,
