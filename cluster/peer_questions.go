@@ -15,6 +15,8 @@ const (
 	// maxQuestions is how many questions this node asks at a time, and so how many it answers to
 	// each member; more wait.
 	maxQuestions = 16
+	// maxUnread bounds the bytes that wait for a member that asks and does not read.
+	maxUnread = maxQuestions * MaxAnswer
 	// answerWait is how long a question waits for answers, lateWait for those of members that were
 	// late the last time: one that hangs costs one question the whole wait.
 	answerWait = 500 * time.Millisecond
@@ -165,7 +167,7 @@ func (in *inbound) answerQuestion(f frame) {
 		if in.n.cfg.Answer != nil {
 			answer = in.n.cfg.Answer(f.payload)
 		}
-		if answer == nil || len(answer) > MaxAnswer {
+		if answer == nil || len(answer) > MaxAnswer || in.w.backlog() > maxUnread {
 			send(statusNotTaken, nil)
 			return
 		}

@@ -91,7 +91,7 @@ func (m *maintenance) join(s *session, noAddress bool) {
 	if m.clients == nil {
 		m.clients = map[*session]*maintained{}
 	}
-	m.clients[s] = &maintained{noAddress: noAddress}
+	m.clients[s] = &maintained{noAddress: noAddress || s.srv.alone()}
 	m.joined.Store(true)
 	if m.leaderless || m.moving {
 		_ = s.out.hold(&s.srv.wg) // what it is told follows the reply
@@ -128,7 +128,7 @@ func (m *maintenance) tellMoving(s *session, c *maintained, st *Status) {
 	}
 	f := commands.RESP{Proto: 3}
 	f.Int(int64(movingTime / time.Second))
-	if c.noAddress || s.srv.alone() {
+	if c.noAddress {
 		f.Null()
 	} else {
 		f.BulkString(others[s.id%uint64(len(others))])

@@ -59,6 +59,21 @@ func TestMoveClients(t *testing.T) {
 	}
 }
 
+// A node that presents itself as standalone names no other.
+func TestMoveFromAStandaloneNode(t *testing.T) {
+	n := start(t, func(c *Config) { c.PresentAs = PresentStandalone })
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call(strings.Fields(maintOn + "internal-ip")...)
+	moved := make(chan struct{})
+	go func() { n.MoveClients(); close(moved) }()
+	if got := c.next(); !strings.HasSuffix(got, ":6\r\n_\r\n") {
+		t.Errorf("%q", got)
+	}
+	c.call("RESET")
+	<-moved
+}
+
 // Without clients that asked for it nobody waits, and without another node nobody is told.
 func TestMoveNobody(t *testing.T) {
 	n := start(t, nil)
