@@ -125,24 +125,24 @@ var params = slices.Concat([]param{
 	{name: commands.SettingNotify, get: notifyText, share: shareNotify},
 	{name: "requirepass", get: passwordText, share: sharePassword},
 	{name: commands.SettingMaxMemory, get: maxMemoryText, share: shareMaxMemory},
-	{name: "port", frozen: true, get: func(s *Server) string {
+	{name: "port", get: func(s *Server) string {
 		plain, _ := s.ports()
 		return strconv.Itoa(plain)
 	}},
-	{name: "tls-port", frozen: true, get: func(s *Server) string {
+	{name: "tls-port", get: func(s *Server) string {
 		_, tls := s.ports()
 		return strconv.Itoa(tls)
 	}},
-	{name: "tls-cert-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.Cert }},
-	{name: "tls-key-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.Key }},
-	{name: "tls-ca-cert-file", frozen: true, get: func(s *Server) string { return s.cfg.TLS.CA }},
-	{name: "tls-auth-clients-user", frozen: true, get: func(s *Server) string {
+	{name: "tls-cert-file", get: func(s *Server) string { return s.cfg.TLS.Cert }},
+	{name: "tls-key-file", get: func(s *Server) string { return s.cfg.TLS.Key }},
+	{name: "tls-ca-cert-file", get: func(s *Server) string { return s.cfg.TLS.CA }},
+	{name: "tls-auth-clients-user", get: func(s *Server) string {
 		if s.cfg.TLSUsers {
 			return "CN"
 		}
 		return "off"
 	}},
-	{name: "tls-auth-clients", frozen: true, get: func(s *Server) string {
+	{name: "tls-auth-clients", get: func(s *Server) string {
 		switch s.cfg.TLSClientAuth {
 		case tls.NoClientCert:
 			return "no"
@@ -159,7 +159,7 @@ var params = slices.Concat([]param{
 	frozen("io-threads-do-reads", "no"),
 	frozen("enable-module-command", "no"), frozen("enable-debug-command", "yes"),
 	{name: "aclfile", frozen: true, get: func(s *Server) string { return s.cfg.UsersFile }},
-	{name: zoneField, frozen: true, get: func(s *Server) string { return s.cfg.Zone }},
+	{name: zoneField, get: func(s *Server) string { return s.cfg.Zone }},
 	{name: "unixsocket", frozen: true, get: func(s *Server) string { return s.cfg.UnixSocket }},
 	{name: "unixsocketperm", frozen: true, get: func(s *Server) string {
 		return strconv.FormatUint(uint64(s.cfg.UnixSocketPerm), 8)
@@ -182,7 +182,7 @@ var params = slices.Concat([]param{
 		get: minReplicas, set: setMinReplicas},
 
 	// Flags say these, or nothing does.
-	{name: "bind", frozen: true, get: func(s *Server) string { return s.cfg.Bind }},
+	{name: "bind", get: func(s *Server) string { return s.cfg.Bind }},
 	{name: "dir", protected: true, get: func(s *Server) string { return s.cfg.DataDir }},
 	{name: "dbfilename", protected: true, get: func(*Server) string { return "" }},
 	{name: "tls-cluster", get: func(s *Server) string { return yesNo(s.cfg.PeerTLS) }},
