@@ -37,8 +37,11 @@ func (n *Node) HasOthers() bool {
 }
 
 // AskOthers asks all other members that are connected, and returns the answers that came in time,
-// in no order.
+// in no order. A question that is too large gets none.
 func (n *Node) AskOthers(ctx context.Context, question []byte) [][]byte {
+	if len(question) > MaxQuestion {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	select {

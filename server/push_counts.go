@@ -14,11 +14,8 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-const (
-	errManyNames commands.Error = "ERR too many channels: their names exceed 1 MiB"
-	errManyThere commands.Error = "ERR the channels of another node exceed 4 MiB: ask with a " +
-		"pattern"
-)
+const errManyThere commands.Error = "ERR the channels of another node exceed 4 MiB: ask with a " +
+	"pattern"
 
 // Questions of other nodes: the first word. Then come a pattern or nothing, names, or nothing.
 const (
@@ -33,6 +30,7 @@ const (
 type pubsubView struct {
 	none   bool         // nothing: the leader counts for this node
 	others []resp.Value // the other nodes' answers
+	sums   []int        // subscribers of each channel on all other nodes; nil: none
 	err    error
 }
 
@@ -50,14 +48,11 @@ func (s *session) isClusterReplica() bool {
 // earlier replies while it waits.
 func (s *session) askOthers(words ...[]byte) {
 	v := s.pubsubSeen
-	if v.none = s.isClusterReplica(); v.none || !s.srv.backend.HasOthers() {
+	v.others = nil
+	if v.none || !s.srv.backend.HasOthers() {
 		return
 	}
 	question := resp.AppendCall(nil, words)
-	if len(question) > maxQuestion {
-		v.err = errManyNames
-		return
-	}
 	if !s.inExec && s.send() != nil {
 		s.quit = true
 		return
@@ -73,10 +68,45 @@ func (s *session) askOthers(words ...[]byte) {
 	}
 }
 
-// maxQuestion and maxAnswer are the Backend's bounds of questions and answers, bytes.
+// sumOthers has the next PUBSUB command add the subscribers of channels on all other nodes. It asks
+// in parts if the names are many.
+func (s *session) sumOthers(word string, names [][]byte) {
+	v := s.pubsubSeen
+	if v.none || !s.srv.backend.HasOthers() {
+		return
+	}
+	v.sums = make([]int, len(names))
+	for from := 0; from < len(names) && !s.quit; {
+		question, to := [][]byte{[]byte(word)}, from
+		for size := nameCost; to < len(names); to++ {
+			name := names[to]
+			if commands.CheckChannel(name) != nil {
+				name = nil // nobody subscribes to it: its place alone is needed
+			}
+			if size += len(name) + nameCost; size > maxQuestion {
+				break
+			}
+			question = append(question, name)
+		}
+		s.askOthers(question...)
+		for _, other := range v.others {
+			for i := range min(len(other.Elems), to-from) {
+				n, _ := commands.ParseInt([]byte(other.Elems[i].Text))
+				if commands.CheckChannel(names[from+i]) == nil {
+					v.sums[from+i] += int(n)
+				}
+			}
+		}
+		from = to
+	}
+}
+
+// maxQuestion and maxAnswer are the Backend's bounds of questions and answers, bytes. nameCost is
+// at least what a name takes besides its bytes, in a question and in its answer.
 const (
 	maxQuestion = 1 << 20
 	maxAnswer   = 4 << 20
+	nameCost    = 32
 )
 
 // answerLoad makes answers to other nodes share the processor.
@@ -184,9 +214,7 @@ func channelsOf(kind subKind, question string) commands.Local {
 // numSubOf answers PUBSUB NUMSUB or SHARDNUMSUB.
 func numSubOf(kind subKind, question string) commands.Local {
 	return pubsubLocal(func(s *session, args [][]byte) {
-		if len(args) > 2 {
-			s.askOthers(append([][]byte{[]byte(question)}, args[2:]...)...)
-		}
+		s.sumOthers(question, args[2:])
 	}, func(s *session, args [][]byte) {
 		s.w.Array(2 * len(args[2:]))
 		for i, name := range args[2:] {
@@ -194,11 +222,8 @@ func numSubOf(kind subKind, question string) commands.Local {
 			if !s.pubsubSeen.none {
 				n = s.srv.pubsub.count(kind, name)
 			}
-			for _, other := range s.pubsubSeen.others {
-				if i < len(other.Elems) {
-					there, _ := commands.ParseInt([]byte(other.Elems[i].Text))
-					n += int(there)
-				}
+			if s.pubsubSeen.sums != nil {
+				n += s.pubsubSeen.sums[i]
 			}
 			s.w.Bulk(name)
 			s.w.Int(int64(n))
@@ -236,7 +261,7 @@ func pubsubLocal(ask, count func(*session, [][]byte)) commands.Local {
 		Works: true,
 		Ahead: func(c commands.Client, _ *commands.Spec, args [][]byte) {
 			s := c.(*session)
-			s.pubsubSeen = &pubsubView{}
+			s.pubsubSeen = &pubsubView{none: s.isClusterReplica()}
 			ask(s, args)
 		},
 		Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {

@@ -76,7 +76,17 @@ func TestPubsubLimits(t *testing.T) {
 			t.Errorf("%.40q: %.100q, want %q", call, got, want)
 		}
 	}
-	wants("-"+errManyNames.Error(), append([]string{"PUBSUB", "NUMSUB"}, names...)...)
+	// several questions
+	got := c.call(append([]string{"PUBSUB", "NUMSUB"}, append(names, names...)...)...)
+	if n := strings.Count(got, "\r\n:1\r\n"); n != 2*len(names) {
+		t.Errorf("%d of %d subscribers", n, 2*len(names))
+	}
+	sub.call("SUBSCRIBE", "")
+	wants("*2\r\n$0\r\n\r\n:1", "PUBSUB", "NUMSUB", "")
+	got = c.call("PUBSUB", "NUMSUB", strings.Repeat("y", 2*maxQuestion))
+	if !strings.HasSuffix(got, "y\r\n:0\r\n") {
+		t.Errorf("a name that is too long: %.50q", got[max(len(got)-50, 0):])
+	}
 	wants("-"+errManyThere.Error(), "PUBSUB", "CHANNELS")
 	wants("*1\r\n", "PUBSUB", "CHANNELS", "0x*")
 	wants("*2\r\n$1001\r\n0x", "PUBSUB", "NUMSUB", names[0])
