@@ -37,6 +37,8 @@ type Env struct {
 	// Called receives each command that a script calls, before it runs; nil if nobody watches. It
 	// copies the arguments.
 	Called func(db int, args [][]byte)
+	// Reads gathers the keys that scripts of the request read; nil: its session does not ask.
+	Reads *ScriptReads
 	// Witness notes what the request does to locks and windows; nil: nobody observes that.
 	Witness *Witness
 	// Known is what the node knows of locks; nil in entries.

@@ -1,5 +1,5 @@
-// What the machine tells a session about what it denied: a RESP3 attribute before the reply to the
-// request.
+// What the machine tells a session about a request besides its reply: RESP3 attributes before the
+// reply, first what it denied, then what scripts have read.
 
 package commands
 
@@ -95,4 +95,81 @@ func textOf(value []byte) string {
 		return string(bytes.TrimSuffix(text, []byte("\r\n")))
 	}
 	return string(head[1:])
+}
+
+// maxScriptReads bounds the keys that a request reports as read by scripts, each with readCost,
+// bytes.
+const (
+	maxScriptReads = 1 << 20
+	readCost       = 64
+)
+
+// readHead begins the attribute: the only key, whose value is the list of keys, or null if there
+// were too many.
+var readHead = resp.AppendBulk(resp.AppendHead(nil, resp.Attribute, 1), "read")
+
+// ScriptReads gathers the keys that reading commands of a request's scripts name.
+type ScriptReads struct {
+	keys  []string
+	known map[string]struct{}
+	bytes int
+	many  bool // more than are kept
+}
+
+// Add adds the keys of a command that a script calls.
+func (l *ScriptReads) Add(spec *Spec, args [][]byte) {
+	if spec.Kind != Read || l.many {
+		return
+	}
+	indexes, _ := spec.KeyIndexes(args) // none if the call is invalid
+	for _, at := range indexes {
+		if _, known := l.known[string(args[at])]; known {
+			continue
+		}
+		key := string(args[at])
+		if l.bytes += len(key) + readCost; l.bytes > maxScriptReads {
+			l.keys, l.known, l.many = nil, nil, true
+			return
+		}
+		if l.known == nil {
+			l.known = map[string]struct{}{}
+		}
+		l.known[key] = struct{}{}
+		l.keys = append(l.keys, key)
+	}
+}
+
+// AppendTo appends the attribute, unless nothing was read.
+func (l *ScriptReads) AppendTo(dst []byte) []byte {
+	switch {
+	case l.many:
+		return append(append(dst, readHead...), "_\r\n"...)
+	case len(l.keys) == 0:
+		return dst
+	}
+	dst = resp.AppendHead(append(dst, readHead...), resp.Array, int64(len(l.keys)))
+	for _, key := range l.keys {
+		dst = resp.AppendBulk(dst, key)
+	}
+	return dst
+}
+
+// CutReads takes what ScriptReads appended off a reply. many reports that the keys are not known.
+func CutReads(reply []byte) (keys []string, many bool, rest []byte) {
+	in, ok := bytes.CutPrefix(reply, readHead)
+	if !ok {
+		return nil, false, reply
+	}
+	list, rest := cutValue(in)
+	n, in, ok := resp.Elements(list)
+	if !ok {
+		return nil, true, rest
+	}
+	keys = make([]string, 0, n)
+	for range n {
+		var key []byte
+		key, in = cutValue(in)
+		keys = append(keys, textOf(key))
+	}
+	return keys, false, rest
 }

@@ -28,7 +28,9 @@ type Request struct {
 	// if no event needs it.
 	Client uint64
 	// User is the client's user, from LevelUsers on.
-	User  UserID
+	User UserID
+	// TellReads makes the reply begin with the keys that scripts read, from LevelUsers on: CutReads.
+	TellReads bool
 	Watch []WatchedKey // only with Multi
 	Cmds  [][][]byte   // one, unless Multi
 }
@@ -57,14 +59,17 @@ const (
 	requestClient // the client's number follows the database
 	requestBehind
 	requestUser // the user's name and creation follow
+	requestMore // another byte of flags follows the first, from LevelUsers on
 
-	requestFlags = requestMulti | requestRESP3 | requestWoken | requestSetting | requestClient |
-		requestBehind | requestUser
+	// in the second byte
+	requestTellReads
+
+	requestFlags = requestTellReads<<1 - 1
 )
 
 // AppendRequest appends the encoding of r to dst.
 func AppendRequest(dst []byte, r *Request) []byte {
-	var flags byte
+	flags := 0
 	if r.Multi {
 		flags |= requestMulti
 	}
@@ -86,7 +91,14 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	if r.User.Name != nil {
 		flags |= requestUser
 	}
-	dst = append(dst, flags, byte(r.DB))
+	if r.TellReads {
+		flags |= requestTellReads
+	}
+	if more := byte(flags >> 8); more != 0 {
+		dst = append(dst, byte(flags)|requestMore, more, byte(r.DB))
+	} else {
+		dst = append(dst, byte(flags), byte(r.DB))
+	}
 	if r.Client != 0 {
 		dst = binary.AppendUvarint(dst, r.Client)
 	}
@@ -130,9 +142,16 @@ func (r *RequestReader) Rest() []byte { return r.in.Rest() }
 func (r *RequestReader) Next() (*Request, error) { return r.body(r.head()) }
 
 // head reads a request up to its watched keys and commands.
-func (r *RequestReader) head() (flags byte) {
+func (r *RequestReader) head() (flags int) {
 	q := &r.req
-	flags = r.in.Byte()
+	flags = int(r.in.Byte())
+	if flags&requestMore != 0 {
+		more := r.in.Byte()
+		if more == 0 {
+			r.in.Fail()
+		}
+		flags |= int(more) << 8
+	}
 	q.DB = int(r.in.Byte())
 	q.Client = 0
 	if flags&requestClient != 0 {
@@ -146,11 +165,11 @@ func (r *RequestReader) head() (flags byte) {
 }
 
 // body reads what follows the head.
-func (r *RequestReader) body(flags byte) (*Request, error) {
+func (r *RequestReader) body(flags int) (*Request, error) {
 	q := &r.req
 	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0,
 		flags&requestSetting != 0
-	q.Behind = flags&requestBehind != 0
+	q.Behind, q.TellReads = flags&requestBehind != 0, flags&requestTellReads != 0
 	q.Proto = 2
 	if flags&requestRESP3 != 0 {
 		q.Proto = 3

@@ -109,6 +109,9 @@ func (r *runner) run(q *commands.Request, answer bool) {
 		out = &r.resp
 	}
 	r.full = false
+	if q.TellReads && answer {
+		r.env.Reads = &commands.ScriptReads{}
+	}
 	start := len(r.resp.Buf)
 	r.perform(q, out)
 	r.tell(start)

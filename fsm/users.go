@@ -163,15 +163,22 @@ func (r *runner) permittedWatch(x *commands.Call, keys []commands.WatchedKey) er
 	return r.permitted(x, spec)
 }
 
-// tell puts what the request was denied before its reply, which begins at start.
+// tell puts what the request was denied, and what its scripts read if the session asks, before its
+// reply, which begins at start.
 func (r *runner) tell(start int) {
-	if len(r.denials) == 0 {
-		return
+	var told []byte
+	if len(r.denials) > 0 {
+		told = r.denials.AppendTo(nil)
+		r.denials = r.denials[:0]
 	}
-	before := len(r.resp.Buf)
-	r.resp.Buf = slices.Insert(r.resp.Buf, start, r.denials.AppendTo(nil)...)
-	r.limit += len(r.resp.Buf) - before // it takes no room from replies
-	r.denials = r.denials[:0]
+	if r.env.Reads != nil {
+		told = r.env.Reads.AppendTo(told)
+		r.env.Reads = nil
+	}
+	if len(told) > 0 {
+		r.resp.Buf = slices.Insert(r.resp.Buf, start, told...)
+		r.limit += len(told) // it takes no room from replies
+	}
 }
 
 // What reading a setting costs, in units of commands.Env.Work.

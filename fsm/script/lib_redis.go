@@ -158,6 +158,9 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	if in.x.Called != nil && spec.Kind != commands.Admin {
 		in.x.Called(in.tx.DB, in.args)
 	}
+	if x.Reads != nil {
+		x.Reads.Add(spec, in.args)
+	}
 	before, copied := x.Work, x.Copied
 	if in.tx.OOM && spec.Writes() && !x.NeedsMemory(spec) {
 		in.tx.OOM = false
