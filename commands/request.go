@@ -31,8 +31,8 @@ type Request struct {
 	User UserID
 	// TellReads makes the reply begin with the keys that scripts read, from LevelUsers on: CutReads.
 	TellReads bool
-	Watch []WatchedKey // only with Multi
-	Cmds  [][][]byte   // one, unless Multi
+	Watch     []WatchedKey // only with Multi
+	Cmds      [][][]byte   // one, unless Multi
 }
 
 // UserID names a user by name and by the revision that created it, since a later user of the same

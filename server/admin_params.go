@@ -100,9 +100,9 @@ var params = slices.Concat([]param{
 	{name: "maxmemory-clients", get: func(s *Server) string {
 		return s.clientMemory.chosen.Load().String()
 	}, choose: chooseClientMemory},
-	numberParam("tracking-table-max-keys", 0, maxInt64, func(s *Server) atomicNumber {
-		return &s.tracking.maxKeys
-	}),
+	{name: "tracking-table-max-keys", low: 0, max: maxInt64, get: func(s *Server) string {
+		return formatInt(s.tracking.maxKeys.Load())
+	}, set: (*Server).setTrackedKeys},
 	numberParam("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber {
 		return &s.slowlog.threshold
 	}),

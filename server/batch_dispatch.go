@@ -39,17 +39,17 @@ const (
 
 // pending is a reply that a batch owes.
 type pending struct {
-	step   step
-	muted  bool
-	behind bool     // a command that may wait queued behind other waiters
-	end    int      // of literal: its end in batch.literals
-	args   [][]byte // of the command; valid until more is read
-	db     int      // selected for the command
-	block  []queued // of executed
-	looks  bool     // of executed: no command can write
-	denied bool     // to a client that tracks, as far as this node knows; see remember
-	hint   hintKey
-	spec   *commands.Spec
+	step     step
+	muted    bool
+	behind   bool     // a command that may wait queued behind other waiters
+	end      int      // of literal: its end in batch.literals
+	args     [][]byte // of the command; valid until more is read
+	db       int      // selected for the command
+	block    []queued // of executed
+	looks    bool     // of executed: no command can write
+	recorded          // for a client that tracks; of executed, for the scripts of the block
+	hint     hintKey
+	spec     *commands.Spec
 }
 
 // linearizable reports whether the request has a command that is commands.Linearizable.
@@ -312,10 +312,10 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 // enqueue adds a command for the machine to the batch. behind says that it queues behind other
 // waiters and must not take anything.
 func (s *session) enqueue(spec *commands.Spec, args [][]byte, behind bool) {
-	denied := s.remember(spec, args)
+	recorded := s.remember(spec, args)
 	s.batch.cmd[0] = args
 	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:],
-		pending{step: plain, args: args, spec: spec, behind: behind, denied: denied})
+		pending{step: plain, args: args, spec: spec, behind: behind, recorded: recorded})
 }
 
 // addRequest encodes a command, or a transaction if owed.step is executed, into the batch.
@@ -336,7 +336,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 		s.flush()
 	}
 	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.requestClient(),
-		User: s.userID(), Behind: owed.behind, Cmds: cmds}
+		User: s.userID(), Behind: owed.behind, TellReads: owed.asks, Cmds: cmds}
 	owed.db = s.db
 	if owed.step == executed {
 		b.req.Multi, b.req.Watch = true, s.tx.watch
@@ -499,6 +499,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 		}
 		before, end := len(s.reply.Buf), endedOK
 		if err != nil {
+			s.decide(&p.recorded, nil)
 			s.fail(err)
 			end = endingOf(err)
 		} else {
@@ -509,7 +510,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 				s.quit = true
 				return
 			}
-			reply := s.takeDenials(replies[:n])
+			reply := s.decide(&p.recorded, s.takeDenials(replies[:n]))
 			end = replyEnding(reply)
 			s.learn(p.hint, reply)
 			s.settle(p, reply, share)

@@ -33,7 +33,7 @@ type watchedKey struct {
 type queued struct {
 	spec    *commands.Spec
 	args    [][]byte
-	denied  bool  // as in pending
+	denied  bool  // as in recorded
 	invalid error // not nil: the arguments must not leave the session, which answers this
 }
 
@@ -171,14 +171,16 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	// Session commands see the effects of earlier commands, and later ones see theirs.
-	looks, together := true, true
+	looks, together, scripts := true, true, recorded{}
 	cmds := make([][][]byte, 0, len(s.tx.queue))
 	for i := range s.tx.queue {
 		q := &s.tx.queue[i]
 		looks = looks && q.spec.Kind != commands.Write
 		together = together && q.inMachine() && q.spec.Ran == nil
 		if q.inMachine() {
-			q.denied = s.remember(q.spec, q.args)
+			r := s.remember(q.spec, q.args)
+			q.denied, scripts.asks = r.denied, scripts.asks || r.asks
+			scripts.maybe = append(scripts.maybe, r.maybe...)
 			cmds = append(cmds, q.args)
 		}
 	}
@@ -193,7 +195,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 	}
 	write := !looks || len(s.tx.watch) > 0
 	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, looks: looks, spec: spec,
-		args: args})
+		args: args, recorded: scripts})
 	s.tx = transaction{}
 	if !together {
 		s.flush()

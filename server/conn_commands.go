@@ -59,6 +59,7 @@ var connectionSpecs = []commands.Spec{
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
 			s.w.Status("OK")
 			s.quit = true
+			s.leaves.Store(true)
 		})},
 	},
 	{

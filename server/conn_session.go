@@ -122,12 +122,13 @@ type session struct {
 	taken                int // bytes of the requests that run
 
 	killed        atomic.Bool             // ends soon
+	leaves        atomic.Bool             // what is sent to it now may get lost
 	cut           atomic.Bool             // … without writing anything more
 	pushProto     atomic.Int32            // proto, for delivery
 	subscriptions atomic.Int32            // as in pubsub
 	waiter        atomic.Pointer[waiter]  // of the waiting command
 	track         atomic.Pointer[tracker] // nil: tracking is off
-	tracked       map[string]struct{}     // keys with pending invalidations; guarded by tracking.mu
+	tracked       map[string]uint32       // keys with pending invalidations; guarded by tracking.mu
 	trackedBytes  int                     // of tracked, as charged; guarded by tracking.mu
 
 	mu   sync.Mutex
@@ -376,6 +377,7 @@ func (s *session) send() error {
 
 // end closes the connection and removes all references to it.
 func (s *session) end() {
+	s.leaves.Store(true)
 	if s.quit && s.subscribed() {
 		s.srv.pubsub.delivery.settle() // messages published before QUIT was answered
 	}

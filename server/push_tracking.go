@@ -168,25 +168,48 @@ func (s *session) charge(bytes int) {
 	s.memory.add(memoryKeys, bytes)
 }
 
+// firm is the value in session.tracked of a key that the client has read, or is about to. Any other
+// value is the number of scripts that may read it.
+const firm = 0
+
 // note adds a key to a session. The caller holds mu.
 func (tr *tracking) note(s *session, key string) {
 	if _, known := s.tracked[key]; known {
+		s.tracked[key] = firm
 		return
 	}
+	tr.insert(s, key, firm)
+}
+
+// noteMaybe adds a key that a script may read, and reports whether decide must follow.
+func (tr *tracking) noteMaybe(s *session, key string) bool {
+	scripts, known := s.tracked[key]
+	switch {
+	case !known:
+		tr.insert(s, key, 1)
+	case scripts == firm:
+		return false
+	default:
+		s.tracked[key]++
+	}
+	return true
+}
+
+func (tr *tracking) insert(s *session, key string, scripts uint32) {
 	of := tr.keys[key]
 	if of == nil {
 		of = &sessionSet{}
 		tr.keys[key] = of
 		tr.bytes += len(key) + trackedKeyCost
 	}
-	s.tracked[key] = struct{}{}
+	s.tracked[key] = scripts
 	s.charge(len(key) + trackedClientCost)
 	of.add(s)
 	tr.items++
 	tr.bytes += trackedClientCost
 }
 
-// drop is the opposite of note. The caller holds mu.
+// drop is the opposite of insert. The caller holds mu.
 func (tr *tracking) drop(s *session, key string) {
 	of := tr.keys[key]
 	delete(s.tracked, key)
@@ -203,24 +226,106 @@ func (tr *tracking) drop(s *session, key string) {
 // remember records that a session tracks keys. It passes invalidations of keys evicted for them to
 // drop.
 func (tr *tracking) remember(s *session, keys []string, drop func(invalidation)) {
+	tr.record(keys, drop, s, func(key string) { tr.note(s, key) })
+}
+
+// rememberMaybe is remember for a script, which may not read all of the keys. It returns those that
+// decide is for.
+func (tr *tracking) rememberMaybe(s *session, keys []string,
+	drop func(invalidation)) (maybe []string) {
+	tr.record(keys, drop, s, func(key string) {
+		if tr.noteMaybe(s, key) {
+			maybe = append(maybe, key)
+		}
+	})
+	return maybe
+}
+
+// decide ends what rememberMaybe began: of those keys the scripts have read some, and possibly
+// others. It returns the others that are not tracked.
+func (tr *tracking) decide(s *session, maybe, read []string) (untracked []string) {
+	reads := make(map[string]struct{}, len(read))
+	for _, key := range read {
+		reads[key] = struct{}{}
+	}
+	for part := range slices.Chunk(maybe, lockedKeys) {
+		tr.mu.Lock()
+		for _, key := range part {
+			_, was := reads[key]
+			switch scripts, known := s.tracked[key]; {
+			case !known || scripts == firm: // changed meanwhile, or read by another command
+			case was:
+				s.tracked[key] = firm
+			case scripts == 1:
+				tr.drop(s, key)
+			default:
+				s.tracked[key]--
+			}
+		}
+		tr.mu.Unlock()
+	}
+	for _, key := range maybe {
+		delete(reads, key)
+	}
+	for part := range slices.Chunk(read, lockedKeys) {
+		tr.mu.Lock()
+		for _, key := range part {
+			if _, was := reads[key]; !was {
+				continue
+			}
+			if _, known := s.tracked[key]; known {
+				s.tracked[key] = firm
+			} else {
+				untracked = append(untracked, key)
+			}
+		}
+		tr.mu.Unlock()
+	}
+	return untracked
+}
+
+// record calls note with each of the keys for a session, a few at a time.
+func (tr *tracking) record(keys []string, drop func(invalidation), s *session,
+	note func(key string)) {
 	for part := range slices.Chunk(keys, lockedKeys) {
-		for _, v := range tr.rememberSome(s, part) {
+		for _, v := range tr.recordSome(s, part, note) {
 			drop(v)
 		}
 	}
 }
 
-func (tr *tracking) rememberSome(s *session, keys []string) (dropped []invalidation) {
+func (tr *tracking) recordSome(s *session, keys []string,
+	note func(key string)) (dropped []invalidation) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if s.tracked == nil {
-		s.tracked = map[string]struct{}{}
+		s.tracked = map[string]uint32{}
 	}
 	for _, key := range keys {
-		tr.note(s, key)
+		note(key)
 	}
+	return tr.evict()
+}
+
+// trim evicts keys over the limits, and passes their invalidations to drop.
+func (tr *tracking) trim(drop func(invalidation)) {
+	for {
+		tr.mu.Lock()
+		dropped := tr.evict()
+		tr.mu.Unlock()
+		if len(dropped) == 0 {
+			return
+		}
+		for _, v := range dropped {
+			drop(v)
+		}
+	}
+}
+
+// evict removes keys over the limits, a few at a time. The caller holds mu.
+func (tr *tracking) evict() (dropped []invalidation) {
 	limit := int(tr.maxKeys.Load())
-	for limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes {
+	for len(dropped) <= lockedKeys && (limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes) {
 		for key := range tr.keys { // any key
 			dropped = append(dropped, tr.take(key, 0))
 			break
@@ -430,7 +535,7 @@ func (t *parcelDelivery) invalidate(v *invalidation) {
 		case tracked.redirect == 0:
 			t.push(c, form(0, 1))
 		default:
-			target := t.srv.session(tracked.redirect)
+			target := t.srv.receiver(tracked.redirect)
 			if target == nil {
 				tracked.broken.Store(true)
 				t.push(c, redirectBroken(tracked.redirect))

@@ -59,6 +59,7 @@ func clientTracking(s *session, _ *commands.Spec, args [][]byte) {
 	case is(args[2], "off"):
 		s.srv.tracking.end(s)
 		s.srv.observe()
+		s.caching = false
 	default:
 		err = commands.ErrSyntax
 	}
@@ -85,7 +86,7 @@ func (s *session) parseTracking(args [][]byte) (*tracker, error) {
 			if !ok {
 				return nil, commands.ErrNotInteger
 			}
-			if t.redirect = uint64(id); s.srv.session(t.redirect) == nil {
+			if t.redirect = uint64(id); s.srv.receiver(t.redirect) == nil {
 				return nil, errTrackTarget
 			}
 			redirected = true
@@ -133,7 +134,7 @@ func (s *session) startTracking(t *tracker) error {
 		s.quit = true
 		return nil
 	}
-	if target := s.srv.session(t.redirect); target != nil {
+	if target := s.srv.receiver(t.redirect); target != nil {
 		target.out.open(&s.srv.wg)
 	}
 	t.after = s.srv.pubsub.delivery.join()
@@ -337,34 +338,71 @@ func (s *session) requestClient() uint64 {
 // clientNumber identifies the session in requests and events, uniquely in the cluster.
 func (s *session) clientNumber() uint64 { return s.srv.clientBase + s.id }
 
+// recorded is what remember did for a request.
+type recorded struct {
+	denied bool     // this node would not permit the command; if it runs, uncache must follow
+	asks   bool     // the request asks which keys its scripts read
+	maybe  []string // of asks: keys that are dropped again unless they are among them
+}
+
 // remember records the keys that a command is about to read, if the client tracks them and its user
 // may run the command.
 //
-// The machine decides whether the user may, by users that this node may not have applied yet.
-// denied reports that this node would not permit the command; if it runs, uncache must follow.
-func (s *session) remember(spec *commands.Spec, args [][]byte) (denied bool) {
+// The machine decides whether the user may, by users that this node may not have applied yet. And
+// only the machine knows which of its keys a script reads.
+func (s *session) remember(spec *commands.Spec, args [][]byte) (r recorded) {
 	t := s.track.Load()
 	if t == nil || t.bcast || t.optin && !s.caching || t.optout && s.caching {
-		return false
+		return r
 	}
+	users := s.srv.users()
+	r.asks = spec.Group == "scripting" && spec.Keys.Numkeys > 0 && users != nil && users.Level >= commands.LevelUsers
 	keys := keysRead(spec, args)
 	switch {
 	case len(keys) == 0:
-		return false
+		return r
 	case !s.mayRun(spec, args):
-		return true
+		r.denied = !r.asks
+		return r
 	case !s.out.hold(&s.srv.wg):
 		s.quit = true
-		return false
+		return r
 	}
-	s.srv.tracking.remember(s, keys, func(v invalidation) {
-		s.srv.pubsub.delivery.offer(parcel{evicted: v})
-	})
-	return false
+	if r.asks {
+		r.maybe = s.srv.tracking.rememberMaybe(s, keys, s.srv.tellEvicted)
+	} else {
+		s.srv.tracking.remember(s, keys, s.srv.tellEvicted)
+	}
+	return r
 }
 
-// keysRead returns the keys that a command reads. Only the machine knows which keys a script reads,
-// so all of its keys count.
+// decide keeps of the keys that scripts of a request may read those that they have read, which a
+// reply begins with, and returns the rest of the reply. nil is the reply of a request that failed.
+func (s *session) decide(r *recorded, reply []byte) []byte {
+	read, many, reply := commands.CutReads(reply)
+	t := s.track.Load()
+	if !r.asks || t == nil {
+		return reply
+	}
+	if others := s.srv.tracking.decide(s, r.maybe, read); many {
+		s.invalidate(nil) // all that the client caches
+	} else if len(others) > 0 && !t.bcast {
+		// not declared: they may have changed before anybody knew that they are read
+		s.invalidate(others)
+	}
+	return reply
+}
+
+// tellEvicted tells clients that keys are not tracked any more.
+func (s *Server) tellEvicted(v invalidation) { s.pubsub.delivery.offer(parcel{evicted: v}) }
+
+// setTrackedKeys sets tracking-table-max-keys.
+func (s *Server) setTrackedKeys(n int64) {
+	s.tracking.maxKeys.Store(n)
+	s.tracking.trim(s.tellEvicted)
+}
+
+// keysRead returns the keys that a command reads, of a script all that it declares.
 func keysRead(spec *commands.Spec, args [][]byte) []string {
 	if (spec.Kind != commands.Read && spec.Group != "scripting") || spec.Group == "transactions" ||
 		spec.Has(commands.PubSub) {
@@ -380,11 +418,13 @@ func keysRead(spec *commands.Spec, args [][]byte) []string {
 
 // uncache invalidates, after the reply, what a command has read although this node did not permit
 // it: the keys are not tracked.
-func (s *session) uncache(spec *commands.Spec, args [][]byte) {
+func (s *session) uncache(spec *commands.Spec, args [][]byte) { s.invalidate(keysRead(spec, args)) }
+
+// invalidate tells the client, after the reply, that keys have changed; nil: all keys.
+func (s *session) invalidate(keys []string) {
 	if !s.out.hold(&s.srv.wg) { // a wait that times out has held nothing since it began
 		s.quit = true
 		return
 	}
-	s.srv.pubsub.delivery.offer(parcel{
-		evicted: invalidation{keys: keysRead(spec, args), to: []*session{s}}})
+	s.srv.tellEvicted(invalidation{keys: keys, to: []*session{s}})
 }

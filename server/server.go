@@ -416,5 +416,13 @@ func (s *Server) session(id uint64) *session {
 	return s.sessions[id]
 }
 
+// receiver is session, except that one which is about to end is gone already.
+func (s *Server) receiver(id uint64) *session {
+	if c := s.session(id); c != nil && !c.leaves.Load() {
+		return c
+	}
+	return nil
+}
+
 // past is a deadline that interrupts reads and writes.
 var past = time.Unix(1, 0)

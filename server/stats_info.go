@@ -274,6 +274,9 @@ func infoStats(t *infoText) {
 		"slave_expires_tracked_keys", 0,
 		"active_defrag_hits", 0, "active_defrag_misses", 0, "active_defrag_key_hits", 0,
 		"active_defrag_key_misses", 0)
+	if t.srv.tracking.on.Load() > 0 {
+		t.srv.pubsub.delivery.settle() // what earlier commands have changed is no longer tracked
+	}
 	_, keys, items, prefixes := t.srv.tracking.counts()
 	t.fields("tracking_total_keys", keys, "tracking_total_items", items, "tracking_total_prefixes",
 		prefixes)

@@ -340,7 +340,7 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 		changes = append(changes, keyChange{key: fmt.Sprint("k", i)})
 	}
 	for range lockedClients + 1 {
-		s := &session{srv: n.Server, tracked: map[string]struct{}{}}
+		s := &session{srv: n.Server, tracked: map[string]uint32{}}
 		tr.mu.Lock()
 		for _, c := range changes {
 			tr.note(s, c.key)

@@ -227,11 +227,11 @@ func (db *DB) drop(e *Entry) {
 	db.ks.mix(hash+uint64(db.index), 0)
 }
 
-// Flush removes every key.
+// Flush removes every key. The observer is told even if there is none, as Redis tells its clients.
 func (db *DB) Flush() {
 	db.mustWrite()
+	db.notify(nil, Flushed)
 	if db.keys.size > 0 {
-		db.notify(nil, Flushed)
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
 		db.keys, db.volatile, db.fields = newIndex(db.ks.gen), 0, newTree(deadlineLess)
 		db.count(-int(db.bytes))
