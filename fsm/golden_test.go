@@ -109,6 +109,18 @@ var userRequests = []commands.Request{
 		Cmds: [][][]byte{commandtest.Args("notify-keyspace-events", "KEA")}},
 }
 
+// toldRequests are the requests of the golden entry "told": with flags of the second byte, alone
+// and with all of the first that can be combined.
+var toldRequests = []commands.Request{
+	{Proto: 2, TellReads: true, Cmds: [][][]byte{commandtest.Args("EVAL", "return 1", "0")}},
+	{DB: 3, Proto: 3, Client: 7, TellReads: true, Multi: true,
+		User:  commands.UserID{Name: []byte("alice"), Created: 1},
+		Watch: []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}},
+		Cmds:  [][][]byte{commandtest.Args("FCALL", "f", "0")}},
+}
+
+func toldEntry() *Entry { return entryOf(5, toldRequests) }
+
 func askedEntry() *Entry { return entryOf(2, askedRequests) }
 
 func usersEntry() *Entry { return entryOf(4, userRequests) }
@@ -130,7 +142,8 @@ func goldenRaise() *Entry {
 
 func TestGoldenEntries(t *testing.T) {
 	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick(),
-		"asked": askedEntry(), "users": usersEntry(), "raise": goldenRaise()} {
+		"asked": askedEntry(), "users": usersEntry(), "told": toldEntry(),
+		"raise": goldenRaise()} {
 		current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, entryVersion)
 		makeGolden(t, current, AppendEntry(nil, e))
 		for version := 1; version <= entryVersion; version++ {
@@ -155,6 +168,7 @@ func TestGoldenRequests(t *testing.T) {
 	checkRequests(t, "entry-v1.bin", goldenRequests)
 	checkRequests(t, "asked-v1.bin", askedRequests)
 	checkRequests(t, "users-v1.bin", userRequests)
+	checkRequests(t, "told-v1.bin", toldRequests)
 }
 
 // checkRequests reads the requests of an entry, and compares those of each batch with the next

@@ -6,7 +6,9 @@ package server
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -368,4 +370,126 @@ func TestOwnChangesDoNotEndTracking(t *testing.T) {
 	if got := a.call("PING"); got != "+PONG\r\n" {
 		t.Errorf("notified of a key that was not read again: %q", got)
 	}
+}
+
+// A script tracks what its reading commands name. What it has not declared may have changed before
+// anybody knew that it is read: the client is told at once.
+func TestScriptsTrackWhatTheyRead(t *testing.T) {
+	n := start(t, nil)
+	c, w := n.dial(t), n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON")
+	invalid := func(key string) string {
+		return fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(key), key)
+	}
+	const reads = "return redis.call('GET', %s)"
+	tracked := func(want ...string) {
+		t.Helper()
+		n.tracking.mu.Lock()
+		defer n.tracking.mu.Unlock()
+		if got := slices.Sorted(maps.Keys(n.tracking.keys)); !slices.Equal(got, want) {
+			t.Errorf("tracked are %q, want %q", got, want)
+		}
+	}
+	c.call("EVAL", "return redis.call('SET', KEYS[1], 1)", "2", "a", "b")
+	tracked()
+	c.call("EVAL", fmt.Sprintf(reads, "KEYS[2]"), "2", "a", "b")
+	tracked("b")
+	c.call("EVAL_RO", fmt.Sprintf(reads, "KEYS[1]"), "2", "a", "b") // b stays, another has read it
+	tracked("a", "b")
+	w.call("MSET", "a", "2", "b", "2")
+	if got := c.next() + c.next(); got != invalid("a")+invalid("b") {
+		t.Fatal(got)
+	}
+	tracked()
+
+	// In one batch, in a transaction, with a read of the key by itself.
+	c.Send(commandtest.Args("EVAL", "return 1", "1", "a"))
+	c.Send(commandtest.Args("GET", "a"))
+	c.Send(commandtest.Args("EVAL", "return 2", "1", "a"))
+	if got := c.next() + c.next() + c.next(); got != ":1\r\n$1\r\n2\r\n:2\r\n" {
+		t.Fatal(got)
+	}
+	tracked("a")
+	c.call("MULTI")
+	c.call("EVAL", fmt.Sprintf(reads, "KEYS[1]"), "2", "b", "c")
+	c.call("EVAL", "return redis.call('TYPE', KEYS[1])", "1", "d")
+	if got := c.call("EXEC"); got != "*2\r\n$1\r\n2\r\n+none\r\n" {
+		t.Fatal(got)
+	}
+	tracked("a", "b", "d")
+
+	// Errors come with what was read before them.
+	if got := c.call("EVAL", "redis.call('GET', KEYS[1]) error('x')", "1",
+		"e"); !strings.HasPrefix(got, "-") {
+		t.Fatal(got)
+	}
+	tracked("a", "b", "d", "e")
+
+	if got := c.call("EVAL", fmt.Sprintf(reads, "'f'"), "0"); got != "_\r\n" {
+		t.Fatal(got)
+	}
+	if got := c.next(); got != invalid("f") {
+		t.Fatal(got)
+	}
+	many := "for i = 1, 20000 do redis.call('EXISTS', i) end return 3"
+	if got := c.call("EVAL", many, "0") + c.next(); got !=
+		":3\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n" {
+		t.Fatal(got)
+	}
+}
+
+// A lower limit of the table counts at once, and who tracked a key that it costs is told.
+func TestTrackingTableShrinks(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON")
+	words := []string{"MGET"}
+	for i := range 2*lockedKeys + 5 {
+		words = append(words, fmt.Sprint("k", i))
+	}
+	c.call(words...)
+	n.dial(t).call("CONFIG", "SET", "tracking-table-max-keys", "1")
+	for range len(words) - 2 {
+		if got := c.next(); !strings.HasPrefix(got, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$") {
+			t.Fatal(got)
+		}
+	}
+	if got := c.call("PING"); got != "+PONG\r\n" {
+		t.Error(got)
+	}
+}
+
+// A flush empties the table and is told of, even if there are no keys. INFO counts what is left
+// after everything before it.
+func TestFlushEmptiesTheTable(t *testing.T) {
+	n := start(t, nil)
+	c, w := n.dial(t), n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON")
+	for _, flush := range []string{"FLUSHALL", "FLUSHDB"} {
+		c.call("MGET", "a", "b")
+		w.call(flush)
+		if info := w.call("INFO", "stats"); !strings.Contains(info, "tracking_total_keys:0\r\n") {
+			t.Error(info)
+		}
+		if got := c.next(); got != ">2\r\n$10\r\ninvalidate\r\n_\r\n" {
+			t.Error(got)
+		}
+	}
+}
+
+// Whoever redirects to a connection that has said QUIT is told that it is gone.
+func TestTargetThatQuits(t *testing.T) {
+	n := start(t, nil)
+	reader, target, writer := n.dial(t), n.dial(t), n.dial(t)
+	reader.call("HELLO", "3")
+	id := target.id()
+	target.call("SUBSCRIBE", "__redis__:invalidate")
+	reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id)
+	reader.call("GET", "k")
+	target.call("QUIT")
+	writer.call("SET", "k", "1")
+	reader.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + id + "\r\n")
 }

@@ -252,10 +252,6 @@ var sessionOmissions = []sessionOmission{
 	{"| `SWAPDB` for clients that track |", func(s *sessions, p *pair, call [][]byte) bool {
 		return s.willTrack(p) && isCommand(call, "swapdb")
 	}},
-	{"| `FLUSHALL`, `FLUSHDB` of databases without keys",
-		func(s *sessions, p *pair, call [][]byte) bool {
-			return s.willTrack(p) && isCommand(call, "flushall", "flushdb")
-		}},
 	{"| `XGROUP DESTROY` |", func(s *sessions, p *pair, call [][]byte) bool {
 		return s.willTrack(p) && isCommand(call, "xgroup") && hasWord(call, "destroy")
 	}},
