@@ -325,7 +325,8 @@ func (tr *tracking) trim(drop func(invalidation)) {
 // evict removes keys over the limits, a few at a time. The caller holds mu.
 func (tr *tracking) evict() (dropped []invalidation) {
 	limit := int(tr.maxKeys.Load())
-	for len(dropped) <= lockedKeys && (limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes) {
+	for len(dropped) <= lockedKeys &&
+		(limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes) {
 		for key := range tr.keys { // any key
 			dropped = append(dropped, tr.take(key, 0))
 			break

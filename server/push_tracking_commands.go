@@ -356,7 +356,8 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) (r recorded) {
 		return r
 	}
 	users := s.srv.users()
-	r.asks = spec.Group == "scripting" && spec.Keys.Numkeys > 0 && users != nil && users.Level >= commands.LevelUsers
+	r.asks = spec.Group == "scripting" && spec.Keys.Numkeys > 0 &&
+		users != nil && users.Level >= commands.LevelUsers
 	keys := keysRead(spec, args)
 	switch {
 	case len(keys) == 0:

@@ -461,7 +461,7 @@ func TestTrackingTableShrinks(t *testing.T) {
 	}
 }
 
-// A flush empties the table and is told of, even if there are no keys. INFO counts what is left
+// A flush empties the table and tells all clients, even if there are no keys. INFO counts what is left
 // after everything before it.
 func TestFlushEmptiesTheTable(t *testing.T) {
 	n := start(t, nil)
