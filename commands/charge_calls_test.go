@@ -93,7 +93,9 @@ var bigKeys = map[string][]bigCall{
 	"str2": {{"SETRANGE str2 0", func(n int) []string {
 		return []string{strings.Repeat("\xff", 32*n)}
 	}}},
-	"h": {{"HSET h", listed("field:#", "value:#")}},
+	"hll":  {{"PFADD hll", listed("element:#")}},
+	"hll2": {{"PFADD hll2", listed("other:#")}},
+	"h":    {{"HSET h", listed("field:#", "value:#")}},
 	"hv": {{"HSET hv", listed("field:#", "value:#")},
 		{"HPEXPIRE hv 100000 FIELDS", counted("", "field:#")}},
 	"l":     {{"RPUSH l", listed("element:#")}},
@@ -139,6 +141,9 @@ var bigCalls = []bigCall{
 	{"COPY str dst", nil}, {"COPY h dst", nil}, {"COPY l dst", nil}, {"COPY s dst", nil},
 	{"COPY z dst", nil}, {"COPY x dst", nil}, {"COPY hv dst", nil},
 	{"COPY owned dst", nil},
+	{"PFADD hll", listed("element:1#")}, {"PFADD dst", listed("element:#")}, {"PFCOUNT hll", nil},
+	{"PFCOUNT hll hll", nil}, {"PFMERGE dst hll", nil}, {"PFMERGE hll hll2", nil},
+	{"LCS str one IDX", nil}, {"LOLWUT", nil},
 	{"DBSIZE", nil}, {"DECR one", nil}, {"DECRBY one 2", nil}, {"INCR one", nil},
 	{"INCRBY one 2", nil}, {"INCRBYFLOAT one 2.5", nil},
 	{"DEL k:0", listed("k:#")}, {"DEL", listed("none:#")}, {"UNLINK k:0", listed("k:#")},
@@ -286,7 +291,7 @@ func (r *bigRun) fill(t testing.TB, c bigCall, n int) {
 	args := c.args(n)
 	one := func(args [][]byte) {
 		out := &RESP{Proto: 2}
-		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelFirst},
+		r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: FeatureLevel},
 			Tx: &Tx{Proto: 2}, Args: args, Out: out})
 		if out.Buf[0] == '-' {
 			t.Fatalf("%.60q: %s", args, out.Buf)

@@ -167,6 +167,12 @@ var keySpecs = []Spec{
 		Handler: moveCommand,
 	},
 	{
+		Name: "lolwut", Kind: Read, Arity: -1, Flags: Fast, Level: LevelUsers, Group: "server",
+		Since: "5.0.0", Syntax: "[VERSION version:integer]",
+		Summary: "Draws a cluster, and shows the version.", Complexity: "O(1)",
+		Handler: lolwutCommand,
+	},
+	{
 		Name: "swapdb", Kind: Write, Arity: 3, Flags: Fast | AnyDB, Group: "server",
 		OwnCategories: "keyspace dangerous", Since: "4.0.0",
 		Syntax:     "index1:integer index2:integer",

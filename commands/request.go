@@ -29,8 +29,8 @@ type Request struct {
 	Client uint64
 	// User is the client's user, from LevelUsers on.
 	User UserID
-	// TellReads makes the reply begin with the keys that scripts read, see CutReads; from LevelUsers
-	// on.
+	// TellReads makes the reply begin with the keys that scripts read, see CutReads. It needs
+	// LevelUsers.
 	TellReads bool
 	Watch     []WatchedKey // only with Multi
 	Cmds      [][][]byte   // one, unless Multi

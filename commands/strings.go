@@ -95,6 +95,15 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the length of the part", Handler: getrangeCommand,
 	},
 	{
+		Name: "lcs", Kind: Read, Arity: -3, Level: LevelUsers,
+		Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRO | KeyAccess), Group: "string",
+		Since:  "7.0.0",
+		Syntax: "key1:key key2:key [LEN] [IDX] [MINMATCHLEN min-match-len:integer] [WITHMATCHLEN]",
+		Summary: "Finds the longest common subsequence of two strings, its length or its places " +
+			"in them.",
+		Complexity: "O(N*M) where N and M are the lengths of the strings", Handler: lcsCommand,
+	},
+	{
 		Name: "substr", Kind: Read, Arity: 4,
 		Keys: KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRO | KeyAccess), Group: "string",
 		Since:      "1.0.0",

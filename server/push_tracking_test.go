@@ -461,8 +461,8 @@ func TestTrackingTableShrinks(t *testing.T) {
 	}
 }
 
-// A flush empties the table and tells all clients, even if there are no keys. INFO counts what is left
-// after everything before it.
+// A flush empties the table and tells all clients, even if there are no keys. INFO counts what is
+// left after everything before it.
 func TestFlushEmptiesTheTable(t *testing.T) {
 	n := start(t, nil)
 	c, w := n.dial(t), n.dial(t)
@@ -471,7 +471,8 @@ func TestFlushEmptiesTheTable(t *testing.T) {
 	for _, flush := range []string{"FLUSHALL", "FLUSHDB"} {
 		c.call("MGET", "a", "b")
 		w.call(flush)
-		if info := w.call("INFO", "stats"); !strings.Contains(info, "tracking_total_keys:0\r\n") {
+		info := w.call("INFO", "stats")
+		if !strings.Contains(info, "tracking_total_keys:0\r\n") {
 			t.Error(info)
 		}
 		if got := c.next(); got != ">2\r\n$10\r\ninvalidate\r\n_\r\n" {

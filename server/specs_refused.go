@@ -20,11 +20,7 @@ var Refusals = []Refusal{
 	{"geoadd geodist geohash geopos georadius georadius_ro georadiusbymember " +
 		"georadiusbymember_ro geosearch geosearchstore",
 		"out of scope: geographic indexes are not coordination; use a database"},
-	{"pfadd pfcount pfdebug pfmerge pfselftest",
-		"out of scope: estimates are not coordination; count exactly with a set (SADD, SCARD) or " +
-			"a bitmap (SETBIT, BITCOUNT)"},
-	{"lcs", "out of scope: not coordination; compare texts in the client"},
-	{"lolwut", "out of scope: not coordination; INFO server shows the version"},
+	{"pfdebug pfselftest", "tests of Redis's own structures; PFADD, PFCOUNT and PFMERGE are there"},
 	{"module|load module|loadex module|unload",
 		"modules are not deterministic across nodes; use scripts or functions"},
 	{"replicaof slaveof",

@@ -118,6 +118,7 @@ var avoidances = []avoidance{
 	{"(Redis 8.4)", "set", "ifdeq"}, {"(Redis 8.4)", "set", "ifdne"},
 	{"`XREAD` takes the last entry with the id `+`", "xread", "+"},
 	{"| `HSCAN` | `NOVALUES` |", "hscan", "novalues"},
+	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
 	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
 }
 
