@@ -159,6 +159,9 @@ var bigCalls = []bigCall{
 	}}, {"STRLEN str", nil},
 	{"MGET k:0", listed("k:#")}, {"MGET", listed("str")}, {"MSET", listed("new:#", "v")},
 	{"MSET k:0 x", listed("k:#", "v")}, {"MSETNX", listed("new:#", "v")},
+	{"MSETEX", func(n int) []string {
+		return append([]string{strconv.Itoa(n)}, listed("new:#", "v")(n)...)
+	}},
 	{"PSETEX str 100 x", nil}, {"SETEX str 100 x", nil}, {"SETNX dst x", nil},
 	{"HDEL h", listed("field:#")}, {"HEXISTS h x", nil}, {"HGET h x", nil}, {"HGETALL h", nil},
 	{"HGETALL hv", nil}, {"HKEYS h", nil}, {"HLEN h", nil}, {"HMGET h", listed("field:#")},

@@ -245,10 +245,10 @@ func (s *Spec) KeyIndexes(args [][]byte) ([]int, error) {
 			return nil, errInvalidArguments
 		}
 		n, ok := ParseInt(args[k.Numkeys])
-		if !ok || n < 0 || n > int64(len(args)-k.Numkeys-1) {
+		if !ok || n < 0 || n > int64(len(args)-k.Numkeys-1)/int64(step) {
 			return nil, errInvalidArguments
 		}
-		first, last = k.Numkeys+1, k.Numkeys+int(n)
+		first, last = k.Numkeys+1, k.Numkeys+int(n)*step
 	} else if first == 0 {
 		return nil, nil
 	}

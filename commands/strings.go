@@ -186,6 +186,17 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the number of keys", Handler: msetnxCommand,
 	},
 	{
+		Name: "msetex", Kind: Write, Arity: -4, Flags: DenyOOM | MovableKeys, Level: LevelUsers,
+		Keys:  KeySpec{Numkeys: 1, Step: 2}.does(KeyOW | KeyUpdate),
+		Group: "string", Since: "8.4.0",
+		Syntax: "numkeys:integer key value [key value ...] [NX | XX] [EX seconds:integer | " +
+			"PX milliseconds:integer | EXAT unix-time-seconds:unix-time | " +
+			"PXAT unix-time-milliseconds:unix-time | KEEPTTL]",
+		Summary: "Sets the string values of several keys atomically, with one expire time for " +
+			"all, optionally only if none or all of the keys exist.",
+		Complexity: "O(N) where N is the number of keys", Handler: msetexCommand,
+	},
+	{
 		Name: "delex", Kind: Write, Acts: actDelete | actAlone, Arity: -2, Flags: Fast,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1}.does(KeyRW | KeyAccess | KeyDelete),
 		Group: "string", Since: "8.4.0",

@@ -261,6 +261,51 @@ func msetCommand(x *Call) error {
 	return nil
 }
 
+// Errors of MSETEX.
+const (
+	errPairsNumber Error = "ERR invalid numkeys value"
+	errPairs       Error = "ERR wrong number of key-value pairs"
+)
+
+// maxPairs is the largest number of pairs that MSETEX parses.
+const maxPairs = 1<<31 - 1
+
+func msetexCommand(x *Call) error {
+	n, ok := ParseInt(x.Args[1])
+	switch {
+	case !ok || n < 1 || n > maxPairs:
+		return errPairsNumber
+	case 2*n > int64(len(x.Args)-2):
+		return errPairs
+	}
+	pairs, rest := x.Args[2:2+2*n], x.Args[2+2*n:]
+	var o setOptions
+	if err := o.parse(rest); err != nil {
+		return err
+	}
+	if o.get || o.when >= setIFEQ {
+		return ErrSyntax
+	}
+	var deadlineMs int64
+	if o.unit != ttlNone {
+		var err error
+		if deadlineMs, err = x.parseDeadline(o.unit, o.ttl); err != nil {
+			return err
+		}
+	}
+	for i := 0; o.when != setAlways && i < len(pairs); i += 2 {
+		if (x.DB().Find(pairs[i]) == nil) != (o.when == setNX) {
+			x.Out.Int(0)
+			return nil
+		}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		x.set(pairs[i], pairs[i+1], o.keepTTL, deadlineMs)
+	}
+	x.Out.Int(1)
+	return nil
+}
+
 func msetnxCommand(x *Call) error {
 	if len(x.Args)%2 == 0 {
 		return x.Spec.ArityError()
