@@ -37,6 +37,7 @@ type Adapter struct {
 	level     atomic.Uint64 // the machine's
 	users     atomic.Pointer[Users]
 	worked    atomic.Uint64 // work of the applied entries
+	saved     atomic.Uint64 // Machine.changes at the newest snapshot
 	checked   uint64        // index of this node's newest check; only the proposer uses it
 }
 
@@ -274,7 +275,9 @@ func (a *Adapter) readWitnessed(
 func (a *Adapter) Stats() Stats {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.Stats()
+	s := a.m.Stats()
+	s.Changes -= min(s.Changes, a.saved.Load())
+	return s
 }
 
 // ValueBytes estimates the memory of the values of keys. It does not wait: ok is false while an
@@ -288,7 +291,12 @@ func (a *Adapter) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
 }
 
 // Snapshot implements raft.FSM.
-func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) { return frozen{a.Freeze()}, nil }
+func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changes := a.m.changes
+	return frozen{a.m.Snapshot(), func() { a.saved.Store(changes) }}, nil
+}
 
 // Freeze is Machine.Snapshot.
 func (a *Adapter) Freeze() *Snapshot {
@@ -313,6 +321,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())
 	a.users.Store(m.Users())
+	a.saved.Store(0)
 	a.mu.Unlock()
 	// Clients were not notified of the changes that came with the snapshot.
 	a.deliver([]commands.Event{{Kind: commands.StateReplaced}})
@@ -320,7 +329,10 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 }
 
 // frozen is a Snapshot as raft.FSMSnapshot.
-type frozen struct{ s *Snapshot }
+type frozen struct {
+	s     *Snapshot
+	saved func() // called when it is written
+}
 
 // Persist implements raft.FSMSnapshot. It leaves at least half of the time to requests.
 func (f frozen) Persist(sink raft.SnapshotSink) error {
@@ -328,7 +340,11 @@ func (f frozen) Persist(sink raft.SnapshotSink) error {
 		_ = sink.Cancel()
 		return err
 	}
-	return sink.Close()
+	err := sink.Close()
+	if err == nil {
+		f.saved()
+	}
+	return err
 }
 
 // restingWriter rests when its caller has worked for workBeforeRest, for as long. With a goroutine

@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -81,4 +83,54 @@ func TestReplaySendsNoMessages(t *testing.T) {
 	if len(sent) != 1 || sent[0] != "new" {
 		t.Fatalf("sent %q", sent)
 	}
+}
+
+// bufferSink is a snapshot's file in memory; full fails its end.
+type bufferSink struct {
+	bytes.Buffer
+	full bool
+}
+
+func (*bufferSink) ID() string    { return "" }
+func (*bufferSink) Cancel() error { return nil }
+func (s *bufferSink) Close() error {
+	if s.full {
+		return errors.New("no space left")
+	}
+	return nil
+}
+
+// What changed nothing is no change, and a snapshot starts the count again once it is written.
+func TestChangesSinceTheSnapshot(t *testing.T) {
+	a := NewAdapter(wholeTable(), 7, func([]commands.Event) {}, func(err error) { t.Fatal(err) })
+	index := uint64(0)
+	want := func(n uint64, lines ...string) {
+		t.Helper()
+		index++
+		a.Apply(&raft.Log{Index: index, Data: AppendEntry(nil,
+			&Entry{ClockMs: int64(index), Batches: [][]byte{calls(lines...)}})})
+		if got := a.Stats().Changes; got != n {
+			t.Errorf("after %q: %d changes, want %d", lines, got, n)
+		}
+	}
+	want(0)
+	want(2, "SET a 1 PX 100000", "SADD s x y z")
+	want(2, "SET a 2 NX", "DEL none", "SADD s x", "EXPIRE none 10", "GET a", "SREM s none")
+	want(3, "MSET b 1 c 2")
+	early, _ := a.Snapshot()
+	want(4, "DEL b")
+	var sink bufferSink
+	sink.full = true
+	if err := early.Persist(&sink); err == nil || a.Stats().Changes != 4 {
+		t.Errorf("a snapshot that failed: %v, %d", err, a.Stats().Changes)
+	}
+	sink = bufferSink{}
+	if err := early.Persist(&sink); err != nil || a.Stats().Changes != 1 {
+		t.Errorf("a snapshot that was written: %v, %d", err, a.Stats().Changes)
+	}
+	want(2, "DEL c")
+	if err := a.Restore(io.NopCloser(&sink)); err != nil || a.Stats().Changes != 0 {
+		t.Errorf("a snapshot that was read: %v, %d", err, a.Stats().Changes)
+	}
+	want(1, "DEL c")
 }

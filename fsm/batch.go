@@ -250,7 +250,11 @@ func (r *runner) command(x *commands.Call) {
 			return
 		}
 	}
+	before := r.m.ks.Sum()
 	x.Run(spec, err)
+	if r.m.ks.Sum() != before {
+		r.m.changes++
+	}
 	size, refused := x.ReplySize()
 	r.room -= size
 	r.full = r.full || refused

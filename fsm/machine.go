@@ -26,6 +26,7 @@ type Machine struct {
 	// are not part of the state.
 	recent [recentChecks]Check
 
+	changes  uint64 // commands in entries that changed something; not part of the state
 	requests commands.RequestReader
 	ahead    ahead
 	events   *events
@@ -200,6 +201,7 @@ func (m *Machine) ValueBytes(db int, keys [][]byte) (bytes int) {
 // Stats is what INFO shows of the machine.
 type Stats struct {
 	Index, Expired uint64
+	Changes        uint64 // commands that changed something: of Adapter, since the newest snapshot
 	ClockMs        int64
 	Scripts        int
 	ScriptUsage    script.Usage
@@ -214,7 +216,7 @@ type Stats struct {
 // Stats counts what the machine holds.
 func (m *Machine) Stats() Stats {
 	s := Stats{
-		Index: m.index, Expired: m.ks.Expired(), ClockMs: m.ks.Now(),
+		Index: m.index, Expired: m.ks.Expired(), Changes: m.changes, ClockMs: m.ks.Now(),
 		Scripts: m.engine.Len(), ScriptUsage: m.engine.Usage(), Notify: m.events.notify,
 		Memory: m.memory(), MaxMemory: m.limit.bytes,
 	}

@@ -174,6 +174,7 @@ type Stats struct {
 	Databases            []DatabaseStatus // by number
 	Expired              uint64           // keys expired since the state began
 	Libraries, Functions int              // function libraries, and the functions in them
+	Changes              uint64           // commands that changed something since the snapshot
 	Scripts              int              // in the cache
 	// runs of scripts and functions since the state was loaded, those of them that exceeded their
 	// budgets, and their processor time by os.clock

@@ -241,7 +241,7 @@ func infoPersistence(t *infoText) {
 	}
 	busy := number(t.st.Snapshotting || asked.now >= 0)
 	t.fields("loading", number(t.st.Loading), "async_loading", 0,
-		"rdb_changes_since_last_save", t.st.Applied-min(t.st.Applied, t.st.SnapshotIndex),
+		"rdb_changes_since_last_save", t.has.Changes,
 		"rdb_bgsave_in_progress", busy, "rdb_last_save_time", t.srv.lastSave(&t.st),
 		"rdb_last_bgsave_status", status,
 		"rdb_last_bgsave_time_sec", asked.last, "rdb_current_bgsave_time_sec", asked.now,
