@@ -216,8 +216,8 @@ func (n backend) Role() string {
 // Stats implements server.Backend.
 func (n backend) Stats() server.Stats {
 	m := n.adapter.Stats()
-	s := server.Stats{Expired: m.Expired, Changes: m.Changes, Scripts: m.Scripts, Libraries: m.Libraries,
-		Functions: m.Functions, Notify: m.Notify, Memory: m.Memory, MaxMemory: m.MaxMemory,
+	s := server.Stats{Expired: m.Expired, Changes: m.Changes, Scripts: m.Scripts,
+		Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, Memory: m.Memory, MaxMemory: m.MaxMemory,
 		ScriptRuns: m.ScriptUsage.Runs, ScriptsStopped: m.ScriptUsage.Stopped,
 		ScriptSeconds: m.ScriptUsage.Seconds()}
 	for i := range keyspace.Databases {
