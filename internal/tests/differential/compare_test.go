@@ -57,7 +57,7 @@ func equalReplies(call [][]byte, got, want []byte) (bool, error) {
 	typeA, a := unwrapped(call, a)
 	typeB, b := unwrapped(call, b)
 	if scripted(call) && string(call[1]) == mappingCaller &&
-		isCommand(inner(call), "xinfo", "xread", "xreadgroup") {
+		isCommand(inner(call), "lcs", "xinfo", "xread", "xreadgroup") {
 		// a Lua table carries the map: see mapLine
 		a, b = deepSorted(timeless(a)), deepSorted(timeless(b))
 	}
