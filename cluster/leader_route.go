@@ -15,7 +15,8 @@ import (
 const (
 	leaderTick   = 10 * time.Millisecond
 	followerTick = 100 * time.Millisecond
-	askEvery     = time.Second // on the leader, so that Status knows the members when nobody reads
+	// on the leader, so that Status knows the members when nobody reads
+	askEvery = 250 * time.Millisecond
 )
 
 // route is where requests go now. It is immutable; the loops read it for each step.
