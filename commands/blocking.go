@@ -1,13 +1,17 @@
-// What blocking commands share. The machine never waits: a handler that finds nothing calls Block.
-// The node that the client is connected to then runs the command again, with Tx.Woken set, when one
-// of its keys has changed. A command that arrives while others wait for the same keys takes nothing
-// and waits too: Tx.Behind.
+// What blocking commands share. Applying the log never waits: a handler that finds nothing calls
+// Block. Then the machine keeps the command, and runs it again, with Tx.Woken set, in the entry
+// that changes one of its keys (Request.Wait, docs/adr/0040). Or its client's node sends it again
+// after such a change; there a command that arrives while others wait for the same keys takes
+// nothing and waits too: Tx.Behind.
 
 package commands
 
 import (
+	"bytes"
+	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 )
 
@@ -18,6 +22,7 @@ func (x *Call) mayBlock() bool { return !x.Tx.Multi && !x.Tx.Script }
 // one of its keys changes. Then it runs again, with the arguments again if they are not nil. A
 // handler that may not block replies instead as Redis does on a timeout.
 func (x *Call) Block(timeoutMs int64, again [][]byte) {
+	x.Tx.Blocked = true
 	size := 16
 	for _, a := range again {
 		size += len(a) + 16
@@ -31,9 +36,9 @@ func (x *Call) Block(timeoutMs int64, again [][]byte) {
 	}
 }
 
-// blockMark starts the form that Block writes: a line with the timeout in ms, then an array of the
-// arguments to run again with, empty for the same. It is no type of the Redis protocol and never
-// reaches a client.
+// blockMark starts the form that Block writes: a line with the timeout in ms, and the Place if the
+// machine was asked for one, then an array of the arguments to run again with, empty for the same.
+// It is no type of the Redis protocol and never reaches a client.
 const blockMark = '?'
 
 // CutBlock parses what Block wrote. ok is false for a reply.
@@ -41,13 +46,86 @@ func CutBlock(reply []byte) (timeoutMs int64, again []byte, ok bool) {
 	if len(reply) == 0 || reply[0] != blockMark {
 		return 0, nil, false
 	}
-	for i, c := range reply {
-		if c == '\n' {
-			timeoutMs, err := strconv.ParseInt(string(reply[1:i-1]), 10, 64)
-			return timeoutMs, reply[i+1:], err == nil
+	line, again, _ := bytes.Cut(reply[1:], []byte("\r\n"))
+	timeout, _, _ := bytes.Cut(line, []byte(" "))
+	timeoutMs, ok = ParseInt(timeout)
+	return timeoutMs, again, ok
+}
+
+// Place is what the machine answers to a Request.Wait, besides what Block wrote.
+type Place struct {
+	// Era numbers the times that the machine lost the waits of the client's node. It keeps no
+	// command that names another.
+	Era uint64
+	// Order is the command's place among all that wait. 0: the machine did not keep the command,
+	// because of its era or for lack of room.
+	Order uint64
+}
+
+// AddTo adds the place to what Block wrote.
+func (p Place) AddTo(reply []byte) []byte {
+	line, again, _ := bytes.Cut(reply, []byte("\r\n"))
+	return slices.Concat(line, fmt.Appendf(nil, " %d %d\r\n", p.Era, p.Order), again)
+}
+
+// CutPlace parses what AddTo wrote. ok is false if there is no place.
+func CutPlace(reply []byte) (p Place, ok bool) {
+	line, _, _ := bytes.Cut(reply, []byte("\r\n"))
+	words := bytes.Fields(line)
+	if len(words) != 3 {
+		return p, false
+	}
+	era, known := ParseInt(words[1])
+	order, ok := ParseInt(words[2])
+	return Place{uint64(era), uint64(order)}, known && ok
+}
+
+// WaitsInMachine reports whether the machine keeps a blocking command that finds nothing: one that
+// takes elements from lists or sorted sets. Readers of streams are woken by their nodes.
+func (s *Spec) WaitsInMachine() bool { return s.Kind == Write && s.Group != "stream" }
+
+// WaitedKeys returns the indexes in args of the keys that a call may wait for: those that it takes
+// from or reads, not those that it only adds to. There are none if the call is invalid.
+func (s *Spec) WaitedKeys(args [][]byte) (indexes []int) {
+	if len(s.Keys.Parts) <= 1 {
+		indexes, _ = s.KeyIndexes(args)
+		return indexes
+	}
+	uses, _ := s.KeyUses(args)
+	for _, u := range uses {
+		if u.Flags&KeyAccess != 0 {
+			indexes = append(indexes, u.Index)
 		}
 	}
-	return 0, nil, false
+	return indexes
+}
+
+// OnlyKeys reduces the arguments of a blocking command to some of its keys: some has places in
+// indexes, in rising order. The other keys are as they were when the command found nothing. So the
+// cost of a change does not depend on the number of keys.
+func (s *Spec) OnlyKeys(args [][]byte, indexes, some []int) [][]byte {
+	if len(indexes) <= len(some) || len(s.Keys.Parts) > 1 {
+		return args
+	}
+	first, end := indexes[0], indexes[len(indexes)-1]+1
+	rest := args[end:]
+	if s.Keys.Paired && len(rest) != len(indexes) {
+		return args
+	}
+	only := slices.Clone(args[:first])
+	for _, i := range some {
+		only = append(only, args[indexes[i]])
+	}
+	if s.Keys.Paired {
+		for _, i := range some {
+			only = append(only, rest[i])
+		}
+		return only
+	}
+	if n := s.Keys.Numkeys; n > 0 {
+		only[n] = strconv.AppendInt(nil, int64(len(some)), 10)
+	}
+	return append(only, rest...)
 }
 
 // Errors of timeouts.

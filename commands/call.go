@@ -82,12 +82,15 @@ const (
 	ScriptCall // a script calls a command, for MONITOR
 	// users were added, changed or removed
 	UsersChanged
+	Served       // a command of this node that waited in the machine has its reply
+	LevelRaised  // to LevelUsers or past it: commands may wait in the machine
+	WaitsDropped // the machine has lost all commands of this node that waited in it
 )
 
 // Event is what other connections and waiters on a node receive after an entry was applied.
 type Event struct {
 	Kind             EventKind
-	Channel, Payload []byte   // of a Message
+	Channel, Payload []byte   // of a Message; the reply is the Payload of Served
 	Shard            bool     // of a Message: sent by SPUBLISH
 	Gone             bool     // of KeyChanged: the key does not exist after the entry
 	DB               int      // of KeyChanged, DBChanged and ScriptCall
@@ -95,6 +98,7 @@ type Event struct {
 	Key              string   // of KeyChanged
 	// of KeyChanged and ScriptCall: the Request.Client of the request that caused it, or 0
 	Client uint64
+	Wait   uint64 // the Wait.Number of Served, the new Place.Era of WaitsDropped
 }
 
 // Scripts is the script engine as the script commands see it; package fsm/script implements it.
@@ -141,6 +145,8 @@ type Tx struct {
 	Woken  bool // a blocking command that was woken and runs again
 	Script bool // called by a script
 	Behind bool // a blocking command with other waiters before it: it takes nothing
+	// Blocked is set when a command found nothing and is to wait.
+	Blocked bool
 	// OOM means that the data exceeded maxmemory when the request began. It ends for a script at
 	// its first write: what has begun to change is not left half done.
 	OOM bool

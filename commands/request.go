@@ -32,8 +32,20 @@ type Request struct {
 	// TellReads makes the reply begin with the keys that scripts read, see CutReads. It needs
 	// LevelUsers.
 	TellReads bool
-	Watch     []WatchedKey // only with Multi
-	Cmds      [][][]byte   // one, unless Multi
+	// Wait makes the machine keep a blocking command that finds nothing, and serve it in the entry
+	// that brings something. nil: the client's node tries again. It needs LevelUsers.
+	Wait  *Wait
+	Watch []WatchedKey // only with Multi
+	Cmds  [][][]byte   // one, unless Multi
+}
+
+// Wait names a command that may wait in the machine.
+type Wait struct {
+	Node   []byte // id of the client's node
+	Era    uint64 // of the node's waits, see Place
+	Number uint64 // of the wait, unique in the cluster
+	// Order is the command's place among all that wait, if it waited before; 0: it is new.
+	Order uint64
 }
 
 // UserID names a user by name and by the revision that created it, since a later user of the same
@@ -64,8 +76,9 @@ const (
 
 	// in the second byte
 	requestTellReads
+	requestWait // node, era, number and order follow the user
 
-	requestFlags = requestTellReads<<1 - 1
+	requestFlags = requestWait<<1 - 1
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -95,6 +108,9 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	if r.TellReads {
 		flags |= requestTellReads
 	}
+	if r.Wait != nil {
+		flags |= requestWait
+	}
 	if more := byte(flags >> 8); more != 0 {
 		dst = append(dst, byte(flags)|requestMore, more, byte(r.DB))
 	} else {
@@ -106,6 +122,12 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	if r.User.Name != nil {
 		dst = wire.AppendBytes(dst, r.User.Name)
 		dst = binary.AppendUvarint(dst, r.User.Created)
+	}
+	if w := r.Wait; w != nil {
+		dst = wire.AppendBytes(dst, w.Node)
+		dst = binary.AppendUvarint(dst, w.Era)
+		dst = binary.AppendUvarint(dst, w.Number)
+		dst = binary.AppendUvarint(dst, w.Order)
 	}
 	if r.Multi {
 		dst = binary.AppendUvarint(dst, uint64(len(r.Watch)))
@@ -127,6 +149,7 @@ func AppendRequest(dst []byte, r *Request) []byte {
 type RequestReader struct {
 	in   wire.Cursor
 	req  Request
+	wait Wait
 	args [][]byte
 }
 
@@ -161,6 +184,12 @@ func (r *RequestReader) head() (flags int) {
 	q.User = UserID{}
 	if flags&requestUser != 0 {
 		q.User = UserID{Name: r.in.Bytes(), Created: r.in.Uvarint()}
+	}
+	q.Wait = nil
+	if flags&requestWait != 0 {
+		r.wait = Wait{Node: r.in.Bytes(), Era: r.in.Uvarint(), Number: r.in.Uvarint(),
+			Order: r.in.Uvarint()}
+		q.Wait = &r.wait
 	}
 	return flags
 }
@@ -200,7 +229,8 @@ func (r *RequestReader) body(flags int) (*Request, error) {
 		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
 	}
 	if r.in.Failed() || q.DB >= keyspace.Databases || flags&^requestFlags != 0 ||
-		(q.Multi && (q.Woken || q.Behind || q.Setting)) {
+		(q.Multi && (q.Woken || q.Behind || q.Setting)) ||
+		(q.Wait != nil && (q.Multi || q.Setting)) {
 		r.in.Fail()
 		return nil, ErrCorruptRequest
 	}

@@ -26,6 +26,15 @@ const (
 	// SettingFirstMaxMemory is SettingMaxMemory of a node at its start, without a user. It does
 	// nothing once the limit was set.
 	SettingFirstMaxMemory = "first-maxmemory"
+	// SettingLeaveWait ends the wait whose number follows, in decimal. The reply is OK, or
+	// ErrNotWaiting.
+	SettingLeaveWait = "leave-wait"
+	// SettingGiveBack runs the command that follows, for nobody: it puts back what another took for
+	// a client that was gone by then.
+	SettingGiveBack = "give-back"
+	// SettingDropWaits ends all waits of the node whose id follows: the leader does not reach it.
+	SettingDropWaits = "drop-waits"
+
 	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision
 	// that created the user, or ErrWrongPass.
 	SettingAuth = "auth"
@@ -35,6 +44,10 @@ const (
 
 // ErrNoSetting is the error for a setting that the machine does not know, or not yet.
 const ErrNoSetting Error = "ERR no such setting"
+
+// ErrNotWaiting is the error for leaving a wait that the machine does not have: it has been served,
+// or dropped.
+const ErrNotWaiting Error = "ERR no such wait"
 
 // Errors about users that several parts give.
 const (

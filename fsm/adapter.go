@@ -36,6 +36,7 @@ type Adapter struct {
 	applied   atomic.Uint64 // index of the newest applied entry
 	level     atomic.Uint64 // the machine's
 	users     atomic.Pointer[Users]
+	waits     atomic.Int64  // commands that wait in the machine
 	worked    atomic.Uint64 // work of the applied entries
 	saved     atomic.Uint64 // Machine.changes at the newest snapshot
 	checked   uint64        // index of this node's newest check; only the proposer uses it
@@ -93,6 +94,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 		a.fatal(fmt.Errorf("log entry %d cannot be applied: %w", log.Index, err))
 		return nil
 	}
+	e.Term = log.Term
 	a.mu.Lock()
 	a.m.Watch(a.watched.Load())
 	// Under the lock: a client whose read misses this entry has set its interest by now.
@@ -108,6 +110,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	a.worked.Add(result.Spent)
 	a.level.Store(a.m.Level()) // only this goroutine changes it
 	a.users.Store(a.m.Users())
+	a.waits.Store(int64(len(a.m.waiting.all)))
 	if a.observer != nil {
 		a.observer.Applied(revision, clockMs, result.Facts)
 	}
@@ -271,6 +274,26 @@ func (a *Adapter) readWitnessed(
 	return a.m.readWitnessed(dst, batch, clockMs, wallUs, next, w)
 }
 
+// SetNode is Machine.SetNode, before the first entry.
+func (a *Adapter) SetNode(id string) { a.m.SetNode(id) }
+
+// Waits is Machine.Waits.
+func (a *Adapter) Waits(number uint64) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.Waits(number)
+}
+
+// WaitingNodes is Machine.WaitingNodes. It blocks only if there are any.
+func (a *Adapter) WaitingNodes() []string {
+	if a.waits.Load() == 0 {
+		return nil
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.WaitingNodes()
+}
+
 // Stats counts what the machine holds.
 func (a *Adapter) Stats() Stats {
 	a.mu.RLock()
@@ -317,10 +340,12 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 		m.known = a.observer
 		m.Witness(true)
 	}
+	m.SetNode(a.m.waiting.node)
 	a.m = m
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())
 	a.users.Store(m.Users())
+	a.waits.Store(int64(len(m.waiting.all)))
 	a.saved.Store(0)
 	a.mu.Unlock()
 	// Clients were not notified of the changes that came with the snapshot.

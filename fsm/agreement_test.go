@@ -35,8 +35,11 @@ func machinesAgree(t *testing.T, seed uint64) {
 	table := testTable()
 	g := random.NewCalls(table, seed)
 	answering, silent, restored := newestMachine(table), newestMachine(table), (*Machine)(nil)
+	answering.SetNode("n1")
+	silent.SetNode("n1")
 	replies := newReplyCount(table)
-	events, keys := 0, 0 // keys: the maximum, since a log may end with a FLUSHALL
+	term := uint64(0)
+	events, served, keys := 0, 0, 0 // keys: the maximum, since a log may end with a FLUSHALL
 	var half *Snapshot
 	var halfBytes []byte
 	for index := uint64(1); index <= agreementEntries; index++ {
@@ -44,10 +47,14 @@ func machinesAgree(t *testing.T, seed uint64) {
 			half = answering.Snapshot()
 			halfBytes = snapshotBytes(t, half)
 			restored = restore(t, halfBytes, table)
+			restored.SetNode("n1")
 		}
 		e := randomEntry(g)
 		if index%10 == 0 {
 			setRandomLimit(g, answering, e)
+		}
+		if index > agreementEntries/3 {
+			randomWaits(g, answering, e, &term)
 		}
 		if index > 1 {
 			e.Check = answering.Sum()
@@ -56,6 +63,7 @@ func machinesAgree(t *testing.T, seed uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		decoded.Term = e.Term
 		a := mustApply(t, answering, index, decoded, true)
 		b := mustApply(t, silent, index, decoded, false)
 		if len(b.Replies) != 0 {
@@ -63,6 +71,11 @@ func machinesAgree(t *testing.T, seed uint64) {
 		}
 		sameEvents(t, index, a, b)
 		events += len(a.Events)
+		for i := range a.Events {
+			if a.Events[i].Kind == commands.Served {
+				served++
+			}
+		}
 		keys = max(keys, answering.ks.Len())
 		replies.add(t, decoded, a)
 		if restored != nil {
@@ -95,8 +108,9 @@ func machinesAgree(t *testing.T, seed uint64) {
 	if !bytes.Equal(halfBytes, snapshotBytes(t, half)) {
 		t.Error("a snapshot changed while the machine went on")
 	}
-	t.Logf("at most %d keys, %d at the end, %d events", keys, answering.ks.Len(), events)
-	if keys == 0 || events == 0 {
+	t.Logf("at most %d keys, %d at the end, %d events, %d served", keys, answering.ks.Len(),
+		events, served)
+	if keys == 0 || events == 0 || served == 0 {
 		t.Error("nothing to compare")
 	}
 	replies.judge(t)

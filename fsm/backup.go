@@ -40,6 +40,9 @@ func CheckSnapshot(r io.Reader) (BackupInfo, error) {
 	if h.level >= commands.LevelUsers {
 		in.record() // users
 	}
+	if h.waits != 0 {
+		in.record()
+	}
 	for {
 		record := in.record()
 		if len(record) == 0 {

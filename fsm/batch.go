@@ -131,7 +131,9 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	}
 	if !q.Multi {
 		x.Args = q.Cmds[0]
+		start := len(r.resp.Buf)
 		r.command(x)
+		r.wait(q, start)
 		return
 	}
 	if err := r.permittedWatch(x, q.Watch); err != nil {

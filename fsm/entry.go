@@ -26,6 +26,8 @@ type Entry struct {
 	Check   Check  // Index 0: none
 	Level   uint64 // the feature level that the machine rises to; 0: no change
 	Batches [][]byte
+	// Term is that of Raft's log entry. It is not part of the encoding.
+	Term uint64
 }
 
 // Check is the running hash that the leader had after applying the entry at Index.

@@ -17,6 +17,7 @@ type Interest func(db int, key string) bool
 // events gathers the events of one entry.
 type events struct {
 	list     []commands.Event
+	waiting  *waiting // receives the changed keys
 	interest Interest // nil: in no key
 	// enabled notifications; part of the state
 	notify commands.NotifyFlags
@@ -38,25 +39,20 @@ type changedKey struct {
 // keptEvents is the number of events whose memory later entries reuse.
 const keptEvents = 1024
 
-func newEvents() *events {
-	v := &events{index: map[changedKey]int{}}
+func newEvents(w *waiting) *events {
+	v := &events{waiting: w, index: map[changedKey]int{}}
 	v.observer, v.notifier = v.observe, v.send
 	return v
 }
 
-// begin drops the last entry's events and sets whether the keyspace's changes are observed.
-func (v *events) begin(ks *keyspace.Keyspace) {
+// begin drops the last entry's events.
+func (v *events) begin() {
 	if v.client, v.called = 0, 0; cap(v.list) > keptEvents {
 		v.list, v.index = nil, map[changedKey]int{}
 	}
 	clear(v.list) // for the garbage collector
 	v.list = v.list[:0]
 	clear(v.index)
-	if v.interest == nil && v.notify == 0 {
-		ks.Observe(nil)
-		return
-	}
-	ks.Observe(v.observer)
 }
 
 // emit adds a message. It copies the bytes, which a script may reuse.
@@ -110,6 +106,7 @@ func (v *events) send(class commands.NotifyClass, event string, db int, key []by
 func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 	switch c {
 	case keyspace.Flushed:
+		v.waiting.changedAll(db)
 		if v.interest != nil {
 			v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db,
 				Client: v.client})
@@ -129,6 +126,9 @@ func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 			v.own(commands.NotifyGeneric, "del", db, e)
 			c = keyspace.Expired
 		}
+	}
+	if c == keyspace.Modified && len(v.waiting.all) > 0 {
+		v.waiting.changed(changedKey{db, e.Key()})
 	}
 	if v.interest != nil && v.interest(db, e.Key()) {
 		v.change(db, e.Key(), c)

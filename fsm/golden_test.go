@@ -119,6 +119,21 @@ var toldRequests = []commands.Request{
 		Cmds:  [][][]byte{commandtest.Args("FCALL", "f", "0")}},
 }
 
+// waitRequests are the requests of the golden entry "waits": commands that may wait in the machine,
+// and the ends of waits.
+var waitRequests = []commands.Request{
+	{Proto: 2, Wait: &commands.Wait{Node: []byte("n1"), Number: 1},
+		Cmds: [][][]byte{commandtest.Args("BLPOP", "l", "0")}},
+	{DB: 9, Proto: 3, Client: 7, User: commands.UserID{Name: []byte("alice"), Created: 1},
+		Woken: true, TellReads: true,
+		Wait: &commands.Wait{Node: []byte("n\x00"), Era: 1 << 40, Number: 1 << 62, Order: 300},
+		Cmds: [][][]byte{commandtest.Args("BZMPOP", "0", "1", "z", "MIN")}},
+	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("leave-wait", "1")}},
+	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("drop-waits", "n1")}},
+}
+
+func waitsEntry() *Entry { return entryOf(6, waitRequests) }
+
 func toldEntry() *Entry { return entryOf(5, toldRequests) }
 
 func askedEntry() *Entry { return entryOf(2, askedRequests) }
@@ -142,7 +157,7 @@ func goldenRaise() *Entry {
 
 func TestGoldenEntries(t *testing.T) {
 	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick(),
-		"asked": askedEntry(), "users": usersEntry(), "told": toldEntry(),
+		"asked": askedEntry(), "users": usersEntry(), "told": toldEntry(), "waits": waitsEntry(),
 		"raise": goldenRaise()} {
 		current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, entryVersion)
 		makeGolden(t, current, AppendEntry(nil, e))
@@ -169,6 +184,7 @@ func TestGoldenRequests(t *testing.T) {
 	checkRequests(t, "asked-v1.bin", askedRequests)
 	checkRequests(t, "users-v1.bin", userRequests)
 	checkRequests(t, "told-v1.bin", toldRequests)
+	checkRequests(t, "waits-v1.bin", waitRequests)
 }
 
 // checkRequests reads the requests of an entry, and compares those of each batch with the next
@@ -187,8 +203,8 @@ func checkRequests(t *testing.T, file string, requests []commands.Request) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := &requests[i]; fmt.Sprintf("%v", *got) != fmt.Sprintf("%v", *want) {
-			t.Errorf("%s: request %d is read as\n%v, want\n%v", file, i, *got, *want)
+		if got, want := requestText(*got), requestText(requests[i]); got != want {
+			t.Errorf("%s: request %d is read as\n%s, want\n%s", file, i, got, want)
 		}
 	}
 	for i := range readers {
@@ -196,6 +212,14 @@ func checkRequests(t *testing.T, file string, requests []commands.Request) {
 			t.Errorf("%s: batch %d goes on", file, i)
 		}
 	}
+}
+
+func requestText(q commands.Request) string {
+	wait := commands.Wait{}
+	if q.Wait != nil {
+		wait, q.Wait = *q.Wait, nil
+	}
+	return fmt.Sprintf("%v %v", q, wait)
 }
 
 // goldenCalls create the state of the golden snapshot: each kind of value, small and large, with

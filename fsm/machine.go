@@ -26,6 +26,8 @@ type Machine struct {
 	// are not part of the state.
 	recent [recentChecks]Check
 
+	waiting  waiting
+	position uint64 // of the next request in the entry
 	changes  uint64 // commands in entries that changed something; not part of the state
 	requests commands.RequestReader
 	ahead    ahead
@@ -41,11 +43,13 @@ const recentChecks = 4096
 // NewMachine returns an empty machine that runs the commands of table.
 func NewMachine(table *commands.Table) *Machine {
 	ks := keyspace.New()
-	return &Machine{
+	m := &Machine{
 		table: table, ks: ks, witness: commands.NewWitness(ks), level: firstLevel,
 		users:  newUsers(acl.New(table.Catalog(firstLevel)), firstLevel, 0),
-		engine: script.NewEngine(table), events: newEvents(),
+		engine: script.NewEngine(table), waiting: newWaiting(),
 	}
+	m.events = newEvents(&m.waiting)
+	return m
 }
 
 // Index returns the log index of the newest applied entry.
@@ -59,8 +63,14 @@ func (m *Machine) Revision() keyspace.Revision {
 	return keyspace.NewRevision(m.epoch, m.index, 0)
 }
 
-// NextDeadline returns the earliest deadline of any key, ms of the cluster clock.
-func (m *Machine) NextDeadline() (clockMs int64, ok bool) { return m.ks.NextDeadline() }
+// NextDeadline returns the earliest deadline of any key, ms of the cluster clock. It has passed if
+// the newest entry left commands to serve.
+func (m *Machine) NextDeadline() (clockMs int64, ok bool) {
+	if len(m.waiting.ready) > 0 {
+		return 0, true
+	}
+	return m.ks.NextDeadline()
+}
 
 // Sum returns the running hash over all changes, with the index that it is for.
 func (m *Machine) Sum() Check { return Check{Index: m.index, Sum: m.ks.Sum()} }
@@ -115,11 +125,19 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.verify(e.Check); err != nil {
 		return Result{}, err
 	}
+	before := m.level
 	if err := m.raise(index, e.Level); err != nil {
 		return Result{}, err
 	}
 	m.index = index
-	m.events.begin(m.ks)
+	m.events.begin()
+	if before < commands.LevelUsers && m.level >= commands.LevelUsers {
+		m.events.list = append(m.events.list, commands.Event{Kind: commands.LevelRaised})
+	}
+	if m.level >= commands.LevelUsers && m.waiting.enter(e.Term, index) {
+		m.tellDropped(m.waiting.node)
+	}
+	m.observe()
 	m.witness.Begin(answer && m.facts)
 	limits := limitsAt(m.level)
 	m.ks.LimitSweep(limits.sweep)
@@ -136,9 +154,10 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		result.Replies = make([][]byte, 0, len(e.Batches))
 		result.Work = make([]uint64, 0, len(e.Batches))
 	}
-	position := uint64(0) // of the request in the entry
+	m.position = 0
 	r := runner{m: m, env: env}
 	env.Deny = r.deny
+	m.serveWaiting(env, limits.entry)
 	m.ahead.begin(m.ks, e.Batches)
 	for _, batch := range e.Batches {
 		if env.Work >= limits.entry {
@@ -153,19 +172,17 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 				r.resp.Error("ERR " + err.Error())
 				break
 			}
-			revision := keyspace.NewRevision(m.epoch, index, min(position, keyspace.MaxPosition))
-			m.ks.SetRevision(revision)
-			// Each request has its own seed: scripts of one entry must not draw the same numbers.
-			env.Seed = index*(keyspace.MaxPosition+1) + position
-			position++
+			m.nextPosition(env)
 			m.events.client = q.Client
 			if q.Setting {
 				r.acknowledge(m.set(&r, q))
 				env.Notify, env.Users = m.events.notifying(), m.users.Users
+				m.serveWaiting(env, limits.entry)
 				continue
 			}
 			r.run(q, answer)
 			m.witness.Judge()
+			m.serveWaiting(env, limits.entry)
 		}
 		result.Ran++
 		if answer {
@@ -177,6 +194,23 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.recent[index%recentChecks] = m.Sum()
 	result.Events, result.Spent, result.Facts = m.events.list, env.Work, m.witness.Facts()
 	return result, nil
+}
+
+// nextPosition begins the next request of the entry.
+func (m *Machine) nextPosition(env *commands.Env) {
+	m.ks.SetRevision(keyspace.NewRevision(m.epoch, m.index, min(m.position, keyspace.MaxPosition)))
+	// Each request has its own seed: scripts of one entry must not draw the same numbers.
+	env.Seed = m.index*(keyspace.MaxPosition+1) + m.position
+	m.position++
+}
+
+// observe has the keyspace report changes, if anybody needs them.
+func (m *Machine) observe() {
+	if m.events.interest != nil || m.events.notify != 0 || len(m.waiting.all) > 0 {
+		m.ks.Observe(m.events.observer)
+		return
+	}
+	m.ks.Observe(nil)
 }
 
 // verify compares the leader's running hash with this machine's own, if it is still remembered.

@@ -48,6 +48,13 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 			return nil
 		}
 		return m.replaceUsers(r.env, values[0])
+	case name == commands.SettingLeaveWait && len(values) == 1:
+		return m.leaveWait(values[0])
+	case name == commands.SettingGiveBack && len(values) > 0:
+		return m.giveBack(r, q)
+	case name == commands.SettingDropWaits && len(values) == 1:
+		m.dropWaits(r.env, string(values[0]))
+		return nil
 	case name == commands.SettingDefaultUser:
 		return m.setDefaultUser(r.env, values...)
 	}
@@ -60,9 +67,7 @@ func (m *Machine) setNotify(text string) error {
 		return commands.Errorf("ERR %v", err)
 	}
 	m.events.notify = f
-	if f != 0 {
-		m.ks.Observe(m.events.observer)
-	}
+	m.observe()
 	return nil
 }
 

@@ -16,9 +16,9 @@ import (
 
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
-// the scripts and libraries, from commands.LevelUsers on the third the users, then one record per
-// key in the keyspace's order, from that level on with what the key is used for: equal machines
-// give equal bytes.
+// the scripts and libraries, from commands.LevelUsers on the third the users, then what waits if
+// the header says so, then one record per key in the keyspace's order, from that level on with what
+// the key is used for: equal machines give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -42,6 +42,7 @@ type header struct {
 	level        uint64 // firstLevel
 	timeUs       int64  // instants.lastUs; from LevelBounded on
 	limit        uint64 // memoryLimit.encode; 0
+	waits        uint64 // 1: there is a record of what waits; 0
 }
 
 func (h *header) appendTo(dst []byte) []byte {
@@ -58,8 +59,11 @@ func (h *header) appendTo(dst []byte) []byte {
 	if h.level >= commands.LevelBounded {
 		dst = binary.AppendUvarint(dst, uint64(h.timeUs))
 	}
-	if h.limit != 0 {
+	if h.limit != 0 || h.waits != 0 {
 		dst = binary.AppendUvarint(dst, h.limit)
+	}
+	if h.waits != 0 {
+		dst = binary.AppendUvarint(dst, h.waits)
 	}
 	return dst
 }
@@ -92,8 +96,14 @@ func readHeader(c *wire.Cursor) header {
 		}
 	}
 	if h.level >= commands.LevelUsers && c.Len() > 0 {
-		if h.limit = c.Uvarint(); h.limit == 0 || decodeLimit(h.limit).bytes < 0 {
+		h.limit = c.Uvarint()
+		if h.limit != 0 && decodeLimit(h.limit).bytes < 0 || h.limit == 0 && c.Len() == 0 {
 			c.Fail()
+		}
+		if c.Len() > 0 && h.level <= FeatureLevel {
+			if h.waits = c.Uvarint(); h.waits != 1 {
+				c.Fail()
+			}
 		}
 	}
 	return h
@@ -104,7 +114,8 @@ func readHeader(c *wire.Cursor) header {
 type Snapshot struct {
 	header  []byte
 	scripts []byte
-	users   []byte // nil below commands.LevelUsers
+	users   []byte   // nil below commands.LevelUsers
+	waits   *waiting // nil: nothing has waited yet
 	keys    *keyspace.Frozen
 	marks   bool
 }
@@ -116,7 +127,13 @@ func (m *Machine) Snapshot() *Snapshot {
 		notify: uint64(m.events.notify), level: m.level, timeUs: m.time.lastUs,
 		limit: m.limit.encode(),
 	}
+	if !m.waiting.empty() {
+		h.waits = 1
+	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
+	if h.waits != 0 {
+		s.waits = m.waiting.freeze()
+	}
 	if m.level >= commands.LevelUsers {
 		s.marks = true
 		s.users = m.appendUsers(nil)
@@ -133,6 +150,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	out.record(s.scripts)
 	if s.users != nil {
 		out.record(s.users)
+	}
+	if s.waits != nil {
+		out.record(s.waits.appendTo(nil))
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -175,7 +195,8 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 		return nil, err
 	}
 	m := NewMachine(table)
-	if err := m.loadHeader(in); err != nil {
+	h, err := m.loadHeader(in)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.engine.Restore(in.record()); err != nil {
@@ -183,6 +204,11 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 	}
 	if m.level >= commands.LevelUsers {
 		if err := m.restoreUsers(in.record()); err != nil {
+			return nil, in.error(err.Error())
+		}
+	}
+	if h.waits != 0 {
+		if err := m.waiting.restore(in.record()); err != nil {
 			return nil, in.error(err.Error())
 		}
 	}
@@ -205,10 +231,10 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 	return m, nil
 }
 
-func (m *Machine) loadHeader(in *snapshotReader) error {
+func (m *Machine) loadHeader(in *snapshotReader) (header, error) {
 	h, err := in.header()
 	if err != nil {
-		return err
+		return h, err
 	}
 	m.index, m.epoch, m.level = h.index, h.epoch, h.level
 	m.raiseUsers()
@@ -217,7 +243,7 @@ func (m *Machine) loadHeader(in *snapshotReader) error {
 	m.limit = decodeLimit(h.limit)
 	m.ks.RestoreSum(h.sum)
 	m.events.notify = commands.NotifyFlags(h.notify)
-	return nil
+	return h, nil
 }
 
 // header reads the first record. It reports an unknown level before any other error.

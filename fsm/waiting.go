@@ -1,0 +1,481 @@
+// The blocking commands that wait in the machine. An entry that brings something to one of their
+// keys serves them, in order of arrival over all nodes, before its next request: so what one moves
+// can serve another, and nobody sees a state in between (docs/adr/0040).
+//
+// A command must not take anything for a client that is gone. So the waits of a node end when the
+// leader does not reach it, and all end with the leader's term. Their nodes then send them again.
+
+package fsm
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/wire"
+)
+
+// waiting holds the commands that wait. It is part of the state.
+type waiting struct {
+	term uint64 // Raft's, of the newest entry
+	// era is the index of the first entry of the term, which dropped all waits; eras those of the
+	// entries that dropped the waits of one node since. See commands.Place.
+	era    uint64
+	eras   []nodeEra
+	newest uint64 // order of the newest arrival
+	bytes  int    // that the waiters count
+
+	all     []*waiter   // in order
+	counts  []nodeCount // of all, by node, in the order in which they came
+	numbers map[uint64]*waiter
+	queues  map[changedKey][]*waiter // in order
+	ready   []changedKey             // may serve someone, in the order of their changes
+	isReady map[changedKey]struct{}
+
+	// not part of the state
+	node   string // this node's id: it builds the replies of its own waiters
+	reader commands.RequestReader
+}
+
+// waiter is a command that waits. It is immutable.
+type waiter struct {
+	order, number uint64
+	node          string
+	class         string // see serveKey
+	request       []byte // encoded
+	keys          []changedKey
+}
+
+// nodeEra is the era of a node's waits.
+type nodeEra struct {
+	node string
+	era  uint64
+}
+
+// nodeCount counts the waiters of a node.
+type nodeCount struct {
+	node    string
+	waiters int
+}
+
+// Bounds of what waits, bytes, and the cost of a waiter and of each of its keys. Commands beyond
+// them wait on their nodes.
+const (
+	maxWaiting = 64 << 20
+	waiterCost = 512
+	waitedCost = 128
+)
+
+// Work of looking at a waiter, in units of commands.Env.Work; of decoding bytes of its request, and
+// of one place that the list of all waiters is moved by.
+const (
+	lookWork      = 8
+	requestBytes  = 16
+	movedPerUnit  = 64
+	waitedKeyWork = 16
+)
+
+func (w *waiter) bytes() int {
+	n := waiterCost + len(w.request)
+	for _, k := range w.keys {
+		n += waitedCost + len(k.key)
+	}
+	return n
+}
+
+func newWaiting() waiting {
+	return waiting{numbers: map[uint64]*waiter{}, queues: map[changedKey][]*waiter{},
+		isReady: map[changedKey]struct{}{}}
+}
+
+// eraOf returns the era of a node's waits.
+func (v *waiting) eraOf(node []byte) uint64 {
+	for _, e := range v.eras {
+		if e.node == string(node) {
+			return e.era
+		}
+	}
+	return v.era
+}
+
+// join keeps a command that found nothing at any of its keys, unless it belongs to an era that has
+// ended, or there is no room.
+func (v *waiting) join(q *commands.Request, class string, keys []changedKey) commands.Place {
+	p := commands.Place{Era: v.eraOf(q.Wait.Node)}
+	if q.Wait.Era != p.Era {
+		return p
+	}
+	v.leave(q.Wait.Number) // an attempt whose reply its node did not get
+	if q.Wait.Order == 0 || q.Wait.Order > v.newest {
+		v.newest++
+		q.Wait.Order = v.newest
+	}
+	w := &waiter{order: q.Wait.Order, number: q.Wait.Number, node: string(q.Wait.Node),
+		class: class, request: commands.AppendRequest(nil, q), keys: keys}
+	if v.bytes+w.bytes() > maxWaiting {
+		return p
+	}
+	v.add(w)
+	p.Order = w.order
+	return p
+}
+
+func (v *waiting) add(w *waiter) {
+	v.count(w, 1)
+	v.numbers[w.number] = w
+	v.all = inserted(v.all, w)
+	for _, k := range w.keys {
+		v.queues[k] = inserted(v.queues[k], w)
+	}
+}
+
+// count counts a waiter that comes, or goes if sign is -1.
+func (v *waiting) count(w *waiter, sign int) {
+	v.bytes += sign * w.bytes()
+	at := slices.IndexFunc(v.counts, func(c nodeCount) bool { return c.node == w.node })
+	if at < 0 {
+		at = len(v.counts)
+		v.counts = append(v.counts, nodeCount{node: w.node})
+	}
+	if v.counts[at].waiters += sign; v.counts[at].waiters == 0 {
+		v.counts = slices.Delete(v.counts, at, at+1)
+	}
+}
+
+// leave removes a command and reports whether it was there.
+func (v *waiting) leave(number uint64) bool {
+	w := v.numbers[number]
+	if w == nil {
+		return false
+	}
+	delete(v.numbers, number)
+	v.count(w, -1)
+	v.all = removed(v.all, w)
+	for _, k := range w.keys {
+		v.setQueue(k, removed(v.queues[k], w))
+	}
+	return true
+}
+
+func (v *waiting) setQueue(k changedKey, queue []*waiter) {
+	if len(queue) == 0 {
+		delete(v.queues, k)
+		return
+	}
+	v.queues[k] = queue
+}
+
+func compareWaiters(a, b *waiter) int {
+	return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.number, b.number))
+}
+
+func inserted(queue []*waiter, w *waiter) []*waiter {
+	at, _ := slices.BinarySearchFunc(queue, w, compareWaiters)
+	return slices.Insert(queue, at, w)
+}
+
+func removed(queue []*waiter, w *waiter) []*waiter {
+	at, there := slices.BinarySearchFunc(queue, w, compareWaiters)
+	switch {
+	case !there:
+		return queue
+	case at == 0: // most leave as the first
+		queue[0] = nil
+		return queue[1:]
+	}
+	return slices.Delete(queue, at, at+1)
+}
+
+// enter begins an entry: the first of a term drops all waits.
+func (v *waiting) enter(term, index uint64) (dropped bool) {
+	if term == v.term {
+		return false
+	}
+	v.term, v.era, v.eras = term, index, nil
+	v.all, v.counts, v.ready, v.bytes = nil, nil, nil, 0
+	clear(v.numbers)
+	clear(v.queues)
+	clear(v.isReady)
+	return true
+}
+
+// drop ends the waits of a node.
+func (v *waiting) drop(node string, index uint64) {
+	v.eras = append(slices.DeleteFunc(v.eras, func(e nodeEra) bool { return e.node == node }),
+		nodeEra{node, index})
+	goes := func(w *waiter) bool { return w.node == node }
+	done := map[changedKey]bool{}
+	for _, w := range v.all {
+		if !goes(w) {
+			continue
+		}
+		delete(v.numbers, w.number)
+		v.count(w, -1)
+		for _, k := range w.keys {
+			if !done[k] { // each queue once: many may wait for one key
+				done[k] = true
+				v.setQueue(k, slices.DeleteFunc(v.queues[k], goes))
+			}
+		}
+	}
+	v.all = slices.DeleteFunc(v.all, goes)
+}
+
+// changed notes that a key may serve those that wait for it.
+func (v *waiting) changed(k changedKey) {
+	if _, waited := v.queues[k]; !waited {
+		return
+	}
+	if _, known := v.isReady[k]; !known {
+		v.isReady[k] = struct{}{}
+		v.ready = append(v.ready, k)
+	}
+}
+
+// changedAll is changed for all keys of a database.
+func (v *waiting) changedAll(db int) {
+	for _, w := range v.all {
+		for _, k := range w.keys {
+			if k.db == db {
+				v.changed(k)
+			}
+		}
+	}
+}
+
+// wait keeps a command that found nothing, if its request asks for that, and adds its place to the
+// reply, which begins at start.
+func (r *runner) wait(q *commands.Request, start int) {
+	switch {
+	case q.Wait == nil || !r.tx.Blocked || r.m.level < commands.LevelUsers:
+		return
+	case r.readOnly:
+		r.env.Aborted = true
+		return
+	}
+	spec, err := r.m.table.ResolveAt(r.m.level, q.Cmds[0])
+	if err != nil {
+		return
+	}
+	var keys []changedKey
+	known := map[changedKey]bool{}
+	for _, i := range spec.WaitedKeys(q.Cmds[0]) {
+		if k := (changedKey{q.DB, string(q.Cmds[0][i])}); !known[k] {
+			known[k] = true
+			keys = append(keys, k)
+		}
+	}
+	v := &r.m.waiting
+	r.env.Work += waitedKeyWork*uint64(len(keys)) + uint64(len(v.all)/movedPerUnit)
+	if place := v.join(q, spec.Group, keys); len(r.resp.Buf) > start {
+		r.resp.Buf = append(r.resp.Buf[:start], place.AddTo(r.resp.Buf[start:])...)
+	}
+	r.room -= headBytes
+	r.m.observe()
+}
+
+// serveWaiting serves those that wait for keys that may have something for them. What is beyond the
+// work of an entry waits for the next.
+func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
+	v := &m.waiting
+	for len(v.ready) > 0 && env.Work < limit {
+		key := v.ready[0]
+		if m.serveKey(env, key, limit) {
+			return
+		}
+		delete(v.isReady, key)
+		if v.ready = v.ready[1:]; len(v.ready) == 0 {
+			v.ready = nil
+		}
+	}
+}
+
+// serveKey serves those that wait for a key, in order, until it has nothing for any of them; more
+// reports that it stopped at the limit. If a command finds nothing at the key, nor do the others of
+// its class: those that take from the same type.
+func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (more bool) {
+	var idle []string
+	name := []byte(key.key)
+	for i := 0; i < len(m.waiting.queues[key]) && m.ks.DB(key.db).Find(name) != nil; {
+		if env.Work >= limit {
+			return true
+		}
+		w := m.waiting.queues[key][i]
+		env.Work += lookWork
+		switch {
+		case slices.Contains(idle, w.class):
+			i++
+		case !m.serve(env, w, key):
+			idle = append(idle, w.class)
+			i++
+		}
+	}
+	return false
+}
+
+// serve runs a command that waits, for one key. It reports whether the command has its reply, and
+// waits no more.
+func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) bool {
+	v := &m.waiting
+	env.Work += uint64(len(w.request) / requestBytes)
+	v.reader.Reset(w.request)
+	q, err := v.reader.Next()
+	if err != nil {
+		return v.leave(w.number) // never: the machine wrote it
+	}
+	q.Woken, q.Wait = true, nil
+	if spec, err := m.table.ResolveAt(m.level, q.Cmds[0]); err == nil {
+		indexes := spec.WaitedKeys(q.Cmds[0])
+		at := slices.IndexFunc(indexes, func(i int) bool {
+			return string(q.Cmds[0][i]) == key.key
+		})
+		q.Cmds[0] = spec.OnlyKeys(q.Cmds[0], indexes, []int{at})
+	}
+	m.nextPosition(env)
+	m.events.client = q.Client
+	r := runner{m: m, env: env}
+	deny := env.Deny
+	env.Deny = r.deny
+	r.begin(nil, commands.MaxRequestWork)
+	r.run(q, w.node == v.node)
+	env.Deny = deny
+	if r.tx.Blocked {
+		return false
+	}
+	m.witness.Judge()
+	env.Work += uint64(len(v.all) / movedPerUnit)
+	v.leave(w.number)
+	if w.node == v.node {
+		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,
+			Wait: w.number, Payload: r.resp.Buf})
+	}
+	return true
+}
+
+// SetNode sets the id of this node, whose clients get the replies of what waits.
+func (m *Machine) SetNode(id string) { m.waiting.node = id }
+
+// Waits reports whether the machine has the wait of that number.
+func (m *Machine) Waits(number uint64) bool { return m.waiting.numbers[number] != nil }
+
+// WaitingNodes returns the ids of the nodes with commands that wait.
+func (m *Machine) WaitingNodes() (ids []string) {
+	for _, c := range m.waiting.counts {
+		ids = append(ids, c.node)
+	}
+	return ids
+}
+
+// leaveWait ends the wait of a number in decimal.
+func (m *Machine) leaveWait(number []byte) error {
+	n, ok := commands.ParseInt(number)
+	if !ok || !m.waiting.leave(uint64(n)) {
+		return commands.ErrNotWaiting
+	}
+	return nil
+}
+
+// giveBack runs a command that puts back what was taken for a client that is gone.
+func (m *Machine) giveBack(r *runner, q *commands.Request) error {
+	var out commands.RESP
+	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: q.DB, Proto: 2}, Args: q.Cmds[0][1:],
+		Out: &out, Stop: r.env.Work + r.maxWork()}
+	x.Run(m.table.ResolveAt(m.level, x.Args))
+	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
+		return commands.Error(strings.TrimSpace(text))
+	}
+	return nil
+}
+
+// dropWaits ends the waits of a node.
+func (m *Machine) dropWaits(env *commands.Env, node string) {
+	env.Work += lookWork * uint64(len(m.waiting.all))
+	m.waiting.drop(node, m.index)
+	m.tellDropped(node)
+}
+
+// tellDropped tells this node that its waits were dropped.
+func (m *Machine) tellDropped(node string) {
+	if v := &m.waiting; node == v.node {
+		m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitsDropped,
+			Wait: v.eraOf([]byte(node))})
+	}
+}
+
+// empty reports whether the state is that of a new machine.
+func (v *waiting) empty() bool { return v.term == 0 && v.newest == 0 }
+
+var errWaitingCorrupt = errors.New("its waits are invalid")
+
+// freeze returns what appendTo needs, while the machine goes on. It copies no waiter.
+func (v *waiting) freeze() *waiting {
+	return &waiting{term: v.term, era: v.era, eras: slices.Clone(v.eras), newest: v.newest,
+		all: slices.Clone(v.all), ready: slices.Clone(v.ready)}
+}
+
+// appendTo appends the encoding for a snapshot.
+func (v *waiting) appendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, v.term)
+	dst = binary.AppendUvarint(dst, v.era)
+	dst = binary.AppendUvarint(dst, v.newest)
+	dst = binary.AppendUvarint(dst, uint64(len(v.eras)))
+	for _, e := range v.eras {
+		dst = wire.AppendBytes(dst, e.node)
+		dst = binary.AppendUvarint(dst, e.era)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(v.all)))
+	for _, w := range v.all {
+		dst = wire.AppendBytes(dst, w.class)
+		dst = wire.AppendBytes(dst, w.request)
+		dst = binary.AppendUvarint(dst, uint64(len(w.keys)))
+		for _, k := range w.keys {
+			dst = wire.AppendBytes(dst, k.key)
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(v.ready)))
+	for _, k := range v.ready {
+		dst = append(dst, byte(k.db))
+		dst = wire.AppendBytes(dst, k.key)
+	}
+	return dst
+}
+
+// restore reads what appendTo wrote.
+func (v *waiting) restore(record []byte) error {
+	c := wire.NewCursor(record)
+	v.term, v.era, v.newest = c.Uvarint(), c.Uvarint(), c.Uvarint()
+	for range c.Count(2) {
+		v.eras = append(v.eras, nodeEra{c.Text(), c.Uvarint()})
+	}
+	for range c.Count(3) {
+		if w := v.readWaiter(&c); w != nil {
+			v.add(w)
+		}
+	}
+	for range c.Count(2) {
+		v.changed(changedKey{int(c.Byte()), c.Text()})
+	}
+	if !c.Done() {
+		return errWaitingCorrupt
+	}
+	return nil
+}
+
+// readWaiter reads a waiter, or fails c.
+func (v *waiting) readWaiter(c *wire.Cursor) *waiter {
+	w := &waiter{class: c.Text(), request: slices.Clone(c.Bytes())}
+	v.reader.Reset(w.request)
+	q, err := v.reader.Next()
+	if err != nil || q.Wait == nil || v.numbers[q.Wait.Number] != nil {
+		c.Fail()
+		return nil
+	}
+	w.order, w.number, w.node = q.Wait.Order, q.Wait.Number, string(q.Wait.Node)
+	for range c.Count(1) {
+		w.keys = append(w.keys, changedKey{q.DB, c.Text()})
+	}
+	return w
+}

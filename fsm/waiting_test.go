@@ -1,0 +1,394 @@
+// Tests of commands that wait in the machine: who is served when, what ends a wait, and that all
+// machines agree.
+
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
+)
+
+// waitMachine is a machine of node n1 whose clients may wait.
+type waitMachine struct {
+	t *testing.T
+	*Machine
+	term  uint64
+	eras  map[string]uint64
+	news  []commands.Event // of the newest entry
+	clock int64
+}
+
+func newWaitMachine(t *testing.T) *waitMachine {
+	w := &waitMachine{t: t, Machine: newestMachine(testTable()), term: 1, clock: 1000,
+		eras: map[string]uint64{}}
+	w.SetNode("n1")
+	w.apply()
+	w.eras["n1"], w.eras["n2"] = 1, 1
+	return w
+}
+
+// apply applies an entry of requests and returns their replies.
+func (w *waitMachine) apply(requests ...commands.Request) []byte {
+	w.t.Helper()
+	var batch []byte
+	for i := range requests {
+		batch = commands.AppendRequest(batch, &requests[i])
+	}
+	e := &Entry{Term: w.term, ClockMs: w.clock, Batches: [][]byte{batch}}
+	r := mustApply(w.t, w.Machine, w.Index()+1, e, true)
+	w.news = slices.DeleteFunc(r.Events, func(e commands.Event) bool {
+		return e.Kind != commands.Served && e.Kind != commands.WaitsDropped
+	})
+	return r.Replies[0]
+}
+
+func lineRequest(line string) commands.Request {
+	return commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(strings.Fields(line)...)}}
+}
+
+// waitRequest is a command of a node that may wait, as wait number.
+func (w *waitMachine) waitRequest(node string, number uint64, line string) commands.Request {
+	q := lineRequest(line)
+	q.Wait = &commands.Wait{Node: []byte(node), Era: w.eras[node], Number: number}
+	return q
+}
+
+// wait applies waitRequest, and fails unless the machine keeps the command.
+func (w *waitMachine) wait(node string, number uint64, line string) commands.Place {
+	w.t.Helper()
+	p := w.place(w.apply(w.waitRequest(node, number, line)))
+	if p.Order == 0 {
+		w.t.Fatalf("%s is not kept: %+v", line, p)
+	}
+	return p
+}
+
+func (w *waitMachine) place(reply []byte) commands.Place {
+	w.t.Helper()
+	p, ok := commands.CutPlace(reply)
+	if _, _, waits := commands.CutBlock(reply); !waits || !ok {
+		w.t.Fatalf("%q does not wait", reply)
+	}
+	return p
+}
+
+// run applies a command in an entry of its own.
+func (w *waitMachine) run(line string) string {
+	w.t.Helper()
+	return w.text(w.apply(lineRequest(line)))
+}
+
+func (w *waitMachine) text(reply []byte) string {
+	return strings.ReplaceAll(strings.TrimSuffix(string(reply), "\r\n"), "\r\n", " ")
+}
+
+// told shows what the node learned with the newest entry.
+func (w *waitMachine) told() string {
+	var all []string
+	for _, e := range w.news {
+		if e.Kind == commands.WaitsDropped {
+			all = append(all, fmt.Sprint("dropped ", e.Wait))
+			continue
+		}
+		all = append(all, fmt.Sprintf("%d: %s", e.Wait, w.text(e.Payload)))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (w *waitMachine) want(told string) {
+	w.t.Helper()
+	if got := w.told(); got != told {
+		w.t.Errorf("told %q, want %q", got, told)
+	}
+}
+
+func (w *waitMachine) reply(line, want string) {
+	w.t.Helper()
+	if got := w.run(line); got != want {
+		w.t.Errorf("%s: %q, want %q", line, got, want)
+	}
+}
+
+// What one command moves serves the next, before the next request of the entry runs.
+func TestChainsAreServedAtOnce(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n1", 1, "BRPOPLPUSH a b 0")
+	w.wait("n1", 2, "BRPOPLPUSH b a 0")
+	got := w.apply(lineRequest("LPUSH a x"), lineRequest("LRANGE a 0 -1"),
+		lineRequest("EXISTS b"))
+	w.want("1: $1 x, 2: $1 x")
+	if text := w.text(got); text != ":1 *1 $1 x :0" {
+		t.Errorf("in the same entry: %q", text)
+	}
+	w.wait("n1", 3, "BLMOVE 1 2 LEFT RIGHT 0")
+	w.wait("n1", 4, "BLMOVE 2 3 LEFT RIGHT 0")
+	w.wait("n1", 5, "BLPOP 3 0")
+	w.wait("n1", 6, "BRPOPLPUSH self self 0")
+	w.reply("RPUSH 1 y", ":1")
+	w.want("3: $1 y, 4: $1 y, 5: *2 $1 3 $1 y")
+	w.reply("RPUSH self z", ":1")
+	w.want("6: $1 z")
+	w.reply("LRANGE self 0 -1", "*1 $1 z")
+}
+
+// The order of arrival holds over all nodes, and only the own node's replies are built.
+func TestOrderOfArrivalHoldsOverNodes(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n1", 1, "BLPOP l 0")
+	w.wait("n2", 2, "BLPOP l 0")
+	w.wait("n1", 3, "BRPOP k l 0")
+	w.wait("n1", 4, "BZPOPMIN l 0") // of another type: nothing for it
+	w.reply("RPUSH l a b c d", ":4")
+	w.want("1: *2 $1 l $1 a, 3: *2 $1 l $1 d")
+	w.reply("LRANGE l 0 -1", "*1 $1 c")
+	w.reply("DEL l", ":1")
+	w.reply("ZADD l 1 m", ":1")
+	w.want("4: *3 $1 l $1 m $1 1")
+	if len(w.waiting.all)+len(w.waiting.queues)+w.waiting.bytes != 0 {
+		t.Errorf("left: %+v", w.waiting)
+	}
+}
+
+// A transaction and a script bring all that they bring at once, and what they take back serves
+// nobody.
+func TestServedAfterTheWholeRequest(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n1", 1, "BLPOP l 0")
+	w.wait("n1", 2, "BLMPOP 0 2 k l LEFT COUNT 9")
+	multi := commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{
+		commandtest.Args("LPUSH", "l", "x"), commandtest.Args("DEL", "l")}}
+	w.apply(multi)
+	w.want("")
+	multi.Cmds[1] = commandtest.Args("LPUSH", "l", "y", "z")
+	w.apply(multi)
+	w.want("1: *2 $1 l $1 z, 2: *2 $1 l *2 $1 y $1 x")
+	w.wait("n1", 3, "BLPOP l 0")
+	script := lineRequest("EVAL - 1 l")
+	script.Cmds[0][1] = []byte("redis.call('RPUSH', KEYS[1], 'a', 'b') " +
+		"return redis.call('LLEN', KEYS[1])")
+	if got := w.text(w.apply(script)); got != ":2" {
+		t.Errorf("the script: %q", got)
+	}
+	w.want("3: *2 $1 l $1 a")
+}
+
+// Keys that come by other ways serve too.
+func TestEveryWayToBringSomething(t *testing.T) {
+	for _, x := range []struct{ before, bring string }{
+		{"RPUSH from x", "RENAME from l"},
+		{"RPUSH from x", "COPY from l"},
+		{"RPUSH from x", "LMOVE from l LEFT LEFT"},
+		{"RPUSH from x", "SORT from ALPHA STORE l"},
+	} {
+		w := newWaitMachine(t)
+		w.run(x.before)
+		w.wait("n1", 1, "BLPOP l 0")
+		w.run(x.bring)
+		w.want("1: *2 $1 l $1 x")
+	}
+	w := newWaitMachine(t)
+	there := lineRequest("RPUSH l x")
+	there.DB = 1
+	w.apply(there)
+	w.wait("n1", 1, "BLPOP l 0")
+	w.run("SWAPDB 0 1")
+	w.want("1: *2 $1 l $1 x")
+}
+
+// A command that cannot run any more has its error, and takes nothing.
+func TestServedWithAnError(t *testing.T) {
+	w := newWaitMachine(t)
+	w.run("SET wrong value")
+	w.wait("n1", 1, "BLMOVE l wrong LEFT LEFT 0")
+	w.wait("n1", 2, "BLPOP l 0")
+	w.run("RPUSH l x")
+	w.want("1: -WRONGTYPE Operation against a key holding the wrong kind of value, " +
+		"2: *2 $1 l $1 x")
+}
+
+// A wait ends when its node says so, when the leader does not reach the node, and with the term.
+func TestEndsOfWaits(t *testing.T) {
+	w := newWaitMachine(t)
+	leave := func(n string) string {
+		return w.text(w.apply(commands.Request{Proto: 2, Setting: true,
+			Cmds: [][][]byte{commandtest.Args(commands.SettingLeaveWait, n)}}))
+	}
+	w.wait("n1", 1, "BLPOP l l k 0")
+	w.wait("n2", 2, "BLPOP l 0")
+	if got := leave("1") + leave("1"); got != "+OK-"+string(commands.ErrNotWaiting) {
+		t.Errorf("leaving twice: %q", got)
+	}
+	w.wait("n1", 3, "BLPOP l 0")
+	w.apply(commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{commandtest.Args(commands.SettingDropWaits, "n2")}})
+	w.want("")
+	if got := w.WaitingNodes(); !slices.Equal(got, []string{"n1"}) || !w.Waits(3) || w.Waits(2) {
+		t.Errorf("waiting: %q", got)
+	}
+	w.apply(commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{commandtest.Args(commands.SettingDropWaits, "n1")}})
+	w.want(fmt.Sprint("dropped ", w.Index()))
+
+	// what was on its way when the waits were dropped is not kept, and learns the era
+	p := w.place(w.apply(w.waitRequest("n1", 4, "BLPOP l 0")))
+	if p.Order != 0 || p.Era != w.Index()-1 {
+		t.Errorf("place %+v", p)
+	}
+	w.eras["n1"] = p.Era
+	w.wait("n1", 4, "BLPOP l 0")
+
+	w.term++
+	w.reply("RPUSH l x", ":1") // the first entry of the term: nobody is served
+	w.want(fmt.Sprint("dropped ", w.Index()))
+	w.reply("LLEN l", ":1")
+	if w.eras["n1"] = w.eraOf("n1"); len(w.waiting.all) != 0 {
+		t.Error("somebody still waits")
+	}
+	if got := w.text(w.apply(w.waitRequest("n1", 4, "BLPOP l 0"))); got != "*2 $1 l $1 x" {
+		t.Errorf("tried again: %q", got)
+	}
+}
+
+func (w *waitMachine) eraOf(node string) uint64 { return w.waiting.eraOf([]byte(node)) }
+
+// A command that is sent again has its old place.
+func TestPlacesAreKept(t *testing.T) {
+	w := newWaitMachine(t)
+	var places [3]commands.Place
+	for i := range places {
+		places[i] = w.wait("n1", uint64(i+1), "BLPOP l 0")
+	}
+	w.term++
+	w.apply()
+	w.eras["n1"] = w.eraOf("n1")
+	for _, i := range []int{2, 0, 1} {
+		q := w.waitRequest("n1", uint64(i+1), "BLPOP l 0")
+		q.Wait.Order, q.Woken = places[i].Order, true
+		w.apply(q)
+	}
+	w.wait("n1", 4, "BLPOP l 0")
+	w.run("RPUSH l a b c d")
+	w.want("1: *2 $1 l $1 a, 2: *2 $1 l $1 b, 3: *2 $1 l $1 c, 4: *2 $1 l $1 d")
+}
+
+// Many that are served at once do not hold up the entry for longer than any other work: the next
+// entries serve the rest, before anything else.
+func TestServingIsBounded(t *testing.T) {
+	w := newWaitMachine(t)
+	const many, each = 300, 10_000
+	for i := range uint64(many) {
+		w.wait("n1", i+1, "BLMPOP 0 1 l LEFT COUNT "+fmt.Sprint(each))
+		w.run("RPUSH from" + strings.Repeat(" x", each))
+	}
+	w.run("RENAME from l")
+	served := len(w.news)
+	if at, due := w.NextDeadline(); served == many || !due || at >= w.clock {
+		t.Fatalf("%d of %d served by one entry, the next due at %d, %v", served, many, at, due)
+	}
+	half := restore(t, snapshotBytes(t, w.Snapshot()), w.table)
+	half.SetNode("n1")
+	for ticks := 0; served < many && ticks < many; ticks++ {
+		e := &Entry{Term: w.term, ClockMs: w.clock}
+		a := mustApply(t, w.Machine, w.Index()+1, e, true)
+		b := mustApply(t, half, half.Index()+1, e, false)
+		sameEvents(t, w.Index(), a, b)
+		served += len(a.Events)
+	}
+	if _, due := w.NextDeadline(); served != many || due {
+		t.Errorf("%d of %d served, due %v", served, many, due)
+	}
+	w.reply("EXISTS l", ":0")
+}
+
+// What waits is bounded in bytes. Commands beyond wait on their nodes.
+func TestWhatWaitsIsBounded(t *testing.T) {
+	w := newWaitMachine(t)
+	key := strings.Repeat("k", 1<<20)
+	for i := uint64(1); ; i++ {
+		p := w.place(w.apply(w.waitRequest("n1", i, "BLPOP "+key+" 0")))
+		if p.Era != w.eras["n1"] {
+			t.Fatalf("place %+v", p)
+		}
+		if p.Order == 0 {
+			if i < 20 || w.waiting.bytes > maxWaiting {
+				t.Errorf("%d are kept, of %d bytes", i-1, w.waiting.bytes)
+			}
+			return
+		}
+	}
+}
+
+// TestGoldenWaits: a snapshot holds what waits, in which era, and the newest place.
+func TestGoldenWaits(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n1", 1, "BLPOP l k l 0")
+	w.wait("n2", 2, "BLPOP l 0")
+	w.apply(commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{commandtest.Args(commands.SettingDropWaits, "n2")}})
+	q := w.waitRequest("n1", 300, "BZPOPMIN z 0")
+	q.DB, q.Client, q.User = 3, 9, commands.UserID{Name: []byte("default")}
+	w.apply(q)
+	path := goldenFiles + "waits-snapshot-v1.bin"
+	makeGolden(t, path, snapshotBytes(t, w.Snapshot()))
+	file := readGolden(t, path)
+	w.Machine = restore(t, file, w.table)
+	if !bytes.Equal(snapshotBytes(t, w.Snapshot()), file) {
+		t.Errorf("%s is written otherwise now: a new format needs a new version", path)
+	}
+	w.SetNode("n1")
+	if p := w.place(w.apply(w.waitRequest("n2", 4, "BLPOP l 0"))); p.Era != 4 || p.Order != 0 {
+		t.Errorf("the era of n2: %+v", p)
+	}
+	if p := w.wait("n1", 5, "BLPOP l 0"); p.Order != 4 {
+		t.Errorf("the next place: %+v", p)
+	}
+	w.run("RPUSH l a b")
+	w.want("1: *2 $1 l $1 a, 5: *2 $1 l $1 b")
+	add := lineRequest("ZADD z 1 m")
+	add.DB = 3
+	w.apply(add)
+	w.want("300: *3 $1 z $1 m $1 1")
+	if _, err := CheckSnapshot(bytes.NewReader(file)); err != nil {
+		t.Error(err)
+	}
+}
+
+// randomWaits adds commands that wait, ends of waits and new terms to a random entry.
+func randomWaits(g *random.Calls, m *Machine, e *Entry, term *uint64) {
+	if g.IntN(40) == 0 {
+		*term++
+	}
+	e.Term = *term
+	keys := []string{"a", "b", "c", "d"}
+	key := func() string { return keys[g.IntN(len(keys))] }
+	var batch []byte
+	for range g.IntN(6) {
+		number := 1 + uint64(g.IntN(30))
+		line := fmt.Sprintf([]string{"BLPOP %s %s 0", "BLMOVE %s %s LEFT RIGHT 0",
+			"BZMPOP 0 2 %s %s MIN", "BRPOPLPUSH %s %s 1", "RPUSH %s %s y", "ZADD %s 1 %s",
+			"DEL %s %s", "RENAME %s %s"}[g.IntN(8)], key(), key())
+		q := lineRequest(line)
+		node := []string{"n1", "n2"}[g.IntN(2)]
+		switch {
+		case line[0] == 'B':
+			q.Wait = &commands.Wait{Node: []byte(node), Number: number,
+				Era:   m.waiting.eraOf([]byte(node)) - uint64(g.IntN(5)/4),
+				Order: uint64(g.IntN(2)) * uint64(g.IntN(30))}
+		case g.IntN(8) == 0:
+			q = commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args(
+				commands.SettingLeaveWait, fmt.Sprint(number))}}
+		case g.IntN(20) == 0:
+			q = commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args(
+				commands.SettingDropWaits, node)}}
+		}
+		batch = commands.AppendRequest(batch, &q)
+	}
+	e.Batches = append(e.Batches, batch)
+}
