@@ -5,21 +5,13 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/fsm"
 )
 
 // While some nodes run an older release, CONFIG SET says that a setting has to wait, and changes
 // none of the others.
 func TestSettingBeforeItsFeatureLevel(t *testing.T) {
 	n := start(t, func(c *Config) { c.UsersFile = "users.acl" })
-	n.fake.set(func() {
-		n.fake.machine = fsm.NewMachine(n.fake.table)
-		if _, err := n.fake.machine.Apply(1, &fsm.Entry{ClockMs: 1000,
-			Level: commands.LevelBounded}, false); err != nil {
-			t.Fatal(err)
-		}
-		n.fake.users.Store((*Users)(n.fake.machine.Users()))
-	})
+	n.fake.restart(commands.LevelBounded)
 	c := n.dial(t)
 	const notify = "notify-keyspace-events"
 	for _, x := range []struct{ call, want string }{

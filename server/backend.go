@@ -74,6 +74,13 @@ type Backend interface {
 	// Schedule runs f, a computation for a session command that never waits. Long ones run one at a
 	// time, fairly among connections. An *Error means that f did not run.
 	Schedule(load Workload, f func()) error
+	// Level returns the feature level of the state, as this node has applied it. It never waits.
+	Level() uint64
+	// Waits reports whether the state, as this node has applied it, has the wait of a number.
+	Waits(number uint64) bool
+	// WaitingNodes returns the ids of the nodes with commands that wait in the state. It is cheap
+	// if there are none.
+	WaitingNodes() []string
 	// Observe sets the key filter for Deliver; nil reports no changed keys. Deliver receives every
 	// change that a batch sent afterwards does not see.
 	Observe(wants func(db int, key string) bool)

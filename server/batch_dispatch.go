@@ -41,13 +41,14 @@ const (
 type pending struct {
 	step     step
 	muted    bool
-	behind   bool     // a command that may wait queued behind other waiters
-	end      int      // of literal: its end in batch.literals
-	args     [][]byte // of the command; valid until more is read
-	db       int      // selected for the command
-	block    []queued // of executed
-	looks    bool     // of executed: no command can write
-	recorded          // for a client that tracks; of executed, for the scripts of the block
+	behind   bool           // a command that may wait queued behind other waiters
+	wait     *commands.Wait // … or waits in the machine
+	end      int            // of literal: its end in batch.literals
+	args     [][]byte       // of the command; valid until more is read
+	db       int            // selected for the command
+	block    []queued       // of executed
+	looks    bool           // of executed: no command can write
+	recorded                // for a client that tracks; of executed, for the scripts of the block
 	hint     hintKey
 	spec     *commands.Spec
 }
@@ -306,16 +307,14 @@ func (s *session) request(spec *commands.Spec, args [][]byte) {
 		s.flush()
 		defer s.flush()
 	}
-	s.enqueue(spec, args, false)
+	s.enqueue(spec, args, pending{})
 }
 
-// enqueue adds a command for the machine to the batch. behind says that it queues behind other
-// waiters and must not take anything.
-func (s *session) enqueue(spec *commands.Spec, args [][]byte, behind bool) {
-	recorded := s.remember(spec, args)
+// enqueue adds a command for the machine to the batch. owed says how it waits, if it may.
+func (s *session) enqueue(spec *commands.Spec, args [][]byte, owed pending) {
+	owed.step, owed.args, owed.spec, owed.recorded = plain, args, spec, s.remember(spec, args)
 	s.batch.cmd[0] = args
-	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:],
-		pending{step: plain, args: args, spec: spec, behind: behind, recorded: recorded})
+	s.addRequest(spec.Kind == commands.Write, s.batch.cmd[:], owed)
 }
 
 // addRequest encodes a command, or a transaction if owed.step is executed, into the batch.
@@ -336,7 +335,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 		s.flush()
 	}
 	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.requestClient(),
-		User: s.userID(), Behind: owed.behind, TellReads: owed.asks, Cmds: cmds}
+		User: s.userID(), Behind: owed.behind, TellReads: owed.asks, Wait: owed.wait, Cmds: cmds}
 	owed.db = s.db
 	if owed.step == executed {
 		b.req.Multi, b.req.Watch = true, s.tx.watch

@@ -37,7 +37,8 @@ func TestDryRuns(t *testing.T) {
 		{"messages are not tried", []string{"PUBLISH c m", "PUBLISH c m", "PUBLISH c m"},
 			"write 1, write 1, write 1"},
 		{"who waits is not", []string{"SADD s x", "SADD s x", "BLPOP none 0.001",
-			"BLPOP none 0.001"}, "write 1, write 1, write 1, write 1"},
+			"BLPOP none 0.001"}, // it comes and leaves
+			"write 1, write 1, write 1, write 1, write 1, write 1"},
 		{"a transaction of reads with a watch", []string{"WATCH a", "MULTI", "GET a", "EXEC"},
 			"read 1, dry run 1"},
 	} {

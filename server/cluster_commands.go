@@ -105,7 +105,7 @@ func slotSub(name string, arity int, syntax, summary string,
 	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
 	c.Local = &commands.Local{Raw: true,
 		Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
-			s.enqueue(spec, args, false)
+			s.enqueue(spec, args, pending{})
 		})}
 	return inCluster(c)
 }

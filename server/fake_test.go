@@ -48,10 +48,11 @@ type fakeBackend struct {
 	lastBatch       []byte        // of the newest Write
 	users           atomic.Pointer[Users]
 	lags            bool // users stays as it is
+	level           uint64
 }
 
 func newFake() *fakeBackend {
-	f := &fakeBackend{leaderChanged: make(chan struct{}, 1),
+	f := &fakeBackend{leaderChanged: make(chan struct{}, 1), level: commands.FeatureLevel,
 		table: commands.NewTable(commands.Specs(), Specs())}
 	f.st = Status{
 		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true,
@@ -72,11 +73,18 @@ func (f *fakeBackend) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.machine, f.index, f.clockMs, f.calls = fsm.NewMachine(f.table), 1, 1000, nil
+	f.machine.SetNode(f.st.NodeID)
 	if _, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs,
-		Level: commands.FeatureLevel}, false); err != nil {
+		Level: f.level}, false); err != nil {
 		panic(err)
 	}
 	f.users.Store((*Users)(f.machine.Users()))
+}
+
+// restart empties the machine, at a feature level.
+func (f *fakeBackend) restart(level uint64) {
+	f.level = level
+	f.reset()
 }
 
 func (f *fakeBackend) Users() *Users { return f.users.Load() }
@@ -348,6 +356,23 @@ func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 	}
 	f.deliver(result.Events)
 	return result.Replies, nil
+}
+
+// Level implements Backend.
+func (f *fakeBackend) Level() uint64 { return f.users.Load().Level }
+
+// Waits implements Backend.
+func (f *fakeBackend) Waits(number uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.Waits(number)
+}
+
+// WaitingNodes implements Backend.
+func (f *fakeBackend) WaitingNodes() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.WaitingNodes()
 }
 
 func (f *fakeBackend) Observe(wants func(db int, key string) bool) {

@@ -268,6 +268,7 @@ func (s *Server) Deliver(events []commands.Event) {
 		}
 	}
 	for i := range events {
+		s.tellWaits(&events[i])
 		switch e := &events[i]; e.Kind {
 		case commands.Message:
 			if subscribed {

@@ -143,6 +143,7 @@ type Server struct {
 	runID           string // 40 hexadecimal digits, unique per start
 	pubsub          *pubsub
 	waitQueues      waitQueues
+	machineWaits    machineWaits
 	tracking        tracking
 	hints           hints
 	stats           stats
@@ -258,8 +259,9 @@ func (s *Server) serve(ln net.Listener) error {
 		return nil
 	}
 	if len(s.listeners) == 0 {
-		s.background.Add(1)
+		s.background.Add(2)
 		go s.cron()
+		go s.watchWaits()
 	}
 	s.listeners[ln] = struct{}{}
 	s.startFollowing()
@@ -397,6 +399,7 @@ func (s *Server) Close() {
 		}
 		s.mu.Unlock()
 	}
+	s.awaitLeaving(limit.C)
 	s.cancel()
 	s.pubsub.delivery.close()
 	s.background.Wait()

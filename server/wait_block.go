@@ -23,20 +23,9 @@ const (
 	longestPause = time.Second
 )
 
-// waitedKeys returns the keys that a call may wait for: those that it takes from or reads, not
-// those that it only adds to. There are none if the call is invalid.
+// waitedKeys returns the keys that a call may wait for. There are none if the call is invalid.
 func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
-	if len(spec.Keys.Parts) > 1 {
-		uses, _ := spec.KeyUses(args)
-		var keys [][]byte
-		for _, u := range uses {
-			if u.Flags&commands.KeyAccess != 0 {
-				keys = append(keys, args[u.Index])
-			}
-		}
-		return keys
-	}
-	indexes, _ := spec.KeyIndexes(args)
+	indexes := spec.WaitedKeys(args)
 	keys := make([][]byte, len(indexes))
 	for i, at := range indexes {
 		keys[i] = args[at]
@@ -46,38 +35,45 @@ func waitedKeys(spec *commands.Spec, args [][]byte) [][]byte {
 
 // block runs a command that may wait. It runs alone: the batch before it is answered first.
 func (s *session) block(spec *commands.Spec, args [][]byte) {
+	b := blocked{s: s, spec: spec, start: time.Now()}
 	keys := waitedKeys(spec, args)
 	if len(keys) == 0 {
-		s.enqueue(spec, args, false) // answered with an error
+		s.enqueue(spec, args, pending{}) // answered with an error
 		return
 	}
 	s.flush()
-	b := blocked{s: s, spec: spec, start: time.Now()}
-	behind := false
-	// before the first attempt, so that no change is missed
-	b.w, behind = s.srv.waitQueues.join(s.conn, s.db, keys, spec, args)
 	takes := argBytes(keys) + waitedKeyCost*len(keys) // the arguments are added once they are kept
 	s.memory.add(memoryKeys, takes)
+	owes := pending{}
+	// before the first attempt, so that no change is missed
+	if s.srv.inMachine(spec) {
+		b.w = s.srv.machineWaits.join(s)
+		owes.wait = s.srv.machineWaits.request(b.w)
+	} else {
+		b.w, owes.behind = s.srv.waitQueues.join(s.conn, s.db, keys, spec, args)
+		s.srv.observe()
+	}
+	b.request = commands.Request{DB: s.db, Proto: s.proto, Woken: true, Client: s.requestClient(),
+		User: s.userID(), Wait: owes.wait, Cmds: [][][]byte{args}}
 	keys = nil // the queues have copies
 	defer func() {
-		s.srv.waitQueues.leave(b.w)
+		b.end()
 		s.memory.add(memoryKeys, -takes)
-		s.srv.observe()
 	}()
-	s.srv.observe()
-	s.enqueue(spec, args, behind)
+	s.enqueue(spec, args, owes)
 	replies, err := s.ask()
 	b.took = s.lap()
-	if timeoutMs, again, waits := commands.CutBlock(replies); err == nil && waits {
+	b.kept = err != nil && !notRun(err) // for all that is known
+	if timeoutMs, _, waits := commands.CutBlock(replies); err == nil && waits {
 		owed := s.batch.pending[0]
 		s.dropBatch()
 		if kept := s.keepArgs(args); kept != nil {
 			size := argBytes(kept) + argCost*len(kept)
 			takes += size
 			s.memory.add(memoryKeys, size)
-			args, owed.args = kept, kept
+			owed.args, b.request.Cmds[0] = kept, kept
 		}
-		if replies, err = b.await(args, timeoutMs, again); b.left {
+		if replies, err = b.await(timeoutMs, replies); b.left {
 			s.quit = true
 			return
 		}
@@ -85,6 +81,21 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	}
 	s.takeReplies(replies, err, b.took)
 	s.dropBatch()
+}
+
+// end takes the command out of what waits.
+func (b *blocked) end() {
+	srv := b.s.srv
+	if b.w.number == 0 {
+		srv.waitQueues.leave(b.w)
+		srv.observe()
+		return
+	}
+	if b.kept {
+		srv.leaveLater(b.w, b.request)
+		return
+	}
+	srv.machineWaits.forget(b.w)
 }
 
 // keepArgs copies the arguments of a command that starts to wait, so that the session's buffers
@@ -107,41 +118,32 @@ type blocked struct {
 	start time.Time
 	took  time.Duration // by attempts, without the waiting
 	left  bool          // the client or the server has gone away
+	kept  bool          // the machine has it, for all that is known
 
 	until   time.Time     // timeout; zero: none
 	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
 	pause   time.Duration // before that attempt
 	request commands.Request
 
-	keyIndexes []int              // of the keys in the request's arguments; nil: not looked up
-	due        map[int32]struct{} // keys that changed since the newest attempt that ran
-	dueAll     bool               // all keys may have changed
+	keyIndexes []int            // of the keys in the request's arguments; nil: not looked up
+	due        map[int]struct{} // keys that changed since the newest attempt that ran
+	dueAll     bool             // all keys may have changed
 }
 
 // await sleeps and retries until there is a reply.
-func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies []byte, err error) {
+func (b *blocked) await(timeoutMs int64, first []byte) (replies []byte, err error) {
 	s := b.s
 	if timeoutMs > 0 {
 		b.until = b.start.Add(time.Duration(min(timeoutMs, 1<<43)) * time.Millisecond)
 	}
-	b.request = commands.Request{DB: s.db, Proto: s.proto, Woken: true, Client: s.requestClient(),
-		User: s.userID(), Cmds: [][][]byte{args}}
-	b.retryWith(again)
-	b.due = map[int32]struct{}{}
-	b.begin(len(args))
-	defer b.end()
+	b.due = map[int]struct{}{}
+	b.again(first)
+	b.show(len(b.request.Cmds[0]))
+	defer b.hide()
 	for s.send() == nil { // the client sees earlier replies before it waits
-		switch b.sleep() {
-		case wokeUnblocked:
-			if b.w.unblock == unblockError {
-				return nil, errUnblocked
-			}
-			return b.nothing(), nil
-		case wokeTimeout:
-			return b.nothing(), nil
-		case wokeClosed:
-			b.left = true
-			return nil, nil
+		reason := b.sleep()
+		if reason != wokeChange {
+			return b.giveUp(reason)
 		}
 		if b.left = !s.waitPaused(b.spec); b.left {
 			return nil, nil
@@ -149,30 +151,64 @@ func (b *blocked) await(args [][]byte, timeoutMs int64, again []byte) (replies [
 		s.blocked = true // the end of a pause cleared it
 		replies, err, done := b.attempt()
 		if done {
-			if err == nil && len(replies) > 0 && replies[0] != '-' {
-				key := waitedKeys(b.spec, b.request.Cmds[0])[0]
-				s.srv.cfg.Locks.Served(key, time.Since(b.start))
-			}
-			return replies, err
+			return b.served(replies, err)
 		}
 	}
 	b.left = true
 	return nil, nil
 }
 
-// begin publishes that the session waits.
-func (b *blocked) begin(args int) {
+// giveUp ends the wait without its keys having changed.
+func (b *blocked) giveUp(reason wakeReason) (replies []byte, err error) {
+	if reason == wokeClosed && (b.s.gone || b.s.killed.Load()) {
+		b.left = true
+		return nil, nil
+	}
+	if replies, err, served := b.leave(); served {
+		return b.served(replies, err)
+	}
+	switch {
+	case reason == wokeClosed:
+		b.left = true
+		return nil, nil
+	case b.w.unblock == unblockError:
+		return nil, errUnblocked
+	}
+	return b.nothing(), nil
+}
+
+// served notes how long the command waited for its reply. It goes back if nobody is there any more.
+func (b *blocked) served(replies []byte, err error) ([]byte, error) {
+	if err == nil && !clientConnected(b.s.conn) {
+		b.s.srv.giveBack(b.request, replies)
+		b.left = true
+		return nil, nil
+	}
+	if err == nil && len(replies) > 0 && replies[0] != '-' {
+		key := waitedKeys(b.spec, b.request.Cmds[0])[0]
+		b.s.srv.cfg.Locks.Served(key, time.Since(b.start))
+	}
+	return replies, err
+}
+
+// show publishes that the session waits.
+func (b *blocked) show(args int) {
 	s := b.s
 	s.srv.waitQueues.blocked.Add(1)
-	s.waiter.Store(b.w)
-	b.w.mu.Lock()
-	b.w.waits = true
-	b.w.mu.Unlock()
+	b.publish()
 	s.blocked = true
 	s.show(args)
 }
 
-func (b *blocked) end() {
+// publish lets others end the wait.
+func (b *blocked) publish() {
+	b.s.waiter.Store(b.w)
+	b.w.mu.Lock()
+	b.w.waits = true
+	b.w.mu.Unlock()
+}
+
+func (b *blocked) hide() {
 	b.s.srv.waitQueues.blocked.Add(-1)
 	b.s.waiter.Store(nil)
 	b.s.blocked = false
@@ -186,16 +222,28 @@ func (b *blocked) nothing() []byte {
 	return out.Buf
 }
 
-// attempt runs the command again. done is false if it goes on waiting.
+// attempt runs the command again, or takes what the machine has done with it. done is false if it
+// goes on waiting.
 func (b *blocked) attempt() (replies []byte, err error, done bool) {
 	s := b.s
 	s.clock = time.Now()
+	if b.w.number == 0 && b.w.takeNews().raised && s.srv.inMachine(b.spec) {
+		b.enter()
+	}
+	if b.w.number != 0 {
+		var again bool
+		if replies, err, done, again = b.read(b.w.takeNews()); done || !again {
+			return replies, err, done
+		}
+		b.request.Wait = s.srv.machineWaits.request(b.w)
+	}
 	request, whole := b.request, b.dueAll || len(b.due) == 0
 	if !whole {
 		if b.keyIndexes == nil {
 			b.keyIndexes, _ = b.spec.KeyIndexes(b.request.Cmds[0])
 		}
-		request.Cmds = [][][]byte{onlyKeys(b.spec, b.request.Cmds[0], b.keyIndexes, b.due)}
+		some := slices.Sorted(maps.Keys(b.due))
+		request.Cmds = [][][]byte{b.spec.OnlyKeys(b.request.Cmds[0], b.keyIndexes, some)}
 	}
 	batch := commands.AppendRequest(nil, &request)
 	owed := []pending{{spec: b.spec, args: request.Cmds[0], db: request.DB}}
@@ -203,6 +251,7 @@ func (b *blocked) attempt() (replies []byte, err error, done bool) {
 	b.took += s.lap()
 	if err != nil {
 		if !notRun(err) {
+			b.kept = b.w.number != 0
 			return nil, err, true
 		}
 		b.pause = min(max(2*b.pause, firstPause), longestPause)
@@ -212,46 +261,16 @@ func (b *blocked) attempt() (replies []byte, err error, done bool) {
 	b.pause, b.resume = 0, time.Time{}
 	b.dueAll = false
 	clear(b.due)
-	_, again, waits := commands.CutBlock(replies)
-	if !waits {
+	if _, _, waits := commands.CutBlock(replies); !waits {
 		return replies, nil, true
 	}
 	if whole {
-		b.retryWith(again)
+		b.again(replies)
 	}
 	b.w.mu.Lock()
 	b.w.turn = false
 	b.w.mu.Unlock()
 	return nil, nil, false
-}
-
-// onlyKeys returns the arguments of a waiting command reduced to the changed keys, in call order;
-// the other keys are as they were when it found nothing. So the cost of a change does not depend
-// on the number of keys.
-func onlyKeys(spec *commands.Spec, args [][]byte, indexes []int, due map[int32]struct{}) [][]byte {
-	if len(indexes) <= len(due) || len(spec.Keys.Parts) > 1 {
-		return args
-	}
-	first, end := indexes[0], indexes[len(indexes)-1]+1
-	rest := args[end:]
-	if spec.Keys.Paired && len(rest) != len(indexes) {
-		return args
-	}
-	some := slices.Clone(args[:first])
-	order := slices.Sorted(maps.Keys(due))
-	for _, i := range order {
-		some = append(some, args[indexes[i]])
-	}
-	if spec.Keys.Paired {
-		for _, i := range order {
-			some = append(some, rest[i])
-		}
-		return some
-	}
-	if n := spec.Keys.Numkeys; n > 0 {
-		some[n] = []byte(formatInt(int64(len(order))))
-	}
-	return append(some, rest...)
 }
 
 // notRun reports whether the command did not run, so that it may be tried again.
@@ -260,8 +279,13 @@ func notRun(err error) bool {
 	return o == NotRun || o == NoLeader
 }
 
-// retryWith takes the arguments that the handler wants for the next attempt, if any.
-func (b *blocked) retryWith(again []byte) {
+// again takes what an attempt that found nothing answered: the arguments for the next one, if they
+// differ, and the command's place in the machine.
+func (b *blocked) again(reply []byte) {
+	if b.w.number != 0 {
+		b.settle(reply)
+	}
+	_, again, _ := commands.CutBlock(reply)
 	n, rest, ok := resp.Elements(again)
 	if !ok || n == 0 {
 		return

@@ -18,6 +18,7 @@ import (
 // behind.
 func TestWaitingForManyKeys(t *testing.T) {
 	n := start(t, nil)
+	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 	main := n.dial(t)
 	const many = 20_000
 	words := []string{"BLPOP"}
@@ -104,6 +105,7 @@ func TestGroupsWaitForSeveralStreams(t *testing.T) {
 // Changes during attempts without a leader stay due, however often that repeats.
 func TestKeysThatChangedAreOwed(t *testing.T) {
 	n := start(t, nil)
+	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 	c := n.popping(t, "BLPOP", "a", "b", "c", "0")
 	n.fake.set(func() { n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil })
 	for i, key := range []string{"c", "b"} {

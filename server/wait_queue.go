@@ -65,6 +65,8 @@ const waitedKeyCost = 256
 
 // waiter is one command that may wait.
 type waiter struct {
+	number  uint64 // of its wait in the machine; 0: it waits in the queues of this node
+	order   uint64 // its place in the machine; 0: it has had none; its session's own
 	conn    net.Conn
 	db      int
 	tickets []ticket
@@ -79,6 +81,7 @@ type waiter struct {
 	turn    bool      // a change caused the current attempt
 	waits   bool      // the command waits: it can be unblocked
 	unblock string
+	news    waitNews // of the machine
 }
 
 // Reasons of CLIENT UNBLOCK.
@@ -272,7 +275,7 @@ func (ws *waitQueues) changed(events []commands.Event) {
 		return
 	}
 	var flushed [databases]bool
-	some := false
+	some, raised := false, false
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case commands.KeyChanged:
@@ -280,7 +283,8 @@ func (ws *waitQueues) changed(events []commands.Event) {
 		case commands.DBChanged:
 			flushed[e.DB], some = true, true
 			ws.forgetGone(e.DB)
-		case commands.StateReplaced:
+		case commands.StateReplaced, commands.LevelRaised:
+			raised = true
 			for db := range flushed {
 				flushed[db], some = true, true
 				ws.forgetGone(db)
@@ -289,7 +293,7 @@ func (ws *waitQueues) changed(events []commands.Event) {
 	}
 	for db := 0; some && db < databases; db++ {
 		if flushed[db] {
-			ws.wakeDB(db)
+			ws.wakeDB(db, raised)
 		}
 	}
 }
@@ -320,13 +324,17 @@ func (ws *waitQueues) forgetGone(db int) {
 	ws.era[db]++
 }
 
-// wakeDB wakes the first waiter of every queue of a database, and every waiter that takes nothing.
-func (ws *waitQueues) wakeDB(db int) {
+// wakeDB wakes the first waiter of every queue of a database, and every waiter that takes nothing;
+// all of them if the machine may keep them now.
+func (ws *waitQueues) wakeDB(db int, raised bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	var asleep []*waiter
 	for w := range ws.all[db] {
-		if w.heads > 0 && w.markDue(nil) {
+		if raised {
+			w.note(func(n *waitNews) { n.raised = true })
+		}
+		if (w.heads > 0 || raised) && w.markDue(nil) {
 			asleep = append(asleep, w)
 		}
 	}
@@ -392,9 +400,9 @@ func (w *waiter) markDue(t *ticket) bool {
 
 // takeDue moves the changed keys to keys; all reports that all keys may have changed. The caller
 // holds mu.
-func (w *waiter) takeDue(keys map[int32]struct{}) (all bool) {
+func (w *waiter) takeDue(keys map[int]struct{}) (all bool) {
 	for _, t := range w.due {
-		keys[t.keyIndex] = struct{}{}
+		keys[int(t.keyIndex)] = struct{}{}
 		t.due = false
 	}
 	all, w.due, w.dueAll = w.dueAll, w.due[:0], false

@@ -42,8 +42,12 @@ func (n *node) idle(t testing.TB) {
 	eventually(t, "nobody waits", func() bool {
 		n.waitQueues.mu.Lock()
 		defer n.waitQueues.mu.Unlock()
+		m := &n.machineWaits
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		return n.waitQueues.blocked.Load() == 0 && n.waitQueues.count.Load() == 0 &&
-			len(n.waitQueues.byKey) == 0
+			len(n.waitQueues.byKey)+len(m.waiting)+len(m.left)+len(m.gone) == 0 &&
+			len(n.fake.WaitingNodes()) == 0
 	})
 }
 
@@ -225,6 +229,7 @@ func TestRetriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
 // A disconnected client takes nothing, and the next in the queue is served.
 func TestVanishedWaiterTakesNothing(t *testing.T) {
 	n := start(t, nil)
+	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 	main := n.dial(t)
 	var cs []*client
 	for range 20 {
@@ -251,6 +256,7 @@ func TestVanishedWaiterTakesNothing(t *testing.T) {
 func TestWaiterSurvivesTheLeader(t *testing.T) {
 	for _, outcome := range []Outcome{NoLeader, NotRun} {
 		n := start(t, nil)
+		n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 		c := n.popping(t, "BLPOP", "l", "0")
 		timed := n.popping(t, "BLPOP", "other", "0.3")
 		n.fake.set(func() {
@@ -287,6 +293,7 @@ func TestWaiterSurvivesTheLeader(t *testing.T) {
 // The client must judge an unknown outcome; the next in the queue goes on.
 func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	n := start(t, nil)
+	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 	c := n.popping(t, "BLPOP", "l", "0")
 	next := n.popping(t, "BLPOP", "l", "0")
 	n.fake.set(func() {
@@ -347,6 +354,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 // Observing stops when nobody waits.
 func TestObservingEnds(t *testing.T) {
 	n := start(t, nil)
+	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 	observed := func() bool {
 		n.fake.mu.Lock()
 		defer n.fake.mu.Unlock()
@@ -379,6 +387,7 @@ func TestObservingEnds(t *testing.T) {
 // receives errors immediately.
 func TestNewcomersDoNotOvertake(t *testing.T) {
 	n := start(t, nil)
+	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 	first := n.popping(t, "BLPOP", "l", "0")
 	var late []commands.Event
 	n.fake.set(func() {

@@ -66,6 +66,15 @@ func (n backend) Schedule(load server.Workload, f func()) error {
 // Observe implements server.Backend.
 func (n backend) Observe(wants func(db int, key string) bool) { n.adapter.SetInterest(wants) }
 
+// Level implements server.Backend.
+func (n backend) Level() uint64 { return n.adapter.Level() }
+
+// Waits implements server.Backend.
+func (n backend) Waits(number uint64) bool { return n.adapter.Waits(number) }
+
+// WaitingNodes implements server.Backend.
+func (n backend) WaitingNodes() []string { return n.adapter.WaitingNodes() }
+
 // Watch implements server.Backend.
 func (n backend) Watch(on bool) { n.adapter.Watch(on) }
 

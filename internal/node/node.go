@@ -208,6 +208,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	deliver := func(events []commands.Event) { n.server.Deliver(events) }
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
+	n.adapter.SetNode(cfg.ID)
 	rules, err := locks.ParseRules(cfg.LockLabels)
 	if err != nil {
 		return nil, fmt.Errorf("lock labels: %w", err)

@@ -31,6 +31,7 @@ type node struct {
 // newNode returns an empty node of the newest feature level.
 func newNode(table *commands.Table) *node {
 	n := &node{table: table, machine: fsm.NewMachine(table), index: 1, clockMs: 1}
+	n.machine.SetNode("n1")
 	if _, err := n.machine.Apply(1, &fsm.Entry{ClockMs: 1, Level: fsm.FeatureLevel},
 		false); err != nil {
 		panic(err)
@@ -131,6 +132,21 @@ func (n *singleNode) reset(node *node, now func() int64) {
 
 // Users implements server.Backend.
 func (n *singleNode) Users() *server.Users { return (*server.Users)(n.users.Load()) }
+
+// Level implements server.Backend.
+func (n *singleNode) Level() uint64 { return n.users.Load().Level }
+
+// Waits implements server.Backend.
+func (n *singleNode) Waits(number uint64) bool {
+	defer n.lock()()
+	return n.node.machine.Waits(number)
+}
+
+// WaitingNodes implements server.Backend.
+func (n *singleNode) WaitingNodes() []string {
+	defer n.lock()()
+	return n.node.machine.WaitingNodes()
+}
 
 // lock keeps the machine as it is until unlock is called.
 func (n *singleNode) lock() (unlock func()) {

@@ -192,7 +192,7 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 		return nil
 	}
 	s.watch = p.watch
-	if isCommand(call, "exec") && (s.watchAmbiguous() || s.severalWaited()) {
+	if isCommand(call, "exec") && s.watchAmbiguous() {
 		return commandtest.Args("DISCARD")
 	}
 	return call
@@ -287,9 +287,6 @@ var sessionOmissions = []sessionOmission{
 			return s.mayWait(p, call) && isCommand(call, "xread", "xreadgroup") &&
 				s.namesTwice(call)
 		}},
-	{"| Who is served first", func(s *sessions, p *pair, call [][]byte) bool {
-		return s.mayWait(p, call) && s.meetsOthers(call)
-	}},
 	// A wait that times out during the test.
 	{"", func(s *sessions, p *pair, call [][]byte) bool {
 		if !s.mayWait(p, call) {
@@ -374,16 +371,8 @@ func (s *sessions) willTrack(p *pair) bool {
 	return p.multi || slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.tracking })
 }
 
-// meetsOthers reports whether a call waits for several keys while others wait, or others wait for
-// several.
-func (s *sessions) meetsOthers(call [][]byte) bool {
-	return slices.ContainsFunc(s.pairs, func(p *pair) bool {
-		return p.waits != nil && (s.hasSeveral(call) || s.hasSeveral(p.waits))
-	})
-}
-
-// severalWaited reports whether a connection waits for several keys: a transaction could push to
-// more than one of them, see severalLine.
+// severalWaited reports whether a connection waits for several keys: SWAPDB could bring more than
+// one of them, see severalLine.
 func (s *sessions) severalWaited() bool {
 	return slices.ContainsFunc(s.pairs, func(p *pair) bool {
 		return p.waits != nil && s.hasSeveral(p.waits)

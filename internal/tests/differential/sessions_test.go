@@ -50,8 +50,6 @@ type sessions struct {
 	pairs   []*pair
 	control *pair
 	made    [][]byte // the current call
-	// contended: other connections waited when the call was made.
-	contended bool
 	// notified: the round has keyspace notifications.
 	notified bool
 	waited   int // calls that waited
@@ -205,7 +203,6 @@ func (s *sessions) step(p *pair, call [][]byte) {
 	}
 	s.calls++
 	s.made = call
-	s.contended = slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil })
 	s.send(p, ours, call)
 	mayWait := s.mayWait(p, call)
 	if mayWait {

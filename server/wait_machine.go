@@ -1,0 +1,372 @@
+// The commands of this node that wait in the machine, which serves them in the entry that brings
+// them something (docs/adr/0040). The node tells the machine when one no longer waits, and sends it
+// again if the machine has dropped it.
+
+package server
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
+)
+
+const (
+	// contactLimit is how long the leader waits to hear from a node before it drops the node's
+	// waits: nobody knows whether those clients are there.
+	contactLimit = time.Second
+	// watchPeriod is the time between two looks at the nodes with waits.
+	watchPeriod = 50 * time.Millisecond
+	// servedLimit is how long a command that has been served waits for its reply, which this node
+	// gets when it applies the entry.
+	servedLimit = 10 * time.Second
+	// leaveTogether is how many waits are left in one batch.
+	leaveTogether = 256
+)
+
+const errWaitLost commands.Error = "UNKNOWN the command may or may not have run: it waited, and " +
+	"this node did not learn how that ended"
+
+// machineWaits are the commands of this node that wait in the machine, or are about to.
+type machineWaits struct {
+	named   sync.Once
+	node    []byte // this node's id
+	mu      sync.Mutex
+	era     uint64 // of the node's waits, as far as known
+	number  uint64 // of the newest
+	waiting map[uint64]*waiter
+	left    []uint64      // the machine is to forget them: their clients are gone
+	leaving chan struct{} // closed when left is empty; nil: it is
+	// gone are the requests whose clients are gone, encoded, until the machine has forgotten them
+	gone map[uint64][]byte
+}
+
+// join makes a waiter of a command that may come to wait in the machine.
+func (m *machineWaits) join(s *session) *waiter {
+	m.named.Do(func() { m.node = []byte(s.srv.backend.Status().NodeID) })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.waiting == nil {
+		m.waiting, m.number = map[uint64]*waiter{}, s.srv.clientBase
+	}
+	m.number++
+	w := &waiter{conn: s.conn, db: s.db, number: m.number, wakeup: make(chan struct{}, 1)}
+	m.waiting[w.number] = w
+	return w
+}
+
+// request returns what an attempt names, with the command's earlier place.
+func (m *machineWaits) request(w *waiter) *commands.Wait {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &commands.Wait{Node: m.node, Era: m.era, Number: w.number, Order: w.order}
+}
+
+// knows takes an era that the machine named.
+func (m *machineWaits) knows(era uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.era = max(m.era, era)
+}
+
+// forget removes a waiter that has its reply.
+func (m *machineWaits) forget(w *waiter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, w.number)
+}
+
+// tellWaits hands events of the machine to the waiters that they concern. It never blocks.
+func (s *Server) tellWaits(e *commands.Event) {
+	m := &s.machineWaits
+	switch e.Kind {
+	case commands.Served, commands.WaitsDropped, commands.StateReplaced:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+	default:
+		return
+	}
+	if e.Kind == commands.Served {
+		if w := m.waiting[e.Wait]; w != nil {
+			w.tell(func(n *waitNews) { n.reply = e.Payload })
+		} else if q, gone := m.gone[e.Wait]; gone {
+			delete(m.gone, e.Wait)
+			var r commands.RequestReader
+			r.Reset(q)
+			if q, err := r.Next(); err == nil {
+				s.giveBack(*q, e.Payload)
+			}
+		}
+		return
+	}
+	if e.Kind == commands.WaitsDropped {
+		m.era = max(m.era, e.Wait)
+	}
+	clear(m.gone)
+	var asleep []*waiter
+	for _, w := range m.waiting {
+		if w.note(func(n *waitNews) {
+			n.dropped = n.dropped || e.Kind == commands.WaitsDropped
+			n.replaced = n.replaced || e.Kind == commands.StateReplaced
+		}) {
+			asleep = append(asleep, w)
+		}
+	}
+	wakeWaiters(asleep)
+}
+
+// waitNews is what the machine has done with a waiter.
+type waitNews struct {
+	reply    []byte // it was served
+	dropped  bool   // … or dropped
+	replaced bool   // … or either, unless the machine still has it
+	raised   bool   // the machine may keep it now
+}
+
+// note records news and reports whether the waiter must be woken.
+func (w *waiter) note(change func(*waitNews)) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.news)
+	w.woken = true
+	return w.asleep
+}
+
+// tell records news and wakes the waiter.
+func (w *waiter) tell(change func(*waitNews)) {
+	w.note(change)
+	w.interrupt()
+}
+
+// takeNews returns what is new.
+func (w *waiter) takeNews() waitNews {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news := w.news
+	w.news = waitNews{}
+	return news
+}
+
+// inMachine reports whether a command waits in the machine. Below LevelUsers none does.
+func (s *Server) inMachine(spec *commands.Spec) bool {
+	return spec.WaitsInMachine() && s.backend.Level() >= commands.LevelUsers
+}
+
+// enter moves a command that waits on this node into the machine.
+func (b *blocked) enter() {
+	left := b.w
+	b.w = b.s.srv.machineWaits.join(b.s)
+	b.publish()
+	b.s.srv.waitQueues.leave(left)
+	b.s.srv.observe()
+	b.dueAll = true // the next attempt names all keys
+}
+
+// settle takes the place that the machine gave the command. Without one the next attempt is due: in
+// the era that the machine has named, or as one that waits on this node.
+func (b *blocked) settle(reply []byte) {
+	p, ok := commands.CutPlace(reply)
+	waits := &b.s.srv.machineWaits
+	waits.knows(p.Era)
+	switch {
+	case ok && p.Order != 0:
+		b.w.order, b.kept = p.Order, true
+		return
+	case !ok || p.Era == b.request.Wait.Era: // it has no room
+		waits.forget(b.w)
+		args := b.request.Cmds[0]
+		b.w, _ = b.s.srv.waitQueues.join(b.s.conn, b.s.db, waitedKeys(b.spec, args), b.spec, args)
+		b.request.Wait = nil
+		b.s.srv.observe()
+		if b.s.blocked {
+			b.publish()
+		}
+	}
+	b.w.mu.Lock()
+	b.w.woken = true
+	b.w.mu.Unlock()
+}
+
+// read acts on news of the machine. done is false if the command is to be sent again, or waits on.
+func (b *blocked) read(news waitNews) (replies []byte, err error, done, again bool) {
+	switch {
+	case news.reply != nil:
+		b.kept = false
+		return news.reply, nil, true, false
+	case news.dropped:
+		b.kept = false
+	case news.replaced && b.kept && !b.s.srv.backend.Waits(b.w.number):
+		b.kept = false
+		return nil, errWaitLost, true, false
+	}
+	return nil, nil, false, !b.kept
+}
+
+// leave ends a wait, with the reply if the machine has served it meanwhile.
+func (b *blocked) leave() (replies []byte, err error, served bool) {
+	if b.w.number == 0 {
+		return nil, nil, false
+	}
+	limit := time.NewTimer(servedLimit)
+	defer limit.Stop()
+	for asked := false; ; {
+		replies, err, served, _ = b.read(b.w.takeNews())
+		if served || !b.kept {
+			return replies, err, served
+		}
+		if !asked {
+			asked = true
+			left, err := b.s.srv.leaveWaits(context.Background(), b.s.workload(1), b.w.number)
+			switch {
+			case err != nil:
+				return nil, errWaitLost, true
+			case len(left) == 1 && left[0]:
+				b.kept = false
+				return nil, nil, false
+			}
+			continue
+		}
+		select {
+		case <-b.w.wakeup:
+		case <-limit.C:
+			return nil, errWaitLost, true
+		case <-b.s.srv.ctx.Done():
+			return nil, errWaitLost, true
+		}
+	}
+}
+
+// leaveWaits has the machine forget waits. left reports for each whether it had it.
+func (s *Server) leaveWaits(ctx context.Context, load Workload, numbers ...uint64) (left []bool,
+	err error) {
+	var batch []byte
+	for _, n := range numbers {
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Setting: true,
+			Cmds: [][][]byte{{[]byte(commands.SettingLeaveWait), strconv.AppendUint(nil, n, 10)}}})
+	}
+	replies, err := s.backend.Write(ctx, load, batch, len(numbers))
+	for err == nil && len(replies) > 0 {
+		left = append(left, replies[0] == '+')
+		replies = replies[resp.Len(replies):]
+	}
+	return left, err
+}
+
+// leaveLater has the machine forget a wait whose client is gone, or put back what it takes.
+func (s *Server) leaveLater(w *waiter, q commands.Request) {
+	m := &s.machineWaits
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, w.number)
+	if news := w.takeNews(); news.reply != nil {
+		s.giveBack(q, news.reply)
+		return
+	}
+	m.left = append(m.left, w.number)
+	if m.gone == nil {
+		m.gone = map[uint64][]byte{}
+	}
+	m.gone[w.number] = commands.AppendRequest(nil, &q)
+	if m.leaving == nil {
+		m.leaving = make(chan struct{})
+		s.background.Add(1)
+		go s.leaveAll()
+	}
+}
+
+// leaveAll runs until the machine has forgotten all of machineWaits.left.
+func (s *Server) leaveAll() {
+	defer s.background.Done()
+	m := &s.machineWaits
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for pause := firstPause; len(m.left) > 0 && s.ctx.Err() == nil; {
+		some := slices.Clone(m.left[:min(len(m.left), leaveTogether)])
+		m.mu.Unlock()
+		left, err := s.leaveWaits(s.ctx, Workload{}, some...)
+		if err != nil { // they end with the leader's term at the latest
+			pause = s.rest(pause)
+		}
+		m.mu.Lock()
+		for i, had := range left {
+			if had { // otherwise it was served, and that is about to be known, or dropped
+				delete(m.gone, some[i])
+			}
+		}
+		if m.left = m.left[len(left):]; len(left) > 0 {
+			pause = firstPause
+		}
+	}
+	close(m.leaving)
+	m.leaving = nil
+}
+
+// rest waits for a pause, and returns the next one.
+func (s *Server) rest(pause time.Duration) time.Duration {
+	select {
+	case <-time.After(pause):
+	case <-s.ctx.Done():
+	}
+	return min(2*pause, longestPause)
+}
+
+// awaitLeaving waits until the machine has forgotten the waits of clients that are gone.
+func (s *Server) awaitLeaving(limit <-chan time.Time) {
+	s.machineWaits.mu.Lock()
+	leaving := s.machineWaits.leaving
+	s.machineWaits.mu.Unlock()
+	if leaving == nil {
+		return
+	}
+	select {
+	case <-leaving:
+	case <-limit:
+	}
+}
+
+// watchWaits drops the waits of nodes that this node does not reach, while it leads.
+func (s *Server) watchWaits() {
+	defer s.background.Done()
+	tick := time.NewTicker(watchPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		nodes := s.backend.WaitingNodes()
+		if len(nodes) == 0 {
+			continue
+		}
+		st := s.backend.Status()
+		if st.Role != "leader" {
+			continue
+		}
+		for _, id := range nodes {
+			if id != st.NodeID && !st.hears(id) {
+				s.dropWaits(id)
+			}
+		}
+	}
+}
+
+// hears reports whether the leader, whose status it is, reaches a member.
+func (st *Status) hears(id string) bool {
+	return slices.ContainsFunc(st.Members, func(m Member) bool {
+		return m.ID == id && m.Connected && m.LastContact < contactLimit
+	})
+}
+
+func (s *Server) dropWaits(id string) {
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{{[]byte(commands.SettingDropWaits), []byte(id)}}})
+	if _, err := s.backend.Write(s.ctx, Workload{LeaderWait: -1}, batch, 1); err != nil {
+		s.warnings.Warn("the waits of a node that is not reached are not dropped yet", "node", id,
+			"error", err)
+	}
+}

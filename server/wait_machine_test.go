@@ -1,0 +1,301 @@
+// Tests of commands that wait in the machine, as their nodes see them.
+
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/fsm"
+)
+
+// change applies requests as another node would send them.
+func (f *fakeBackend) change(t testing.TB, requests ...commands.Request) {
+	t.Helper()
+	var batch []byte
+	for i := range requests {
+		requests[i].Proto = 2
+		batch = commands.AppendRequest(batch, &requests[i])
+	}
+	f.set(func() {
+		if _, err := f.apply(batch); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func commandOf(words ...string) commands.Request {
+	return commands.Request{Cmds: [][][]byte{commandtest.Args(words...)}}
+}
+
+func settingOf(words ...string) commands.Request {
+	q := commandOf(words...)
+	q.Setting = true
+	return q
+}
+
+// The entry that brings something serves who waits: the node sends nothing more.
+func TestServedByTheEntry(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	a, b := n.popping(t, "BLMOVE", "l", "next", "LEFT", "LEFT", "0"), n.popping(t, "BLPOP", "next",
+		"0")
+	n.fake.takeCalls()
+	main.call("RPUSH", "l", "x")
+	if calls := n.fake.takeCalls(); calls != "write 1" {
+		t.Errorf("calls %q", calls)
+	}
+	a.want("$1\r\nx\r\n")
+	b.want("*2\r\n$4\r\nnext\r\n$1\r\nx\r\n")
+	n.idle(t)
+}
+
+// Waits that the machine drops are sent again, in their old places.
+func TestDroppedWaitsAreSentAgain(t *testing.T) {
+	n := start(t, nil)
+	var all []*client
+	for range 20 {
+		all = append(all, n.popping(t, "BLPOP", "l", "0"))
+	}
+	for range 3 {
+		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		n.machineHas(t, len(all))
+	}
+	push := []string{"RPUSH", "l"}
+	for i := range all {
+		push = append(push, fmt.Sprint(i))
+	}
+	n.fake.change(t, commandOf(push...))
+	for i, c := range all {
+		c.want(fmt.Sprintf("*2\r\n$1\r\nl\r\n$%d\r\n%d\r\n", len(fmt.Sprint(i)), i))
+	}
+	n.idle(t)
+}
+
+// machineHas waits until the machine has so many waits of this node's sessions.
+func (n *node) machineHas(t testing.TB, count int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(count, " waits in the machine"), func() bool {
+		n.machineWaits.mu.Lock()
+		var numbers []uint64
+		for number := range n.machineWaits.waiting {
+			numbers = append(numbers, number)
+		}
+		n.machineWaits.mu.Unlock()
+		have := 0
+		for _, number := range numbers {
+			if n.fake.Waits(number) {
+				have++
+			}
+		}
+		return have == count
+	})
+}
+
+// While there is no leader, a command that was dropped goes on waiting, and one whose time is over
+// has its null: it took nothing.
+func TestDroppedWhileThereIsNoLeader(t *testing.T) {
+	n := start(t, nil)
+	c, timed := n.popping(t, "BLPOP", "l", "0"), n.popping(t, "BLPOP", "l", "0.2")
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	timed.want("*-1\r\n")
+	n.fake.set(func() { n.fake.fail = nil })
+	c2 := n.dial(t)
+	c2.call("RPUSH", "l", "x")
+	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	n.idle(t)
+}
+
+// A command whose time is over while nobody can say whether it was served has an unknown outcome.
+func TestTimeoutWithoutALeader(t *testing.T) {
+	for _, reason := range []Outcome{NoLeader, Unknown} {
+		n := start(t, nil)
+		timed := n.popping(t, "BLPOP", "l", "0.05")
+		n.fake.set(func() { n.fake.fail = &Error{reason, "CLUSTERDOWN not now"} })
+		timed.want("-" + string(errWaitLost) + "\r\n")
+		n.fake.set(func() { n.fake.fail = nil })
+		n.idle(t) // the machine has forgotten it
+	}
+}
+
+// What the machine serves while its client gives up reaches the client.
+func TestServedWhileLeaving(t *testing.T) {
+	n := start(t, nil)
+	timed := n.popping(t, "BLPOP", "l", "0.05")
+	begun := make(chan struct{})
+	n.fake.set(func() { n.fake.gate, n.fake.begun = make(chan struct{}), begun })
+	<-begun // it is about to leave
+	n.fake.change(t, commandOf("RPUSH", "l", "x"))
+	n.fake.set(func() {
+		close(n.fake.gate)
+		n.fake.gate, n.fake.begun = nil, nil
+	})
+	timed.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	n.idle(t)
+}
+
+// What was taken for clients that are gone comes back.
+func TestGoneClientsGiveBack(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	for range 5 {
+		c := n.popping(t, "BLPOP", "l", "0")
+		_ = c.Close()
+		main.call("RPUSH", "l", "x", "y")
+		eventually(t, "both are there", func() bool {
+			return main.call("LRANGE", "l", "0", "-1") == "*2\r\n$1\r\nx\r\n$1\r\ny\r\n"
+		})
+		main.call("DEL", "l")
+	}
+	n.idle(t)
+}
+
+// undo is the inverse of what takes, for each way to take.
+func TestUndo(t *testing.T) {
+	for _, c := range []struct{ before, take string }{
+		{"RPUSH l a b c d", "BLPOP l 0"},
+		{"RPUSH l a b c d", "BRPOP k l 0"},
+		{"RPUSH l a b c d", "BLMPOP 0 1 l LEFT COUNT 3"},
+		{"RPUSH l a b c d", "BLMPOP 0 2 k l RIGHT COUNT 3"},
+		{"ZADD l 1.5 a -inf b 3 c", "BZPOPMIN l 0"},
+		{"ZADD l 1.5 a -inf b 3 c", "BZPOPMAX l 0"},
+		{"ZADD l 1.5 a -inf b 3 c", "BZMPOP 0 1 l MAX COUNT 2"},
+	} {
+		for _, proto := range []string{"2", "3"} {
+			n := start(t, nil)
+			k := n.dial(t)
+			k.call("HELLO", proto)
+			show := []string{"LRANGE", "l", "0", "-1"}
+			if c.before[0] == 'Z' {
+				show = []string{"ZRANGE", "l", "0", "-1", "WITHSCORES"}
+			}
+			k.call(strings.Fields(c.before)...)
+			before := k.call(show...)
+			take := strings.Fields(c.take)
+			back := undo(commandtest.Args(take...), []byte(k.call(take...)))
+			var words []string
+			for _, w := range back {
+				words = append(words, string(w))
+			}
+			if after := k.call(show...); after == before {
+				t.Errorf("%s took nothing: %q", c.take, after)
+			}
+			k.call(words...)
+			if after := k.call(show...); after != before {
+				t.Errorf("%s, %q: %q, before %q", c.take, words, after, before)
+			}
+		}
+	}
+	for _, reply := range []string{"-ERR no\r\n", "*-1\r\n", "_\r\n", "$1\r\nx\r\n", "", "*"} {
+		if got := undo(commandtest.Args("BLMOVE", "a", "b", "LEFT", "LEFT", "0"),
+			[]byte(reply)); got != nil {
+			t.Errorf("%q: %q", reply, got)
+		}
+	}
+}
+
+// After a snapshot replaced the state, what still waits there waits on; the outcome of the rest is
+// unknown.
+func TestWaitsAndReplacedState(t *testing.T) {
+	n := start(t, nil)
+	stays, gone := n.popping(t, "BLPOP", "l", "0"), n.popping(t, "BLPOP", "k", "0")
+	n.fake.set(func() {
+		batch := commands.AppendRequest(nil, &commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args("RPUSH", "k", "x")}})
+		deliver := n.fake.deliver
+		n.fake.deliver = func([]commands.Event) {}
+		if _, err := n.fake.apply(batch); err != nil {
+			t.Error(err)
+		}
+		n.fake.deliver = deliver
+		deliver([]commands.Event{{Kind: commands.StateReplaced}})
+	})
+	gone.want("-" + string(errWaitLost) + "\r\n")
+	n.fake.change(t, commandOf("RPUSH", "l", "y"))
+	stays.want("*2\r\n$1\r\nl\r\n$1\r\ny\r\n")
+	n.idle(t)
+}
+
+// Commands for which the machine has no room wait on their nodes.
+func TestNoRoomInTheMachine(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	name := strings.Repeat("k", 1<<20)
+	var all []*client
+	for i := range 70 {
+		all = append(all, n.popping(t, "BLPOP", fmt.Sprint(name, i), "0"))
+	}
+	n.waitQueues.mu.Lock()
+	own := len(n.waitQueues.byKey)
+	n.waitQueues.mu.Unlock()
+	if own == 0 || own == len(all) {
+		t.Errorf("%d of %d wait on the node", own, len(all))
+	}
+	for i, c := range all {
+		main.call("RPUSH", fmt.Sprint(name, i), "x")
+		if got, err := c.Receive(); err != nil || !strings.HasSuffix(string(got), "$1\r\nx\r\n") {
+			t.Fatalf("%d: %.50q, %v", i, got, err)
+		}
+	}
+	n.idle(t)
+}
+
+// The leader drops the waits of nodes that it does not reach, and of no others.
+func TestUnreachedNodesLoseTheirWaits(t *testing.T) {
+	n := start(t, nil)
+	c := n.popping(t, "BLPOP", "l", "0")
+	for i, id := range []string{"n2", "n3", "stranger"} {
+		q := commandOf("BLPOP", "l", "0")
+		q.Wait = &commands.Wait{Node: []byte(id), Number: uint64(i + 1)}
+		n.fake.change(t, q)
+	}
+	eventually(t, "two nodes with waits", func() bool {
+		return fmt.Sprint(n.fake.WaitingNodes()) == "[n1 n2]"
+	})
+	n.fake.change(t, commandOf("RPUSH", "l", "x"))
+	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	n.fake.set(func() { n.fake.st.Members[1].LastContact = 2 * contactLimit })
+	eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
+}
+
+// A node that stops takes its clients' waits along, and what is served meanwhile reaches them.
+func TestCloseLeavesTheMachine(t *testing.T) {
+	n := start(t, nil)
+	for range 50 {
+		n.popping(t, "BLPOP", "l", "0")
+	}
+	n.Close()
+	if got := n.fake.WaitingNodes(); got != nil {
+		t.Errorf("waits of %q", got)
+	}
+}
+
+// Commands that wait on their nodes move into the machine once it can keep them.
+func TestWaitsMoveIntoTheMachine(t *testing.T) {
+	n := start(t, nil)
+	n.fake.restart(commands.LevelBounded)
+	var all []*client
+	for range 3 {
+		all = append(all, n.popping(t, "BLPOP", "k", "l", "0"))
+	}
+	n.fake.set(func() {
+		n.fake.index++
+		r, err := n.fake.machine.Apply(n.fake.index, &fsm.Entry{ClockMs: n.fake.clockMs,
+			Level: commands.LevelUsers}, false)
+		if err != nil {
+			t.Error(err)
+		}
+		n.fake.users.Store((*Users)(n.fake.machine.Users()))
+		n.fake.deliver(r.Events)
+	})
+	n.machineHas(t, len(all))
+	n.fake.change(t, commandOf("RPUSH", "l", "x", "x", "x"))
+	for _, c := range all {
+		c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	}
+	n.idle(t)
+}
