@@ -419,3 +419,85 @@ func (c *rawClient) next() string {
 	}
 	return string(raw)
 }
+
+// Clients on all nodes are served in the order of their arrival, and what one moves serves the next
+// at once.
+func TestOrderOfArrivalOverNodes(t *testing.T) {
+	ps := startProcesses(t, 3)
+	ctx := context.Background()
+	push := ps[0].client()
+	var os []*popper
+	for i := range 9 {
+		os = append(os, startPopper(ps[i%3], ps[i%3].client(), "l", make(chan popped, 100)))
+	}
+	for round := range 3 {
+		for i, o := range os {
+			element := fmt.Sprint(round, "-", i)
+			if err := push.RPush(ctx, "l", element).Err(); err != nil {
+				t.Fatal(err)
+			}
+			o.want(t, element)
+			wait.For(t, 10*time.Second, "it waits again", func() bool {
+				return ps[i%3].blocked(o.client) == 3
+			})
+		}
+	}
+	chain := []string{"start", "second", "third", "end"}
+	for i := range 3 {
+		c := ps[i].client()
+		go func() { c.BLMove(ctx, chain[i], chain[i+1], "LEFT", "RIGHT", 0) }()
+		wait.For(t, 10*time.Second, "it waits", func() bool {
+			return ps[i].blocked(os[i].client) == 4
+		})
+	}
+	multi := push.TxPipeline()
+	multi.RPush(ctx, chain[0], "x")
+	if _, err := multi.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// the next command of another client already finds the element at the end
+	if got, err := ps[1].client().LRange(ctx, "end", 0, -1).Result(); err != nil ||
+		!slices.Equal(got, []string{"x"}) {
+		t.Errorf("at the end of the chain: %q, %v", got, err)
+	}
+}
+
+// A follower is killed while its clients wait: each of them may have taken one element, and no more
+// are lost.
+func TestFollowerKilledWhileClientsWait(t *testing.T) {
+	ps := startProcesses(t, 3)
+	_, rest := leader(t, ps)
+	gone, alive := rest[0], make(chan popped, 200)
+	const ghosts, elements = 7, 60
+	for range ghosts {
+		startPopper(gone, gone.client(), "l", make(chan popped, 100))
+	}
+	startPopper(rest[1], rest[1].client(), "l", alive)
+	gone.kill()
+	push := rest[1].client()
+	var pushed []string
+	for i := range elements {
+		element := fmt.Sprint("e", i)
+		if err := push.RPush(context.Background(), "l", element).Err(); err != nil {
+			t.Fatal(err)
+		}
+		pushed = append(pushed, element)
+	}
+	got := map[string]int{}
+	for deadline := time.After(20 * time.Second); got[pushed[elements-1]] == 0; {
+		select {
+		case one := <-alive:
+			if one.err != nil {
+				t.Fatal(one.err)
+			}
+			got[one.element]++
+		case <-deadline:
+			t.Fatalf("%d elements were popped", len(got))
+		}
+	}
+	missing := missingElements(t, pushed, got)
+	if missing > ghosts {
+		t.Errorf("%d elements are missing, %d clients were gone", missing, ghosts)
+	}
+	t.Logf("%d of %d elements went to clients of the killed node", missing, elements)
+}
