@@ -11,8 +11,8 @@ import (
 var streamSpecs = []Spec{
 	{Name: "xadd", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax: "key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer]] " +
-			"<* | id> field value [field value ...]",
+		Syntax: "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] " +
+			"threshold [LIMIT count:integer]] <* | id> field value [field value ...]",
 		Summary: "Appends an entry to a stream and returns its id. Creates the stream if it " +
 			"doesn't exist.",
 		Complexity: "O(1), and O(n) in the entries that are trimmed", Handler: xadd},
@@ -36,9 +36,16 @@ var streamSpecs = []Spec{
 		Syntax:     "key id [id ...]",
 		Summary:    "Deletes entries of a stream and returns how many existed.",
 		Complexity: "O(log n) an id", Handler: xdel},
+	{Name: "xdelex", Kind: Write, Arity: -5, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyDelete), Group: "stream", Since: "8.2.0",
+		Syntax: "key [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
+		Summary: "Deletes entries of a stream by what its consumer groups still need, and " +
+			"returns for each if it was deleted.",
+		Complexity: "O(log n) an id and group", Level: LevelUsers, Handler: xdelex},
 	{Name: "xtrim", Kind: Write, Arity: -4, Keys: collectionKey.does(KeyRW | KeyDelete),
 		Group: "stream", Since: "5.0.0",
-		Syntax:     "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer]",
+		Syntax: "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer] " +
+			"[KEEPREF | DELREF | ACKED]",
 		Summary:    "Deletes the oldest entries of a stream, down to a length or up to an id.",
 		Complexity: "O(n) in the entries that are removed", Handler: xtrim},
 	{Name: "xsetid", Kind: Write, Arity: -3, Flags: DenyOOM | Fast,
@@ -67,6 +74,19 @@ var streamSpecs = []Spec{
 		Syntax:     "key group id [id ...]",
 		Summary:    "Acknowledges entries of a group and returns how many were pending.",
 		Complexity: "O(log n) an id", Handler: xack},
+	{Name: "xackdel", Kind: Write, Arity: -6, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate | KeyDelete), Group: "stream", Since: "8.2.0",
+		Syntax: "key group [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
+		Summary: "Acknowledges entries of a group, deletes them by what other groups still " +
+			"need, and returns for each if it was deleted.",
+		Complexity: "O(log n) an id and group", Level: LevelUsers, Handler: xackdel},
+	{Name: "xnack", Kind: Write, Arity: -7, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "8.8.0",
+		Syntax: "key group <SILENT | FAIL | FATAL> IDS numids:integer id [id ...] " +
+			"[RETRYCOUNT count:integer] [FORCE]",
+		Summary: "Releases pending entries of a group from their consumers, so that others " +
+			"can claim them at once, and returns how many.",
+		Complexity: "O(log n) an id", Level: LevelUsers, Handler: xnack},
 	{Name: "xpending", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess),
 		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group [[IDLE min-idle-time:integer] start end count:integer [consumer]]",

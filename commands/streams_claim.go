@@ -195,7 +195,7 @@ func xclaim(x *Call) error {
 		case !exists && pending:
 			c.drop(id)
 		case !exists || (!pending && !a.force):
-		case pending && a.minIdleMs > 0 && x.idleMs(p.DeliveredMs) < a.minIdleMs:
+		case pending && !x.idleFor(p, a.minIdleMs):
 		default:
 			if !pending {
 				p = keyspace.Pending{ID: id, Deliveries: 1}
@@ -204,7 +204,7 @@ func xclaim(x *Call) error {
 			if a.retries >= 0 {
 				p.Deliveries = a.retries
 			} else if !a.justID {
-				p.Deliveries++
+				x.countDelivery(&p)
 			}
 			c.take(e, p)
 		}
@@ -274,7 +274,7 @@ func (a *autoClaimArgs) look(x *Call, s *keyspace.Stream,
 		attempts--
 		x.Spend(lookWork)
 		e, exists := find(p.ID)
-		if !exists || a.minIdleMs <= 0 || x.idleMs(p.DeliveredMs) >= a.minIdleMs {
+		if !exists || x.idleFor(p, a.minIdleMs) {
 			claims = append(claims, claim{e, p, !exists})
 		}
 		return true
@@ -308,7 +308,7 @@ func xautoclaim(x *Call) error {
 		}
 		p.DeliveredMs = x.ClockMs
 		if !a.justID {
-			p.Deliveries++
+			x.countDelivery(&p)
 		}
 		c.take(claim.entry, p)
 	}

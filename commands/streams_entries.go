@@ -50,9 +50,9 @@ type addArgs struct {
 }
 
 // parse parses the arguments from the third on. Without an id at the end, XADD's fields start past
-// all arguments.
-func (a *addArgs) parse(args [][]byte, add bool) error {
-	i := 2
+// all arguments. The words about references are of LevelUsers.
+func (a *addArgs) parse(x *Call, add bool) error {
+	args, i, refs := x.Args, 2, x.Level < LevelUsers // whether they were named
 	for ; i < len(args); i++ {
 		arg, more := args[i], len(args)-1-i
 		switch {
@@ -78,6 +78,8 @@ func (a *addArgs) parse(args [][]byte, add bool) error {
 				return errTrimLimit
 			}
 			a.trim.Limit, a.limited = n, true
+		case !refs && readRefs(arg, &a.trim.Refs):
+			refs = true
 		case add && isWord(arg, "NOMKSTREAM"):
 			a.noCreate = true
 		case add:
@@ -164,7 +166,7 @@ func (a *addArgs) newID(x *Call, last keyspace.StreamID) (id keyspace.StreamID, 
 
 func xadd(x *Call) error {
 	var a addArgs
-	if err := a.parse(x.Args, true); err != nil {
+	if err := a.parse(x, true); err != nil {
 		return err
 	}
 	if n := len(x.Args) - a.fields; n < 2 || n%2 == 1 {
@@ -221,16 +223,23 @@ func trimStream(x *Call, s *keyspace.Stream, t keyspace.StreamTrim) int {
 
 // expectTrim adds the work of trimming a stream that will have more entries than now, in advance.
 func (x *Call) expectTrim(s *keyspace.Stream, t keyspace.StreamTrim, more int) {
-	if x.Level >= LevelBounded {
-		nodes, entries, size := s.TrimSize(t, more)
-		x.Spend(nodes)
-		x.spendRemoved(entries, size)
+	if x.Level < LevelBounded {
+		return
 	}
+	var nodes, entries, size int
+	if t.Refs == keyspace.KeepRefs {
+		nodes, entries, size = s.TrimSize(t, more)
+	} else {
+		each := 2 * (lookWork + refsWork(s, t.Refs, 1)) // Trim looks again
+		nodes, entries, size = s.TrimSizeEach(t, more, func() { x.Spend(each) })
+	}
+	x.Spend(nodes)
+	x.spendRemoved(entries, size)
 }
 
 func xtrim(x *Call) error {
 	var a addArgs
-	if err := a.parse(x.Args, false); err != nil {
+	if err := a.parse(x, false); err != nil {
 		return err
 	}
 	s, err := findStream(x, x.Args[1])

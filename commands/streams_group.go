@@ -195,6 +195,11 @@ func xgroupHelp(x *Call) error {
 	return nil
 }
 
+// ackWork returns the work of acknowledging n entries of a group at random.
+func ackWork(g *keyspace.Group, n int) int {
+	return (pendingWork + 6*deep(g.Pending())) * min(n, g.Pending())
+}
+
 func xack(x *Call) error {
 	_, g, err := findGroup(x, x.Args[1], x.Args[2])
 	if err != nil {
@@ -209,7 +214,7 @@ func xack(x *Call) error {
 		return err
 	}
 	if x.Level >= LevelBounded {
-		x.Spend((pendingWork + 6*deep(g.Pending())) * min(len(ids), g.Pending())) // at random
+		x.Spend(ackWork(g, len(ids)))
 	}
 	var e *keyspace.Entry
 	var acknowledged int64

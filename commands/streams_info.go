@@ -166,7 +166,11 @@ func replyPending(x *Call, next func(keyspace.StreamID) (keyspace.Pending, bool)
 		if named {
 			x.Out.BulkString(p.Consumer)
 		}
-		x.Out.Int(x.WallAt(p.DeliveredMs))
+		if p.Released() {
+			x.Out.Int(0)
+		} else {
+			x.Out.Int(x.WallAt(p.DeliveredMs))
+		}
 		x.Out.Int(p.Deliveries)
 	}
 }

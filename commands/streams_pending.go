@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -19,6 +20,18 @@ const (
 
 // idleMs returns how long ago, in ms, sinceMs was.
 func (x *Call) idleMs(sinceMs int64) int64 { return x.ClockMs - sinceMs }
+
+// idleFor reports whether a pending entry was delivered ms ago or earlier, or no consumer owns it.
+func (x *Call) idleFor(p keyspace.Pending, ms int64) bool {
+	return ms <= 0 || p.Released() || x.idleMs(p.DeliveredMs) >= ms
+}
+
+// countDelivery counts a delivery of a pending entry. XNACK sets the highest count.
+func (x *Call) countDelivery(p *keyspace.Pending) {
+	if x.Level < LevelUsers || p.Deliveries < math.MaxInt64 {
+		p.Deliveries++
+	}
+}
 
 // pendingArgs are the arguments of XPENDING after the group.
 type pendingArgs struct {
@@ -80,7 +93,11 @@ func xpending(x *Call) error {
 		x.Out.Array(4)
 		x.Out.BulkString(p.ID.String())
 		x.Out.BulkString(p.Consumer)
-		x.Out.Int(max(x.idleMs(p.DeliveredMs), 0))
+		if p.Released() {
+			x.Out.Int(-1)
+		} else {
+			x.Out.Int(max(x.idleMs(p.DeliveredMs), 0))
+		}
 		x.Out.Int(p.Deliveries)
 	}
 	return nil
@@ -96,7 +113,7 @@ func (a *pendingArgs) walk(x *Call, g *keyspace.Group) (found []keyspace.Pending
 			return false
 		}
 		x.Spend(lookWork)
-		if a.minIdleMs == 0 || x.idleMs(p.DeliveredMs) >= a.minIdleMs {
+		if x.idleFor(p, a.minIdleMs) {
 			found = append(found, p)
 		}
 		return int64(len(found)) < a.count

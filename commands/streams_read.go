@@ -357,7 +357,7 @@ func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group,
 				continue
 			}
 			pending, _ = g.FindPending(e.ID)
-			pending.Deliveries++
+			x.countDelivery(&pending)
 		} else {
 			g.Advance(e.ID)
 		}

@@ -160,8 +160,7 @@ func (s *Stream) Delete(id StreamID) bool {
 	if !ok {
 		return false
 	}
-	s.sum ^= entrySum(e)
-	s.bytes -= messageSize(e)
+	s.forget(e)
 	n := s.nodeOf(id)
 	n.live--
 	n.dead++
@@ -174,6 +173,12 @@ func (s *Stream) Delete(id StreamID) bool {
 		s.tombstone = id
 	}
 	return true
+}
+
+// forget updates the counts for an entry that is gone.
+func (s *Stream) forget(e StreamEntry) {
+	s.sum ^= entrySum(e)
+	s.bytes -= messageSize(e)
 }
 
 // SetLast sets the id that the next entry must exceed. No entry may have a higher one.

@@ -4,6 +4,7 @@ package keyspace
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/tidwall/btree"
@@ -40,7 +41,7 @@ type Consumer struct {
 }
 
 // Pending is an entry that was delivered to a consumer and not acknowledged. It may have been
-// deleted from the stream since.
+// deleted from the stream since. XNACK releases it: then it has no consumer.
 type Pending struct {
 	ID       StreamID
 	Consumer string
@@ -48,6 +49,15 @@ type Pending struct {
 	DeliveredMs int64
 	Deliveries  int64
 }
+
+// releasedMs is DeliveredMs of a released entry. No clock or XCLAIM goes back so far.
+const releasedMs = math.MinInt64
+
+// Released reports whether no consumer owns the entry.
+func (p Pending) Released() bool { return p.DeliveredMs == releasedMs }
+
+// isOf reports whether a consumer, whose name may be empty, owns the entry.
+func (p Pending) isOf(consumer string) bool { return p.Consumer == consumer && !p.Released() }
 
 type ownedID struct {
 	consumer string
@@ -154,6 +164,9 @@ func (g *Group) Consumers() int { return g.consumers.Len() }
 // Pending returns the number of pending entries.
 func (g *Group) Pending() int { return g.pending.Len() }
 
+// Released returns the number of pending entries without a consumer.
+func (g *Group) Released() int { return g.pending.Len() - g.owned.Len() }
+
 // mix folds a part that was added or removed into the sums.
 func (g *Group) mix(part uint64) {
 	g.sum ^= part
@@ -251,13 +264,13 @@ func (g *Group) RemoveConsumer(name []byte) {
 			return o.consumer == c.Name
 		})
 		g.pending.Scan(func(p Pending) bool {
-			if p.Consumer == c.Name {
+			if p.isOf(c.Name) {
 				g.mix(g.pendingSum(p))
 			}
 			return true
 		})
 		g.pending = without(g.pending, pendingLess, c.Pending, func(p Pending) bool {
-			return p.Consumer == c.Name
+			return p.isOf(c.Name)
 		})
 		return
 	}
@@ -326,14 +339,8 @@ func (g *Group) nextOwned(consumer string, start StreamID) (o ownedID, ok bool) 
 func (g *Group) SetPending(p Pending) {
 	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
 	p.Consumer = c.Name // share one copy, not the caller's bytes
-	old, exists := g.pending.SetHint(p, &g.pendingHint)
-	if exists {
-		g.mix(g.pendingSum(old))
-	} else {
-		g.count(deliveredCost)
-	}
-	g.mix(g.pendingSum(p))
-	if exists && old.Consumer == p.Consumer {
+	old, exists := g.put(p)
+	if exists && old.isOf(p.Consumer) {
 		return
 	}
 	if exists {
@@ -344,8 +351,31 @@ func (g *Group) SetPending(p Pending) {
 	g.owned.SetHint(ownedID{p.Consumer, p.ID}, &g.comeHint)
 }
 
-// disown removes a pending entry from its consumer.
+// Release makes an entry pending without a consumer.
+func (g *Group) Release(id StreamID, deliveries int64) {
+	old, exists := g.put(Pending{ID: id, DeliveredMs: releasedMs, Deliveries: deliveries})
+	if exists {
+		g.disown(old)
+	}
+}
+
+// put adds or replaces a pending entry, but not at its consumer.
+func (g *Group) put(p Pending) (old Pending, exists bool) {
+	old, exists = g.pending.SetHint(p, &g.pendingHint)
+	if exists {
+		g.mix(g.pendingSum(old))
+	} else {
+		g.count(deliveredCost)
+	}
+	g.mix(g.pendingSum(p))
+	return old, exists
+}
+
+// disown removes a pending entry from its consumer, if it has one.
 func (g *Group) disown(p Pending) {
+	if p.Released() {
+		return
+	}
 	g.owned.DeleteHint(ownedID{p.Consumer, p.ID}, &g.goneHint)
 	c, _ := g.consumers.Get(Consumer{Name: p.Consumer})
 	c.Pending--

@@ -38,23 +38,44 @@ func (g *Group) appendTo(dst []byte) []byte {
 	dst = wire.AppendBytes(dst, g.name)
 	dst = g.last.appendTo(dst)
 	dst = binary.AppendVarint(dst, g.reads)
-	dst = binary.AppendUvarint(dst, uint64(g.consumers.Len()))
+	owners := g.Consumers()
+	if g.Released() > 0 {
+		owners++
+	}
+	dst = binary.AppendUvarint(dst, uint64(owners))
 	g.EachConsumer(func(c Consumer) {
-		dst = wire.AppendBytes(dst, c.Name)
-		dst = binary.AppendVarint(dst, c.SeenMs)
-		dst = binary.AppendUvarint(dst, uint64(c.Pending))
+		dst = appendOwner(dst, c)
 		g.owned.Ascend(ownedID{consumer: c.Name}, func(o ownedID) bool {
 			if o.consumer != c.Name {
 				return false
 			}
 			p, _ := g.FindPending(o.id)
-			dst = p.ID.appendTo(dst)
-			dst = binary.AppendVarint(dst, p.DeliveredMs)
-			dst = binary.AppendVarint(dst, p.Deliveries)
+			dst = p.appendTo(dst)
 			return true
 		})
 	})
+	if g.Released() > 0 { // they follow like a consumer's
+		dst = appendOwner(dst, Consumer{SeenMs: releasedMs, Pending: g.Released()})
+		g.EachPending(StreamID{}, func(p Pending) bool {
+			if p.Released() {
+				dst = p.appendTo(dst)
+			}
+			return true
+		})
+	}
 	return dst
+}
+
+func appendOwner(dst []byte, c Consumer) []byte {
+	dst = wire.AppendBytes(dst, c.Name)
+	dst = binary.AppendVarint(dst, c.SeenMs)
+	return binary.AppendUvarint(dst, uint64(c.Pending))
+}
+
+func (p Pending) appendTo(dst []byte) []byte {
+	dst = p.ID.appendTo(dst)
+	dst = binary.AppendVarint(dst, p.DeliveredMs)
+	return binary.AppendVarint(dst, p.Deliveries)
 }
 
 func readStream(r *reader) *Stream {
@@ -124,18 +145,24 @@ func (s *Stream) readGroup(r *reader) {
 		return
 	}
 	for range r.Count(3) {
-		name := r.Bytes()
-		if !g.See(name, r.Varint()) {
+		name, seenMs := r.Bytes(), r.Varint()
+		owned := seenMs != releasedMs
+		if owned && !g.See(name, seenMs) {
 			r.Fail()
 		}
 		for range r.Count(4) {
 			p := Pending{ID: readStreamID(r), Consumer: view(name), DeliveredMs: r.Varint(),
 				Deliveries: r.Varint()}
-			if _, twice := g.FindPending(p.ID); twice {
+			_, twice := g.FindPending(p.ID)
+			switch {
+			case twice || p.Released() == owned:
 				r.Fail()
 				return
+			case owned:
+				g.SetPending(p)
+			default:
+				g.Release(p.ID, p.Deliveries)
 			}
-			g.SetPending(p)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (m *groupModel) check(t *testing.T, g *Group) {
 	walk(g.NextPending, ids)
 	g.EachConsumer(func(c Consumer) {
 		own := slices.DeleteFunc(slices.Clone(ids), func(id StreamID) bool {
-			return m.pending[id].Consumer != c.Name
+			return !m.pending[id].isOf(c.Name)
 		})
 		if want := (Consumer{c.Name, m.consumers[c.Name], len(own)}); c != want {
 			t.Fatalf("consumer %v, want %v", c, want)
@@ -155,8 +155,11 @@ func (m *streamModel) step(r *rand.Rand, s *Stream) {
 			delete(m.entries, id)
 		}
 	case 5:
-		if r.IntN(10) == 0 {
+		switch r.IntN(10) {
+		case 0:
 			m.trim(r, s)
+		case 1:
+			m.trimByRefs(r, s)
 		}
 	case 6:
 		m.changeGroups(r, s)
@@ -207,6 +210,62 @@ func (m *streamModel) trim(r *rand.Rand, s *Stream) {
 	}
 }
 
+// needed says what Stream.Needed must say.
+func (m *streamModel) needed(s *Stream, id StreamID) bool {
+	for name, g := range m.groups {
+		if _, pending := g.pending[id]; pending || s.Group([]byte(name)).Last().Less(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// trimByRefs trims where references to entries count.
+func (m *streamModel) trimByRefs(r *rand.Rand, s *Stream) {
+	ids := m.ids()
+	trim := StreamTrim{ByLength: r.IntN(2) == 0, Approx: r.IntN(2) == 0,
+		Limit: int64(r.IntN(3) * 50), Refs: DropRefs + Refs(r.IntN(2))}
+	wanted := ids[:r.IntN(len(ids)+1)] // to remove
+	trim.MaxLen = int64(len(ids) - len(wanted))
+	if trim.MinID = m.last; len(wanted) < len(ids) {
+		trim.MinID = ids[len(wanted)]
+	} else {
+		trim.MinID.Seq++
+	}
+	may := map[StreamID]bool{}
+	for _, id := range wanted {
+		may[id] = trim.Refs == DropRefs || !m.needed(s, id)
+		if m.needed(s, id) != s.Needed(id) {
+			panic("Needed")
+		}
+	}
+	_, expected, _ := s.TrimSizeEach(trim, 0, func() {})
+	would := s.Trims(trim)
+	removed, _ := s.Trim(trim)
+	if removed != expected || removed > 0 && !would || s.Len() < int(trim.MaxLen) &&
+		trim.ByLength || trim.Limit > 0 && removed > int(trim.Limit) {
+		panic(fmt.Sprintf("Trim(%+v) of %d removed %d, wanted %d, expected %d", trim, len(ids),
+			removed, len(wanted), expected))
+	}
+	for _, id := range ids {
+		_, exists := s.Get(id)
+		// by length entries go that are newer than those that must stay
+		if exists && may[id] && trim.Limit == 0 && (!trim.ByLength || trim.Refs == DropRefs) ||
+			!exists && !may[id] && (!trim.ByLength || m.needed(s, id)) {
+			panic(fmt.Sprintf("Trim(%+v): %v is there: %v", trim, id, exists))
+		}
+		if exists {
+			continue
+		}
+		delete(m.entries, id)
+		for _, g := range m.groups {
+			if trim.Refs == DropRefs {
+				delete(g.pending, id)
+			}
+		}
+	}
+}
+
 func (m *streamModel) changeGroups(r *rand.Rand, s *Stream) {
 	name := fmt.Sprint("g", r.IntN(4))
 	_, exists := m.groups[name]
@@ -231,9 +290,22 @@ func (m *streamModel) changeGroup(r *rand.Rand, s *Stream) {
 	if g == nil {
 		return
 	}
-	gm, consumer := m.groups[string(name)], fmt.Sprint("c", r.IntN(3))
+	gm, consumer := m.groups[string(name)], []string{"", "c1", "c2"}[r.IntN(3)]
 	id := StreamID{1, uint64(r.IntN(60))}
-	switch r.IntN(12) {
+	if ids := m.ids(); len(ids) > 0 && r.IntN(2) == 0 {
+		id = ids[r.IntN(len(ids))]
+	}
+	switch r.IntN(14) {
+	case 12, 13:
+		p := Pending{ID: id, DeliveredMs: releasedMs, Deliveries: r.Int64N(5)}
+		g.Release(id, p.Deliveries)
+		gm.pending[id] = p
+		if r.IntN(3) == 0 {
+			s.DropRefs(id)
+			for _, g := range m.groups {
+				delete(g.pending, id)
+			}
+		}
 	case 0:
 		g.SetPosition(id, r.Int64())
 	case 1:
@@ -248,7 +320,7 @@ func (m *streamModel) changeGroup(r *rand.Rand, s *Stream) {
 		g.RemoveConsumer([]byte(consumer))
 		delete(gm.consumers, consumer)
 		maps.DeleteFunc(gm.pending, func(_ StreamID, p Pending) bool {
-			return p.Consumer == consumer
+			return p.isOf(consumer)
 		})
 	default:
 		_, exists := gm.consumers[consumer]
@@ -360,6 +432,9 @@ func TestStreamSumDiffers(t *testing.T) {
 		func(_ *Stream, g *Group) { g.SetPending(Pending{StreamID{1, 1}, "c", 6, 1}) },
 		func(_ *Stream, g *Group) { g.SetPending(Pending{StreamID{1, 1}, "c", 5, 2}) },
 		func(_ *Stream, g *Group) { g.SetPending(Pending{StreamID{1, 2}, "c", 5, 1}) },
+		func(_ *Stream, g *Group) { g.Release(StreamID{1, 1}, 1) },
+		func(_ *Stream, g *Group) { g.Release(StreamID{1, 1}, 2) },
+		func(_ *Stream, g *Group) { g.Release(StreamID{1, 2}, 1) },
 	}
 	seen := map[uint64]int{}
 	for i, change := range changes {
