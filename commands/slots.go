@@ -92,6 +92,11 @@ func GetKeysInSlot(x *Call) error {
 // eachInSlot calls f with the database's keys in a slot until it returns false. There is no index
 // by slot, so it looks at all keys.
 func (x *Call) eachInSlot(slot int64, f func(*keyspace.Entry) bool) {
+	x.eachWithSlot(func(e *keyspace.Entry, of int) bool { return int64(of) != slot || f(e) })
+}
+
+// eachWithSlot calls f with the database's keys and their slots until it returns false.
+func (x *Call) eachWithSlot(f func(e *keyspace.Entry, slot int) bool) {
 	var name []byte
 	x.spendDead()
 	x.DB().Each(func(e *keyspace.Entry) bool {
@@ -100,6 +105,6 @@ func (x *Call) eachInSlot(slot int64, f func(*keyspace.Entry) bool) {
 			x.Spend(walkedWork + len(e.Key())/8)
 		}
 		name = append(name[:0], e.Key()...)
-		return int64(Slot(name)) != slot || f(e)
+		return f(e, Slot(name))
 	})
 }

@@ -45,10 +45,11 @@ var clusterSpecs = []commands.Spec{{
 			func(s *session, _ *commands.Spec, args [][]byte) {
 				s.w.Int(int64(commands.Slot(args[2])))
 			}),
-		slotSub("countkeysinslot", 3, "slot:integer",
+		slotSub("countkeysinslot", 3, "3.0.0", "slot:integer",
 			"Counts the keys of the selected database in a slot.", commands.CountKeysInSlot),
-		slotSub("getkeysinslot", 4, "slot:integer count:integer",
+		slotSub("getkeysinslot", 4, "3.0.0", "slot:integer count:integer",
 			"Lists keys of the selected database in a slot.", commands.GetKeysInSlot),
+		slotStats(),
 		clusterAdmin("replicas", "5.0.0", "Lists the followers of the leader, one per line.",
 			clusterReplicas),
 		clusterAdmin("slaves", "3.0.0",
@@ -72,6 +73,8 @@ var clusterSpecs = []commands.Spec{{
 			"REPLICAS <node-id>", "    Return <node-id> replicas.",
 			"SLOTS", "    Return information about slots range mappings. Each range is made of:",
 			"    start, end, master and replicas IP addresses, ports and ids",
+			"SLOT-STATS",
+			"    Return an array of slot usage statistics for slots assigned to the current node.",
 			"SHARDS", "    Return information about slot range mappings and the nodes associated "+
 				"with them.",
 			"LINKS", "    Return information about all network links between this node and its "+
@@ -99,15 +102,23 @@ func clusterAdmin(name, since, summary string,
 }
 
 // slotSub returns a subcommand that the machine answers.
-func slotSub(name string, arity int, syntax, summary string,
+func slotSub(name string, arity int, since, syntax, summary string,
 	handler commands.Handler) commands.Spec {
-	c := clusterSub(name, arity, "3.0.0", syntax, summary, nil)
+	c := clusterSub(name, arity, since, syntax, summary, nil)
 	c.Handler, c.Complexity = handler, "O(N) where N is the number of keys in the database"
 	c.Local = &commands.Local{Raw: true,
 		Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
 			s.enqueue(spec, args, pending{})
 		})}
 	return inCluster(c)
+}
+
+func slotStats() commands.Spec {
+	c := slotSub("slot-stats", -4, "8.2.0", "<SLOTSRANGE start-slot:integer end-slot:integer | "+
+		"ORDERBY metric [LIMIT limit:integer] [ASC | DESC]>",
+		"Counts the keys of the selected database in each slot.", commands.SlotStats)
+	c.Level = commands.LevelUsers
+	return c
 }
 
 // clusterID returns a member's id as cluster clients know it, 40 hexadecimal digits. Every member

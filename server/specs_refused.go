@@ -38,7 +38,7 @@ var Refusals = []Refusal{
 	{"cluster|forget cluster|meet cluster|reset sentinel|monitor sentinel|remove sentinel|reset",
 		"add nodes with --join or RAFT ADD, remove them with RAFT REMOVE, list them with RAFT " +
 			"MEMBERS"},
-	{"cluster|saveconfig cluster|slot-stats sentinel|config sentinel|debug sentinel|flushconfig " +
+	{"cluster|saveconfig sentinel|config sentinel|debug sentinel|flushconfig " +
 		"sentinel|info-cache sentinel|pending-scripts sentinel|set sentinel|simulate-failure",
 		"not applicable; configure nodes with flags or environment variables, inspect them with " +
 			"INFO"},

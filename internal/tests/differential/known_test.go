@@ -118,6 +118,12 @@ var avoidances = []avoidance{
 	{"(Redis 8.4)", "set", "ifdeq"}, {"(Redis 8.4)", "set", "ifdne"},
 	{"`XREAD` takes the last entry with the id `+`", "xread", "+"},
 	{"| `HSCAN` | `NOVALUES` |", "hscan", "novalues"},
+	{"| `XADD` | `KEEPREF`,", "xadd", "keepref"},
+	{"| `XADD` | `KEEPREF`,", "xadd", "delref"},
+	{"| `XADD` | `KEEPREF`,", "xadd", "acked"},
+	{"| `XTRIM` | `KEEPREF`,", "xtrim", "keepref"},
+	{"| `XTRIM` | `KEEPREF`,", "xtrim", "delref"},
+	{"| `XTRIM` | `KEEPREF`,", "xtrim", "acked"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
 	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
 }
