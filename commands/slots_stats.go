@@ -15,8 +15,8 @@ const (
 	errSlotTwice  Error = "ERR Multiple filters of the same type are disallowed."
 )
 
-// SlotStats is the handler of CLUSTER SLOT-STATS. Only the number of keys is known by slot, which is
-// what Redis tells unless cluster-slot-stats-enabled is set.
+// SlotStats is the handler of CLUSTER SLOT-STATS. Only the number of keys is known by slot, which
+// is what Redis tells unless cluster-slot-stats-enabled is set.
 func SlotStats(x *Call) error {
 	var a slotStatsArgs
 	if err := a.parse(x); err != nil {

@@ -41,7 +41,7 @@ type Consumer struct {
 }
 
 // Pending is an entry that was delivered to a consumer and not acknowledged. It may have been
-// deleted from the stream since. XNACK releases it: then it has no consumer.
+// deleted from the stream since. Once XNACK released it, it has no consumer.
 type Pending struct {
 	ID       StreamID
 	Consumer string

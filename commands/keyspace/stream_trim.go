@@ -99,7 +99,8 @@ func (s *Stream) nodeAfter(n streamNode) (next streamNode, ok bool) {
 
 // trimmable returns the entries of a node that Trim removes where references count, when length
 // entries are left. It calls look before it looks for the references of an entry.
-func (s *Stream) trimmable(n streamNode, t *StreamTrim, length int, look func()) (gone []StreamEntry) {
+func (s *Stream) trimmable(n streamNode, t *StreamTrim, length int,
+	look func()) (gone []StreamEntry) {
 	s.Range(n.first, n.last, func(e StreamEntry) bool {
 		if t.keeps(length-len(gone), e.ID) {
 			return false

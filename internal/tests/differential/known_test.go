@@ -124,6 +124,7 @@ var avoidances = []avoidance{
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "keepref"},
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "delref"},
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "acked"},
+	{"number of deliveries, which is never passed", "xclaim", "9223372036854775807"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
 	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
 }
