@@ -75,7 +75,8 @@ func (a *slotStatsArgs) parse(x *Call) error {
 		case !ok || !also || first < 0 || last < 0 || first >= Slots || last >= Slots:
 			return errSlotRange
 		case first > last:
-			return Errorf("ERR Start slot number %d is greater than end slot number %d", first, last)
+			return Errorf("ERR Start slot number %d is greater than end slot number %d", first,
+				last)
 		}
 		a.first, a.last = int(first), int(last)
 		return nil
