@@ -40,6 +40,8 @@ const (
 	errNameCharacters commands.Error = "ERR Library names can only contain letters, numbers, " +
 		"or underscores(_) and must be at least one character long"
 	errNothingRegistered commands.Error = "ERR No functions registered"
+	// errLoadTimeout is Redis's text: both stop a library whose code runs too long
+	errLoadTimeout commands.Error = "ERR FUNCTION LOAD timeout"
 )
 
 // library is a library with what is derived from its source.
@@ -281,9 +283,13 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if x != nil {
 		b = lua.Budget{Instructions: loadInstructions, Bytes: loadBytes}
 	}
-	reusable, err := e.entryInterpreter().loadLibrary(l, b)
+	in := e.entryInterpreter()
+	reusable, err := in.loadLibrary(l, b)
 	if x != nil {
 		x.Spend(int(l.cost))
+		if err != nil && x.Level >= commands.LevelUsers && in.budget.Spent() == lua.ErrInstructions {
+			err = errLoadTimeout
+		}
 	}
 	if !reusable {
 		e.writer = nil

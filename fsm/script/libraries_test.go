@@ -116,9 +116,9 @@ func TestLibraryLimits(t *testing.T) {
 				"#!lua name=w%d\n for i = 1, %d do end redis.register_function('w%d', function() "+
 					"return 1 end)", n, rounds, n)
 		}
-		refused(t, here, errScriptInstructions, "FUNCTION", "LOAD", busy(0, loadInstructions))
-		refused(t, here, errScriptInstructions, "FUNCTION", "LOAD",
-			"#!lua name=x\n while true do end")
+		const late = "-ERR Error registering functions: ERR FUNCTION LOAD timeout\r\n"
+		refused(t, here, late, "FUNCTION", "LOAD", busy(0, loadInstructions))
+		refused(t, here, late, "FUNCTION", "LOAD", "#!lua name=x\n while true do end")
 		refused(t, here, errScriptMemory, "FUNCTION", "LOAD",
 			"#!lua name=x\n for i = 1, 200000 do local t = {} end")
 		for i := range maxLoadCost / loadInstructions {
