@@ -287,7 +287,8 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	reusable, err := in.loadLibrary(l, b)
 	if x != nil {
 		x.Spend(int(l.cost))
-		if err != nil && x.Level >= commands.LevelUsers && in.budget.Spent() == lua.ErrInstructions {
+		late := err != nil && in.budget.Spent() == lua.ErrInstructions
+		if late && x.Level >= commands.LevelUsers {
 			err = errLoadTimeout
 		}
 	}
