@@ -28,6 +28,7 @@ const (
 	replyBytes  = 16 // bytes of a reply per unit
 	walkedWork  = 3  // an element of a tree that is walked
 	doubleWork  = 6  // a floating-point number formatted
+	decimalWork = 12 // … with up to 17 decimals
 )
 
 // Handle calls the handler of spec, which must have one, with x.Args. From LevelBounded on it
@@ -360,6 +361,18 @@ func (m *meter) Double(f float64) {
 		r.double(text)
 	} else {
 		m.out.Double(f)
+	}
+}
+
+// Decimal writes a double.
+func (m *meter) Decimal(f float64) {
+	text := FormatDecimal(f)
+	m.x.Spend(decimalWork)
+	m.text(len(text), m.x.Tx.Proto != 3)
+	if r, ok := m.out.(*RESP); ok {
+		r.double([]byte(text))
+	} else {
+		m.out.Decimal(f)
 	}
 }
 

@@ -159,7 +159,12 @@ func FormatExtended(x *big.Float) string {
 		// big.Float would first format all of its thousands of digits, which takes milliseconds
 		return "0"
 	}
-	s := x.Text('f', 17)
+	return trimZeros(x.Text('f', 17))
+}
+
+// trimZeros returns a decimal number without trailing zeros after the point, and without the sign
+// of a zero.
+func trimZeros(s string) string {
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
 	}

@@ -43,7 +43,7 @@ var groupCategories = map[string]string{
 	"generic": "keyspace", "set": "set", "sorted-set": "sortedset", "list": "list", "hash": "hash",
 	"string":     "string",
 	"connection": "connection", "transactions": "transaction", "scripting": "scripting",
-	"bitmap": "bitmap", "hyperloglog": "hyperloglog", "stream": "stream",
+	"bitmap": "bitmap", "hyperloglog": "hyperloglog", "geo": "geo", "stream": "stream",
 }
 
 // Categories returns the command's ACL categories.

@@ -23,6 +23,7 @@ type Reply interface {
 	Set(n int)
 	Push(n int)
 	Double(f float64)
+	Decimal(f float64) // a double with up to 17 decimals and no exponent
 	Bool(b bool)
 	BigNumber(digits string)
 	Verbatim(format, text string) // format has three letters: txt, mkd
@@ -158,6 +159,9 @@ func (r *RESP) Double(f float64) {
 	r.double(appendFloat(buf[:0], f))
 }
 
+// Decimal writes a double; RESP2 has a bulk string.
+func (r *RESP) Decimal(f float64) { r.double([]byte(FormatDecimal(f))) }
+
 // double writes a double from its text.
 func (r *RESP) double(text []byte) {
 	if r.Proto == 3 {
@@ -243,6 +247,9 @@ func (Discard) Push(int) {}
 // Double does nothing.
 func (Discard) Double(float64) {}
 
+// Decimal does nothing.
+func (Discard) Decimal(float64) {}
+
 // Bool does nothing.
 func (Discard) Bool(bool) {}
 
@@ -273,6 +280,9 @@ func appendFloat(dst []byte, f float64) []byte {
 	}
 	return strconv.AppendFloat(dst, f, 'g', 17, 64)
 }
+
+// FormatDecimal formats a double with up to 17 decimals, without trailing zeros.
+func FormatDecimal(f float64) string { return trimZeros(strconv.FormatFloat(f, 'f', 17, 64)) }
 
 // replyHelp writes the lines of a HELP subcommand.
 func replyHelp(out Reply, lines ...string) {

@@ -9,7 +9,7 @@ import (
 // Specs returns every command on data. Package server adds its own.
 func Specs() []Spec {
 	return slices.Concat(stringSpecs, bitSpecs, hllSpecs, keySpecs, hashSpecs, hashTTLSpecs,
-		setSpecs, zsetSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs,
+		setSpecs, zsetSpecs, geoSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs,
 		functionSpecs, nextSpecs)
 }
 

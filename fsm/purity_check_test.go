@@ -41,6 +41,7 @@ var freeImports = map[string]bool{
 	"github.com/tidwall/btree":                   true,
 	"github.com/coordd/coordd/commands":          true,
 	"github.com/coordd/coordd/commands/acl":      true,
+	"github.com/coordd/coordd/commands/geo":      true,
 	"github.com/coordd/coordd/commands/glob":     true,
 	"github.com/coordd/coordd/commands/hll":      true,
 	"github.com/coordd/coordd/commands/keyspace": true,

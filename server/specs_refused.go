@@ -17,9 +17,6 @@ type Refusal struct {
 
 // Refusals are the Redis commands that coordd does not support.
 var Refusals = []Refusal{
-	{"geoadd geodist geohash geopos georadius georadius_ro georadiusbymember " +
-		"georadiusbymember_ro geosearch geosearchstore",
-		"out of scope: geographic indexes are not coordination; use a database"},
 	{"pfdebug pfselftest", "tests of Redis's own structures; PFADD, PFCOUNT and PFMERGE are there"},
 	{"module|load module|loadex module|unload",
 		"modules are not deterministic across nodes; use scripts or functions"},

@@ -185,6 +185,15 @@ func (r *luaReply) Double(f float64) {
 	r.BulkString(commands.FormatFloat(f))
 }
 
+// Decimal is like Double, with another notation in the string.
+func (r *luaReply) Decimal(f float64) {
+	if r.resp == 3 {
+		r.Double(f)
+		return
+	}
+	r.BulkString(commands.FormatDecimal(f))
+}
+
 // Bool builds a boolean; with RESP2 1 or 0.
 func (r *luaReply) Bool(b bool) {
 	switch {
