@@ -34,7 +34,7 @@ var geoSpecs = []Spec{
 		Syntax: "key [NX | XX] [CH] longitude:double latitude:double member [longitude:double " +
 			"latitude:double member ...]",
 		Summary:    "Adds members with their places to a sorted set, or moves them.",
-		Complexity: "O(log n) a member", Handler: geoadd},
+		Complexity: "O(log n) a member", ArgWork: cheapArg, Handler: geoadd},
 	{Name: "geopos", Kind: Read, Arity: -2, Level: LevelUsers,
 		Keys: collectionKey.does(KeyRO | KeyAccess), Group: geoGroup, Since: "3.2.0",
 		Syntax: "key [member [member ...]]", Summary: "Returns the places of members.",
@@ -180,6 +180,7 @@ func eachPlace(nothing func(Reply), reply func(out Reply, score float64)) Handle
 		}
 		x.Out.Array(len(x.Args) - 2)
 		for _, member := range x.Args[2:] {
+			x.Spend(placedMember)
 			if score, ok := z.Score(member); ok {
 				reply(x.Out, score)
 			} else {
@@ -227,11 +228,12 @@ func geodist(x *Call) error {
 		return nil
 	}
 	x.Spend(measuredMember)
-	replyDistance(x.Out, geo.Distance(geo.PlaceOf(a), geo.PlaceOf(b))/unit)
+	replyDistance(x, geo.Distance(geo.PlaceOf(a), geo.PlaceOf(b))/unit)
 	return nil
 }
 
 // replyDistance replies a distance, in any unit.
-func replyDistance(out Reply, d float64) {
-	out.BulkString(strconv.FormatFloat(d, 'f', 4, 64))
+func replyDistance(x *Call, d float64) {
+	x.Spend(doubleWork)
+	x.Out.BulkString(strconv.FormatFloat(d, 'f', 4, 64))
 }

@@ -32,10 +32,11 @@ type geoForm struct {
 
 // Costs in units of Env.Work.
 const (
-	measuredMember = 8  // the distance of a member
-	boxedMember    = 20 // … of one that may be in a box
-	foundMember    = 4  // a member that is a result
-	orderedMember  = 10 // a result that is stored in the order of scores
+	placedMember   = 6  // the place of a member, or its geohash
+	measuredMember = 12 // the distance of a member
+	boxedMember    = 28 // … of one that may be in a box
+	foundMember    = 6  // a member that is a result
+	orderedMember  = 24 // a result that is stored
 )
 
 // geoSearch is one call.
@@ -76,7 +77,7 @@ func geosearch(form geoForm) Handler {
 		if s.storing {
 			s.store(x, found)
 		} else {
-			s.reply(x.Out, found)
+			s.reply(x, found)
 		}
 		return nil
 	}
@@ -314,7 +315,8 @@ func (s *geoSearch) search(x *Call, r geo.Range, found []geoFound, most int) []g
 	return found
 }
 
-func (s *geoSearch) reply(out Reply, found []geoFound) {
+func (s *geoSearch) reply(x *Call, found []geoFound) {
+	out := x.Out
 	fields := 1
 	for _, with := range []bool{s.withDist, s.withHash, s.withPlace} {
 		if with {
@@ -328,7 +330,7 @@ func (s *geoSearch) reply(out Reply, found []geoFound) {
 		}
 		out.BulkString(m.Member)
 		if s.withDist {
-			replyDistance(out, m.meters/s.area.Unit)
+			replyDistance(x, m.meters/s.area.Unit)
 		}
 		if s.withHash {
 			out.Int(int64(m.Score))

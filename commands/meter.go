@@ -28,7 +28,7 @@ const (
 	replyBytes  = 16 // bytes of a reply per unit
 	walkedWork  = 3  // an element of a tree that is walked
 	doubleWork  = 6  // a floating-point number formatted
-	decimalWork = 12 // … with up to 17 decimals
+	decimalWork = 16 // … with up to 17 decimals
 )
 
 // Handle calls the handler of spec, which must have one, with x.Args. From LevelBounded on it

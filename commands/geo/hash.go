@@ -36,7 +36,7 @@ func (p Place) cell(level uint, lat float64) cell {
 	n := float64(uint64(1) << level)
 	return cell{
 		column: uint32(float64((p.Lon + maxLon) / (2 * maxLon) * n)),
-		row:    uint32(float64((p.Lat + lat) / (2 * lat) * n)),
+		row:    uint32(float64((p.Lat + lat) / (lat + lat) * n)),
 		level:  level,
 	}
 }
@@ -66,7 +66,7 @@ func gather(x uint64) uint32 {
 
 // scale returns where a share of a range from -most to most is.
 func scale(index uint32, level uint, most float64) float64 {
-	return float64(float64(index)/float64(uint64(1)<<level)*(2*most)) - most
+	return float64(float64(index)/float64(uint64(1)<<level)*(most+most)) - most
 }
 
 // area returns the corners of a cell.
@@ -124,5 +124,5 @@ func Distance(a, b Place) float64 {
 	u := sine((lat2 - lat1) / 2)
 	v := sine((float64(b.Lon*degree) - float64(a.Lon*degree)) / 2)
 	square := float64(u*u) + float64(float64(float64(cosine(lat1)*cosine(lat2))*v)*v)
-	return 2 * radius * arcsine(math.Sqrt(min(square, 1)))
+	return float64(2 * radius * arcsine(math.Sqrt(min(square, 1))))
 }

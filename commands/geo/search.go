@@ -20,12 +20,12 @@ type Area struct {
 // is as wide at every latitude as at its center.
 func (a *Area) Distance(p Place) (meters float64, within bool) {
 	if a.Box {
-		across := Distance(p, Place{a.Center.Lon, p.Lat})
 		along := Distance(p, Place{p.Lon, a.Center.Lat})
-		if across > float64(a.Width*a.Unit)/2 || along > float64(a.Height*a.Unit)/2 {
+		if along > float64(a.Height*a.Unit)/2 {
 			return 0, false
 		}
-		return Distance(a.Center, p), true
+		across := Distance(p, Place{a.Center.Lon, p.Lat})
+		return Distance(a.Center, p), across <= float64(a.Width*a.Unit)/2
 	}
 	meters = Distance(a.Center, p)
 	return meters, meters <= float64(a.Radius*a.Unit)
@@ -87,7 +87,7 @@ func (a *Area) level() uint {
 		return scoreLevel
 	}
 	level := -1
-	for ; meters < half; meters *= 2 {
+	for ; meters < half; meters += meters {
 		level++
 	}
 	if lat := math.Abs(a.Center.Lat); lat > 80 {

@@ -37,7 +37,10 @@ func sine(x float64) float64 {
 	case 2:
 		y = y.negative()
 	}
-	return math.Copysign(1, x) * y.rounded()
+	if x < 0 {
+		y = y.negative()
+	}
+	return y.rounded()
 }
 
 // cosine returns cos x for |x| <= 5π/4.
@@ -61,7 +64,7 @@ func reduce(x float64) (quarters int, rest sum) {
 	case x <= 3*math.Pi/4:
 		return 1, add(x-halfPi.hi, -halfPi.lo)
 	}
-	return 2, add(x-float64(2*halfPi.hi), -2*halfPi.lo)
+	return 2, add(x-float64(2*halfPi.hi), float64(-2*halfPi.lo))
 }
 
 // sine returns sin x for |x| <= π/4.
@@ -69,8 +72,8 @@ func (x sum) sine() sum {
 	if x.hi < 0 {
 		return x.negative().sine().negative()
 	}
-	a := &angles[x.nearest()]
-	return x.turn(a[0], a[1])
+	k := x.nearest()
+	return x.turn(k, angles[k][0], angles[k][1])
 }
 
 // cosine returns cos x for |x| <= π/4.
@@ -78,17 +81,17 @@ func (x sum) cosine() sum {
 	if x.hi < 0 {
 		x = x.negative()
 	}
-	a := &angles[x.nearest()]
-	return x.turn(a[1], a[0].negative())
+	k := x.nearest()
+	return x.turn(k, angles[k][1], angles[k][0].negative())
 }
 
 // nearest returns the index of the angle that is nearest to x.
 func (x sum) nearest() int { return int(float64(x.hi*perRadian) + 0.5) }
 
-// turn returns a·cos d + b·sin d, where d is the difference of x to the nearest angle, by the first
-// terms of their series. a is at least as large as the angle, or 0 if the angle is.
-func (x sum) turn(a, b sum) sum {
-	d := x.hi - float64(x.nearest())/perRadian
+// turn returns a·cos d + b·sin d, where d is the difference of x to the angle k, the nearest one,
+// by the first terms of their series.
+func (x sum) turn(k int, a, b sum) sum {
+	d := x.hi - float64(k)/perRadian
 	dd := float64(d * d)
 	// cos d - 1 and sin d - d
 	cos := float64(dd * (float64(dd*(1./24-float64(dd/720))) - 0.5))
@@ -114,20 +117,22 @@ func arcsine(y float64) float64 {
 	}
 	root.lo = math.FMA(-root.hi, root.hi, square) / float64(2*root.hi)
 	half := root.arcsine()
-	z := add(halfPi.hi, -2*half.hi)
+	z := add(halfPi.hi, float64(-2*half.hi))
 	return z.hi + (z.lo + (halfPi.lo - float64(2*half.lo)))
 }
 
 // arcsine returns asin y for 0 <= y <= √½: the start of the series, made exact by Newton's method.
-// Each step doubles the digits.
 func (y sum) arcsine() sum {
+	const exact = 0x1p-33 // a step that is as small leaves an error of its square
 	yy := float64(y.hi * y.hi)
+	cosine := math.Sqrt(1 - yy)
 	x := y.hi + float64(float64(y.hi*yy)*(1./6+float64(yy*(3./40+float64(yy*(15./336))))))
-	for range 2 {
-		at := sum{x, 0}
-		x += (y.hi - at.sine().rounded()) / at.cosine().rounded()
+	for {
+		sine := sum{x, 0}.sine()
+		step := ((y.hi - sine.hi) - sine.lo + y.lo) / cosine
+		if math.Abs(step) <= float64(x*exact) {
+			return sum{x, step}
+		}
+		x += step
 	}
-	at := sum{x, 0}
-	sin := at.sine()
-	return sum{x, ((y.hi - sin.hi) - sin.lo + y.lo) / at.cosine().rounded()}
 }

@@ -3,6 +3,8 @@
 package script
 
 import (
+	"strconv"
+
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/lua"
 )
@@ -185,13 +187,15 @@ func (r *luaReply) Double(f float64) {
 	r.BulkString(commands.FormatFloat(f))
 }
 
-// Decimal is like Double, with another notation in the string.
+// Decimal builds what Double does, of the decimals of its text.
 func (r *luaReply) Decimal(f float64) {
-	if r.resp == 3 {
-		r.Double(f)
+	text := commands.FormatDecimal(f)
+	if r.resp != 3 {
+		r.BulkString(text)
 		return
 	}
-	r.BulkString(commands.FormatDecimal(f))
+	rounded, _ := strconv.ParseFloat(text, 64)
+	r.Double(rounded)
 }
 
 // Bool builds a boolean; with RESP2 1 or 0.

@@ -238,6 +238,13 @@ func (d *differential) filled(call [][]byte) [][]byte {
 			call[i] = strconv.AppendInt(nil, d.integer(), 10)
 		case floatToken:
 			call[i] = d.float()
+		case lonToken:
+			call[i] = d.degrees(180)
+		case latToken:
+			call[i] = d.degrees(85.05112878)
+		case lengthToken:
+			length := math.Pow(10, 9*d.g.Float64()-1)
+			call[i] = strconv.AppendFloat(nil, length, 'f', d.g.IntN(4), 64)
 		case globToken:
 			pieces := words("* * ? [ ] ^ - \\ k h 1 2 a z [^ [a- [k", "\xff", "\x00")
 			call[i] = nil
@@ -303,6 +310,15 @@ func (d *differential) integer() int64 {
 		return n
 	}
 	return int64(d.g.Uint64())
+}
+
+// degrees is a coordinate of a place: one near others, or any, up to most.
+func (d *differential) degrees(most float64) []byte {
+	f := most * (2*d.g.Float64() - 1)
+	if d.g.IntN(3) > 0 {
+		f = most/3 + d.g.NormFloat64()*math.Pow(10, -float64(d.g.IntN(7)))
+	}
+	return strconv.AppendFloat(nil, f, 'f', d.g.IntN(12), 64)
 }
 
 // float is a number with a fraction, in one of several notations. A double holds it.

@@ -318,13 +318,26 @@ func (d *differential) watchAmbiguous() bool {
 // Redis defines no order by name: its two encodings differ, and SORT makes Redis convert one to the
 // other.
 func (d *differential) mixedScores(db int, call [][]byte) bool {
+	return d.anyScores(db, call, func(scores map[string]bool, _ int) bool { return len(scores) > 1 })
+}
+
+// repeatedScores reports whether members of the sorted set at one of the first two arguments have
+// equal scores.
+func (d *differential) repeatedScores(db int, call [][]byte) bool {
+	return d.anyScores(db, call, func(scores map[string]bool, n int) bool { return len(scores) < n })
+}
+
+// anyScores reports whether f holds for the scores of a sorted set at one of the first two
+// arguments, which has n members.
+func (d *differential) anyScores(db int, call [][]byte,
+	f func(scores map[string]bool, n int) bool) bool {
 	return slices.ContainsFunc(call[1:min(3, len(call))], func(key []byte) bool {
 		scored := d.node.read(db, commandtest.Args("ZRANGE", string(key), "0", "-1", "WITHSCORES"))
 		scores := map[string]bool{}
 		for i := 1; i < len(scored.Elems); i += 2 {
 			scores[scored.Elems[i].Text] = true
 		}
-		return len(scores) > 1
+		return f(scores, len(scored.Elems)/2)
 	})
 }
 

@@ -127,6 +127,9 @@ var avoidances = []avoidance{
 	{"number of deliveries, which is never passed", "xclaim", "9223372036854775807"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
 	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
+	{"| `STOREDIST` |", "geosearchstore", "storedist"}, // see TestStoredDistances
+	{"| `STOREDIST` |", "georadius", "storedist"},
+	{"| `STOREDIST` |", "georadiusbymember", "storedist"},
 }
 
 // avoided reports whether no call of a command is made.
@@ -152,6 +155,11 @@ var omissions = []omission{
 			hasWord(call, "bylex")
 		// earlier calls of the same transaction may change the scores
 		return byName && (len(q.calls) > 1 || d.mixedScores(q.db, call))
+	}},
+	{"| `GEOSEARCH` and kin with `COUNT` |", func(d *differential, q request, call [][]byte) bool {
+		return isCommand(call, "geosearch", "geosearchstore", "georadius", "georadius_ro",
+			"georadiusbymember", "georadiusbymember_ro") && hasWord(call, "count") &&
+			!hasWord(call, "any") && (len(q.calls) > 1 || d.repeatedScores(q.db, call))
 	}},
 	{"| `SORT` with `ALPHA` |", func(_ *differential, _ request, call [][]byte) bool {
 		return isCommand(call, "sort") && hasWord(call, "store") && hasWord(call, "alpha") &&

@@ -21,6 +21,10 @@ const (
 	whenToken  = "<when>"
 
 	whenMsToken = "<when ms>"
+
+	lonToken    = "<longitude>"
+	latToken    = "<latitude>"
+	lengthToken = "<length>"
 	// Ids of stream entries: one larger than all before, and one of those.
 	nextToken  = "<next>"
 	entryToken = "<entry>"
@@ -65,7 +69,15 @@ var (
 	numbered    = words("0 1 0 1 5 7 -1 16 x 01") // databases
 	timeouts    = words("0 1 0.5 -1 x inf 1e100 0.0001", "")
 	sortNames   = words("k* h*->m1 nosort # * h1->* w_* z*->a ?* l* none h*->", "")
-	scripts     = []string{
+	// Places all over the world, many close to each other, and lengths of any size.
+	longitudes = words("0 180 -180 180.1 x 1e-300", lonToken, lonToken, lonToken, lonToken, lonToken)
+	latitudes  = words("0 85.05112878 -85.05112878 85.06 x nan", latToken, latToken, latToken,
+		latToken, latToken)
+	lengths = words("0 1 inf -1 x 1e300 1e-300", lengthToken, lengthToken, lengthToken,
+		lengthToken, lengthToken)
+	places = append(members, words("p1 p2 p3 p4 p5 p6 p7 p8 p9 q1 q2 q3 q4 q5 q6 q7 q8 q9")...)
+
+	scripts = []string{
 		"return 1", "return {KEYS, ARGV}", "return redis.call('incr', KEYS[1])",
 		"return redis.call('get', KEYS[1] or 'k1')",
 		"return redis.call('set', KEYS[1] or 'k2', ARGV[1] or '7')", "error('no')", "syntax error",
@@ -176,6 +188,8 @@ var differentialPools = []pool{
 	{"library", words("one two t* three four * none")},
 	{"function", words("f1 f2 F3 f4 f5 f1 f6 f7 none")},
 	{"serialized", random.DumpPool}, {"script", scripts},
+	{"longitude", longitudes}, {"latitude", latitudes}, {"geoadd member", places},
+	{"radius", lengths}, {"width", lengths}, {"height", lengths},
 	{"key", random.KeyPool}, {"source", random.KeyPool}, {"src", random.KeyPool},
 	{"dst", random.KeyPool}, {"destination-db", numbered}, {"destination", random.KeyPool},
 	{"member", members}, {"field", members}, {"element", members}, {"pivot", members},

@@ -147,13 +147,14 @@ func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 // The pools are small, so that calls share keys and fields.
 var (
 	KeyPool = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "l1", "l2", "s1", "s2", "x1",
-		"x2", "", "key\x00\xff"}
+		"x2", "g1", "", "key\x00\xff"}
 	memberPool = []string{"m1", "m2", "m3", "a", "b", "", "\xff\x00", strings.Repeat("long", 20)}
 	valuePool  = []string{"v", "1", "-7", "3.5", "", "10", "9223372036854775807",
 		"text with spaces", "\r\n", "1e300", strings.Repeat("x", 70)}
 	numberPool = []string{"0", "1", "2", "-1", "5", "100", "-3", "9223372036854775807", "x"}
 	floatPool  = []string{"0", "1", "-1.5", "3.25", "inf", "-inf", "1e17", "0.1", "nan", "x"}
 	ttlPool    = []string{"1", "50", "400", "1000", "20000", "0", "-5", "9223372036854775807"}
+	lengthPool = []string{"0", "1", "10", "200", "30000", "inf", "-1", "x"}
 	rangePool  = []string{"0", "-1", "1", "5", "-inf", "+inf", "(1", "-", "+", "[a", "(m2"}
 	scriptPool = []string{
 		"return {KEYS, ARGV, redis.call('dbsize')}",
@@ -172,7 +173,7 @@ var (
 var OwnKeys = map[string][]string{
 	"string": {"k1", "k2", "k3"}, "bitmap": {"k1", "k2"}, "hash": {"h1", "h2"},
 	"sorted-set": {"z1", "z2"}, "list": {"l1", "l2"},
-	"set": {"s1", "s2"}, "stream": {"x1", "x2"},
+	"set": {"s1", "s2"}, "stream": {"x1", "x2"}, "geo": {"g1", "g2"},
 }
 
 // shaPool names the scripts, and one that never existed.
@@ -225,6 +226,9 @@ var pools = []Pool{
 	{"end", rangePool},
 	{"count", numberPool}, {"offset", numberPool}, {"cursor", numberPool}, {"index", numberPool},
 	{"num", numberPool},
+	{"longitude", []string{"0", "13.4", "13.5", "-180", "180", "181"}},
+	{"latitude", []string{"0", "52.5", "52.51", "-85", "85.05112878", "x"}},
+	{"radius", lengthPool}, {"width", lengthPool}, {"height", lengthPool},
 	{"pattern", []string{"*", "k*", "?1", "[a-m]*", "none"}},
 	{"type", []string{"string", "hash", "zset", "list"}},
 }

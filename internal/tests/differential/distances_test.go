@@ -1,0 +1,69 @@
+package differential
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
+)
+
+// Stored distances are those of the real server but for the last bit of few.
+func TestStoredDistances(t *testing.T) {
+	const places, searches = 1000, 20
+	real, err := commandtest.Dial("unix", commandtest.NeedRedis(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = real.Close() }()
+	n := newNode(testTable())
+	// both makes a call on both servers and returns the replies.
+	both := func(words ...string) (got, want commandtest.Value) {
+		args := commandtest.Args(words...)
+		ours, err := n.apply(commands.AppendRequest(nil,
+			&commands.Request{Proto: 2, Cmds: [][][]byte{args}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := real.Do(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want, err = parsePair(ours, theirs); err != nil {
+			t.Fatal(err)
+		}
+		return got, want
+	}
+	both("FLUSHALL")
+	r := rand.New(rand.NewPCG(random.Seed(t), 0))
+	for i := range places {
+		spread := math.Pow(10, -float64(i%6)) // some are near others
+		both("GEOADD", "g", fmt.Sprint(10+170*spread*(2*r.Float64()-1)),
+			fmt.Sprint(5+80*spread*(2*r.Float64()-1)), strconv.Itoa(i))
+	}
+	stored, different := 0, 0
+	for i := range searches {
+		unit := []string{"M", "KM", "FT", "MI"}[i%4]
+		both("GEOSEARCHSTORE", "d", "g", "FROMMEMBER", strconv.Itoa(i), "BYRADIUS", "1e9", unit,
+			"STOREDIST")
+		for j := range places {
+			got, want := both("ZSCORE", "d", strconv.Itoa(j))
+			a, errA := strconv.ParseFloat(got.Text, 64)
+			b, errB := strconv.ParseFloat(want.Text, 64)
+			if errA != nil || errB != nil || math.Abs(a-b) > 4e-16*b {
+				t.Errorf("distance of %d to %d: %s, want %s", i, j, got.Text, want.Text)
+			}
+			if stored++; a != b {
+				different++
+			}
+		}
+	}
+	t.Logf("%d of %d distances differ in the last bit", different, stored)
+	if different > stored/100 {
+		t.Error("more than one in 100")
+	}
+}
