@@ -107,8 +107,9 @@ var docsDiffer = map[string]string{
 	"bitop":                   "the operations are told apart",
 	"sort":                    "only Redis's files know that BY and GET name keys",
 	"client|list":             "a block of one argument is that argument", "config|get": "the same",
-	"psubscribe":   "the same",
-	"failover":     "the notation does not tell what a word takes besides values",
+	"psubscribe": "the same",
+	"failover":   "the notation does not tell what a word takes besides values",
+	"geosearch":  "the same", "geosearchstore": "the same",
 	"xinfo|stream": "the same", "xtrim": "a group without brackets is none",
 }
 
