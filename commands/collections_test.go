@@ -37,6 +37,7 @@ type testRun struct {
 	ks    *keyspace.Keyspace
 	index uint64
 	proto int
+	level uint64 // 0: before the first
 }
 
 func newTestRun() *testRun {
@@ -52,8 +53,8 @@ func (r *testRun) do(args [][]byte) (reply []byte, changed bool) {
 		r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 		defer r.ks.End()
 	}
-	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1}, Tx: &Tx{Proto: r.proto}, Args: args,
-		Out: out})
+	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: r.level},
+		Tx: &Tx{Proto: r.proto}, Args: args, Out: out})
 	return out.Buf, r.ks.Sum() != before
 }
 

@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/coordd/coordd/commands/geo"
@@ -11,9 +12,10 @@ import (
 
 // Options of searches, as Spec.Syntax has them.
 const (
-	geoUnits   = "<M | KM | FT | MI>"
-	geoFrom    = "<FROMMEMBER member | FROMLONLAT longitude:double latitude:double> "
-	geoShape   = "<BYRADIUS radius:double " + geoUnits + " | BYBOX width:double height:double " + geoUnits + "> "
+	geoUnits = "<M | KM | FT | MI>"
+	geoFrom  = "<FROMMEMBER member | FROMLONLAT longitude:double latitude:double> "
+	geoShape = "<BYRADIUS radius:double " + geoUnits + " | " +
+		"BYBOX width:double height:double " + geoUnits + "> "
 	geoOrder   = "[ASC | DESC]"
 	geoCount   = "[COUNT count:integer [ANY]]"
 	geoWith    = "[WITHCOORD] [WITHDIST] [WITHHASH]"
@@ -117,7 +119,7 @@ func parsePlace(x *Call, args [][]byte) (p geo.Place, err error) {
 
 // sixDecimals formats a number as C's %f.
 func sixDecimals(f float64) string {
-	if f-f != 0 { // infinite
+	if math.IsInf(f, 0) {
 		return FormatFloat(f)
 	}
 	return strconv.FormatFloat(f, 'f', 6, 64)
