@@ -64,7 +64,8 @@ func TestRanges(t *testing.T) {
 		}
 		for range 20 {
 			degrees := a.Radius / 100
-			p := Place{a.Center.Lon + degrees*r.NormFloat64(), a.Center.Lat + degrees*r.NormFloat64()}
+			p := Place{a.Center.Lon + degrees*r.NormFloat64(),
+				a.Center.Lat + degrees*r.NormFloat64()}
 			if !p.Valid() {
 				continue
 			}

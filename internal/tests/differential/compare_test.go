@@ -318,13 +318,17 @@ func (d *differential) watchAmbiguous() bool {
 // Redis defines no order by name: its two encodings differ, and SORT makes Redis convert one to the
 // other.
 func (d *differential) mixedScores(db int, call [][]byte) bool {
-	return d.anyScores(db, call, func(scores map[string]bool, _ int) bool { return len(scores) > 1 })
+	return d.anyScores(db, call, func(scores map[string]bool, _ int) bool {
+		return len(scores) > 1
+	})
 }
 
 // repeatedScores reports whether members of the sorted set at one of the first two arguments have
 // equal scores.
 func (d *differential) repeatedScores(db int, call [][]byte) bool {
-	return d.anyScores(db, call, func(scores map[string]bool, n int) bool { return len(scores) < n })
+	return d.anyScores(db, call, func(scores map[string]bool, n int) bool {
+		return len(scores) < n
+	})
 }
 
 // anyScores reports whether f holds for the scores of a sorted set at one of the first two
