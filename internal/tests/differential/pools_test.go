@@ -72,7 +72,7 @@ var (
 	// Places all over the world, many close to each other, and lengths of any size.
 	longitudes = words("0 180 -180 180.1 x 1e-300", lonToken, lonToken, lonToken, lonToken,
 		lonToken)
-	latitudes  = words("0 85.05112878 -85.05112878 85.06 x nan", latToken, latToken, latToken,
+	latitudes = words("0 85.05112878 -85.05112878 85.06 x nan", latToken, latToken, latToken,
 		latToken, latToken)
 	lengths = words("0 1 inf -1 x 1e300 1e-300", lengthToken, lengthToken, lengthToken,
 		lengthToken, lengthToken)
