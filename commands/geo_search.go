@@ -239,7 +239,8 @@ func (s *geoSearch) check(x *Call) error {
 		if search {
 			name = "GEOSEARCHSTORE"
 		}
-		return Errorf("ERR %s is not compatible with WITHDIST, WITHHASH and WITHCOORD options", name)
+		return Errorf("ERR %s is not compatible with WITHDIST, WITHHASH and WITHCOORD options",
+			name)
 	case search && s.from == neither:
 		return Errorf("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for %s",
 			x.Args[0])
