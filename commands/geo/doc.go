@@ -7,7 +7,8 @@
 // and a search is the ranges of up to nine cells. Distances are those on a sphere.
 //
 // Results are Redis's, digit by digit: coordinates and scores always, distances but for the last
-// bit of some, which Redis takes from the C library of its machine.
+// bits of some, which Redis takes from the C library of its machine. Four decimals show these only
+// for places nearly opposite each other.
 //
 // # The same on every node
 //
