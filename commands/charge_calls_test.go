@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/rdb"
 )
 
 // bigCall is a call on data with n elements.
@@ -68,6 +69,26 @@ func every(step int, format string) func(int) []string {
 		}
 		return words
 	}
+}
+
+// dumpOf is a value of DUMP with n elements, each of so many texts.
+func dumpOf(kind byte, each int) func(int) []string {
+	return func(n int) []string {
+		b := rdb.AppendLength([]byte{kind}, uint64(n))
+		for i := range n * each {
+			b = rdb.AppendText(b, "element:"+strconv.Itoa(i))
+		}
+		return []string{string(rdb.Seal(b, rdbNewest))}
+	}
+}
+
+// packedDump is a value of DUMP with n elements in a compact form.
+func packedDump(n int) []string {
+	w := &rdb.ListpackWriter{}
+	for i := range n {
+		w.Text([]byte("element:" + strconv.Itoa(i)))
+	}
+	return []string{string(rdb.Seal(rdb.AppendText([]byte{rdbListpackSet}, w.Bytes()), rdbNewest))}
 }
 
 // scored puts a score before each word.
@@ -140,6 +161,10 @@ var bigCalls = []bigCall{
 	{"BLPOP", ended("0", "none:#")}, {"BRPOP l 0", nil}, {"BRPOPLPUSH l dst 0", nil},
 	{"BZMPOP 0 1 z MIN COUNT $n", nil}, {"BZPOPMAX z 0", nil}, {"BZPOPMIN", ended("0", "none:#")},
 	{"CL.THROTTLE one2 5 5 5", nil}, {"GCRA one2 5 5 5", nil}, {"INCREX one BYINT 1", nil},
+	{"DUMP str", nil}, {"DUMP h", nil}, {"DUMP hv", nil}, {"DUMP l", nil}, {"DUMP s", nil},
+	{"DUMP ints", nil}, {"DUMP z", nil}, {"DUMP x", nil}, {"DUMP owned", nil},
+	{"RESTORE dst 0", dumpOf(rdbList, 1)}, {"RESTORE dst 0", dumpOf(rdbSet, 1)},
+	{"RESTORE dst 0", dumpOf(rdbHash, 2)}, {"RESTORE dst 0", packedDump},
 	{"COPY str dst", nil}, {"COPY h dst", nil}, {"COPY l dst", nil}, {"COPY s dst", nil},
 	{"COPY z dst", nil}, {"COPY x dst", nil}, {"COPY hv dst", nil},
 	{"COPY owned dst", nil},

@@ -8,9 +8,9 @@ import (
 
 // Specs returns every command on data. Package server adds its own.
 func Specs() []Spec {
-	return slices.Concat(stringSpecs, bitSpecs, hllSpecs, keySpecs, hashSpecs, hashTTLSpecs,
-		setSpecs, zsetSpecs, geoSpecs, listSpecs, sortSpecs, streamSpecs, limitSpecs, scriptSpecs,
-		functionSpecs, nextSpecs)
+	return slices.Concat(stringSpecs, bitSpecs, hllSpecs, keySpecs, dumpSpecs, hashSpecs,
+		hashTTLSpecs, setSpecs, zsetSpecs, geoSpecs, listSpecs, sortSpecs, streamSpecs,
+		limitSpecs, scriptSpecs, functionSpecs, nextSpecs)
 }
 
 // Table is the set of all commands.

@@ -44,6 +44,7 @@ var freeImports = map[string]bool{
 	"github.com/coordd/coordd/commands/geo":      true,
 	"github.com/coordd/coordd/commands/glob":     true,
 	"github.com/coordd/coordd/commands/hll":      true,
+	"github.com/coordd/coordd/commands/rdb":      true,
 	"github.com/coordd/coordd/commands/keyspace": true,
 	"github.com/coordd/coordd/commands/radix":    true,
 	"github.com/coordd/coordd/internal/resp":     true,

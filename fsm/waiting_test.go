@@ -41,7 +41,8 @@ func (w *waitMachine) apply(requests ...commands.Request) []byte {
 	for i := range requests {
 		batch = commands.AppendRequest(batch, &requests[i])
 	}
-	e := &Entry{Term: w.term, ClockMs: w.clock, Batches: [][]byte{batch}}
+	e := &Entry{Term: w.term, ClockMs: w.clock, WallUs: w.clock * 1000,
+		Batches: [][]byte{batch}}
 	r := mustApply(w.t, w.Machine, w.Index()+1, e, true)
 	w.news = slices.DeleteFunc(r.Events, func(e commands.Event) bool {
 		return e.Kind != commands.Served && e.Kind != commands.WaitsDropped

@@ -24,9 +24,8 @@ var Refusals = []Refusal{
 		"Raft replicates; change members with RAFT ADD and RAFT REMOVE, the leader with FAILOVER"},
 	{"sync psync replconf",
 		"Raft replicates; a new node receives the snapshot and the log over the peer port"},
-	{"dump restore restore-asking migrate",
-		"values have no portable encoding; use coordd backup and coordd restore, or coordd " +
-			"import to copy from Redis"},
+	{"restore-asking migrate",
+		"slots do not move; use DUMP and RESTORE, or coordd import to copy from Redis"},
 	{"cluster|addslots cluster|addslotsrange cluster|bumpepoch cluster|delslots " +
 		"cluster|delslotsrange cluster|flushslots cluster|set-config-epoch cluster|setslot",
 		"the leader always owns all slots"},

@@ -126,6 +126,7 @@ var avoidances = []avoidance{
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "acked"},
 	{"number of deliveries, which is never passed", "xclaim", "9223372036854775807"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
+	{"| `DUMP` |", "dump", ""},
 	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
 	{"| `STOREDIST` |", "geosearchstore", "storedist"}, // see TestStoredDistances
 	{"| `STOREDIST` |", "georadius", "storedist"},
