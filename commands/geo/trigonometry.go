@@ -7,9 +7,9 @@ import "math"
 // sum is a number as a sum of two, of which lo is the smaller one by far.
 type sum struct{ hi, lo float64 }
 
-func (s sum) rounded() float64 { return s.hi + s.lo }
+func (x sum) rounded() float64 { return x.hi + x.lo }
 
-func (s sum) negative() sum { return sum{-s.hi, -s.lo} }
+func (x sum) negative() sum { return sum{-x.hi, -x.lo} }
 
 // halfPi is π/2.
 var halfPi = sum{0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54}
@@ -121,18 +121,18 @@ func arcsine(y float64) float64 {
 	return z.hi + (z.lo + (halfPi.lo - float64(2*half.lo)))
 }
 
-// arcsine returns asin y for 0 <= y <= √½: the start of the series, made exact by Newton's method.
-func (y sum) arcsine() sum {
+// arcsine returns asin x for 0 <= x <= √½: the start of the series, made exact by Newton's method.
+func (x sum) arcsine() sum {
 	const exact = 0x1p-33 // a step that is as small leaves an error of its square
-	yy := float64(y.hi * y.hi)
-	cosine := math.Sqrt(1 - yy)
-	x := y.hi + float64(float64(y.hi*yy)*(1./6+float64(yy*(3./40+float64(yy*(15./336))))))
+	xx := float64(x.hi * x.hi)
+	cosine := math.Sqrt(1 - xx)
+	y := x.hi + float64(float64(x.hi*xx)*(1./6+float64(xx*(3./40+float64(xx*(15./336))))))
 	for {
-		sine := sum{x, 0}.sine()
-		step := ((y.hi - sine.hi) - sine.lo + y.lo) / cosine
-		if math.Abs(step) <= float64(x*exact) {
-			return sum{x, step}
+		sine := sum{y, 0}.sine()
+		step := ((x.hi - sine.hi) - sine.lo + x.lo) / cosine
+		if math.Abs(step) <= float64(y*exact) {
+			return sum{y, step}
 		}
-		x += step
+		y += step
 	}
 }
