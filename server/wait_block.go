@@ -231,8 +231,7 @@ func (b *blocked) attempt() (replies []byte, err error, done bool) {
 		b.enter()
 	}
 	if b.w.number != 0 {
-		var again bool
-		if replies, err, done, again = b.read(b.w.takeNews()); done || !again {
+		if replies, err, done = b.read(b.w.takeNews()); done || b.kept {
 			return replies, err, done
 		}
 		b.request.Wait = s.srv.machineWaits.request(b.w)

@@ -191,19 +191,20 @@ func (b *blocked) settle(reply []byte) {
 	b.w.mu.Unlock()
 }
 
-// read acts on news of the machine. done is false if the command is to be sent again, or waits on.
-func (b *blocked) read(news waitNews) (replies []byte, err error, done, again bool) {
+// read acts on news of the machine. done is false if the command waits on, or is to be sent again
+// because the machine no longer has it.
+func (b *blocked) read(news waitNews) (replies []byte, err error, done bool) {
 	switch {
 	case news.reply != nil:
 		b.kept = false
-		return news.reply, nil, true, false
+		return news.reply, nil, true
 	case news.dropped:
 		b.kept = false
 	case news.replaced && b.kept && !b.s.srv.backend.Waits(b.w.number):
 		b.kept = false
-		return nil, errWaitLost, true, false
+		return nil, errWaitLost, true
 	}
-	return nil, nil, false, !b.kept
+	return nil, nil, false
 }
 
 // leave ends a wait, with the reply if the machine has served it meanwhile.
@@ -214,7 +215,7 @@ func (b *blocked) leave() (replies []byte, err error, served bool) {
 	limit := time.NewTimer(servedLimit)
 	defer limit.Stop()
 	for asked := false; ; {
-		replies, err, served, _ = b.read(b.w.takeNews())
+		replies, err, served = b.read(b.w.takeNews())
 		if served || !b.kept {
 			return replies, err, served
 		}
