@@ -54,7 +54,8 @@ func (m *machineWaits) join(s *session) *waiter {
 		m.waiting, m.number = map[uint64]*waiter{}, s.srv.clientBase
 	}
 	m.number++
-	w := &waiter{conn: s.conn, db: s.db, number: m.number, wakeup: make(chan struct{}, 1)}
+	w := &waiter{session: s, conn: s.conn, db: s.db, number: m.number,
+		wakeup: make(chan struct{}, 1)}
 	m.waiting[w.number] = w
 	return w
 }
@@ -92,6 +93,9 @@ func (s *Server) tellWaits(e *commands.Event) {
 	}
 	if e.Kind == commands.Served {
 		if w := m.waiting[e.Wait]; w != nil {
+			if w.session.track.Load() != nil {
+				_ = w.session.out.hold(&s.wg) // what the command changed is told after its reply
+			}
 			w.tell(func(n *waitNews) { n.reply = e.Payload })
 		} else if q, gone := m.gone[e.Wait]; gone {
 			delete(m.gone, e.Wait)

@@ -299,3 +299,22 @@ func TestWaitsMoveIntoTheMachine(t *testing.T) {
 	}
 	n.idle(t)
 }
+
+// What a command changes when it is served is told to its own client after the reply.
+func TestServedBeforeItsInvalidation(t *testing.T) {
+	n := start(t, nil)
+	main, c := n.dial(t), n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON")
+	for range 100 {
+		c.call("LRANGE", "to", "0", "-1")
+		if err := c.Send(commandtest.Args("BLMOVE", "from", "to", "LEFT", "LEFT", "0")); err != nil {
+			t.Fatal(err)
+		}
+		n.waiting(t, 1)
+		main.call("RPUSH", "from", "x")
+		c.want("$1\r\nx\r\n")
+		c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nto\r\n")
+	}
+	n.idle(t)
+}

@@ -65,8 +65,9 @@ const waitedKeyCost = 256
 
 // waiter is one command that may wait.
 type waiter struct {
-	number  uint64 // of its wait in the machine; 0: it waits in the queues of this node
-	order   uint64 // its place in the machine; 0: it has had none; its session's own
+	number  uint64   // of its wait in the machine; 0: it waits in the queues of this node
+	order   uint64   // its place in the machine; 0: it has had none; its session's own
+	session *session // of a wait in the machine
 	conn    net.Conn
 	db      int
 	tickets []ticket
