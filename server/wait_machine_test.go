@@ -310,7 +310,8 @@ func TestServedBeforeItsInvalidation(t *testing.T) {
 	c.call("CLIENT", "TRACKING", "ON")
 	for range 100 {
 		c.call("LRANGE", "to", "0", "-1")
-		if err := c.Send(commandtest.Args("BLMOVE", "from", "to", "LEFT", "LEFT", "0")); err != nil {
+		move := commandtest.Args("BLMOVE", "from", "to", "LEFT", "LEFT", "0")
+		if err := c.Send(move); err != nil {
 			t.Fatal(err)
 		}
 		n.waiting(t, 1)
