@@ -399,7 +399,7 @@ func (s *Server) Close() {
 		}
 		s.mu.Unlock()
 	}
-	s.awaitLeaving(limit.C)
+	s.awaitLeaving()
 	s.cancel()
 	s.pubsub.delivery.close()
 	s.background.Wait()

@@ -54,7 +54,7 @@ func pushes(left bool) []byte {
 // giveBack puts back what a request took with reply for a client that is gone.
 func (s *Server) giveBack(q commands.Request, reply []byte) {
 	args := undo(q.Cmds[0], reply)
-	if args == nil {
+	if args == nil || s.ctx.Err() != nil {
 		return
 	}
 	words := append([][]byte{[]byte(commands.SettingGiveBack)}, args...)

@@ -24,6 +24,8 @@ const (
 	// servedLimit is how long a command that has been served waits for its reply, which this node
 	// gets when it applies the entry.
 	servedLimit = 10 * time.Second
+	// leaveLimit is how long the end of the server waits for the machine to forget waits.
+	leaveLimit = time.Second
 	// leaveTogether is how many waits are left in one batch.
 	leaveTogether = 256
 )
@@ -216,8 +218,12 @@ func (b *blocked) leave() (replies []byte, err error, served bool) {
 	if b.w.number == 0 {
 		return nil, nil, false
 	}
-	limit := time.NewTimer(servedLimit)
-	defer limit.Stop()
+	limit := servedLimit
+	if b.s.srv.closing.Load() {
+		limit = leaveLimit
+	}
+	ctx, cancel := context.WithTimeout(b.s.srv.ctx, limit)
+	defer cancel()
 	for asked := false; ; {
 		replies, err, served = b.read(b.w.takeNews())
 		if served || !b.kept {
@@ -225,7 +231,7 @@ func (b *blocked) leave() (replies []byte, err error, served bool) {
 		}
 		if !asked {
 			asked = true
-			left, err := b.s.srv.leaveWaits(context.Background(), b.s.workload(1), b.w.number)
+			left, err := b.s.srv.leaveWaits(ctx, b.s.workload(1), b.w.number)
 			switch {
 			case err != nil:
 				return nil, errWaitLost, true
@@ -237,9 +243,7 @@ func (b *blocked) leave() (replies []byte, err error, served bool) {
 		}
 		select {
 		case <-b.w.wakeup:
-		case <-limit.C:
-			return nil, errWaitLost, true
-		case <-b.s.srv.ctx.Done():
+		case <-ctx.Done():
 			return nil, errWaitLost, true
 		}
 	}
@@ -276,7 +280,7 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 		m.gone = map[uint64][]byte{}
 	}
 	m.gone[w.number] = commands.AppendRequest(nil, &q)
-	if m.leaving == nil {
+	if m.leaving == nil && s.ctx.Err() == nil {
 		m.leaving = make(chan struct{})
 		s.background.Add(1)
 		go s.leaveAll()
@@ -319,8 +323,9 @@ func (s *Server) rest(pause time.Duration) time.Duration {
 	return min(2*pause, longestPause)
 }
 
-// awaitLeaving waits until the machine has forgotten the waits of clients that are gone.
-func (s *Server) awaitLeaving(limit <-chan time.Time) {
+// awaitLeaving waits until the machine has forgotten the waits of clients that are gone, for
+// leaveLimit at most.
+func (s *Server) awaitLeaving() {
 	s.machineWaits.mu.Lock()
 	leaving := s.machineWaits.leaving
 	s.machineWaits.mu.Unlock()
@@ -329,7 +334,7 @@ func (s *Server) awaitLeaving(limit <-chan time.Time) {
 	}
 	select {
 	case <-leaving:
-	case <-limit:
+	case <-time.After(leaveLimit):
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -320,4 +321,26 @@ func TestServedBeforeItsInvalidation(t *testing.T) {
 		c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nto\r\n")
 	}
 	n.idle(t)
+}
+
+// Without a leader, the end of the server does not wait long for its waits to end.
+func TestCloseWithoutALeader(t *testing.T) {
+	n := start(t, nil)
+	n.popping(t, "BLPOP", "l", "0")
+	gone := n.popping(t, "BLPOP", "l", "0")
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+	_ = gone.Close()
+	n.waiting(t, 1)
+	n.cfg.DrainTimeout = time.Millisecond
+	done := make(chan struct{})
+	go func() {
+		n.Close()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not end")
+	}
+	n.fake.set(func() { n.fake.fail = nil })
 }
