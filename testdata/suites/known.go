@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// knownFailures are the failures that are no news, each with its reason.
+type knownFailures []knownFailure
+
+type knownFailure struct {
+	suite, pattern, reason string
+}
+
+// readKnown reads the file known: a line "= REASON", and under it lines "SUITE PATTERN" of tests
+// that fail for that reason. A star in a pattern stands for any characters.
+func readKnown(file string) (knownFailures, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var known knownFailures
+	reason := ""
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "= "):
+			reason = line[2:]
+		default:
+			suite, pattern, ok := strings.Cut(line, " ")
+			if !ok || reason == "" {
+				return nil, fmt.Errorf("%s:%d: neither = REASON nor SUITE PATTERN", file, n)
+			}
+			known = append(known, knownFailure{suite, pattern, reason})
+		}
+	}
+	return known, lines.Err()
+}
+
+// reason returns why a test is known to fail, or "".
+func (known knownFailures) reason(suite, test string) string {
+	for _, k := range known {
+		if k.suite == suite && matches(k.pattern, test) {
+			return k.reason
+		}
+	}
+	return ""
+}
+
+// matches reports whether a text is like a pattern whose stars stand for any characters.
+func matches(pattern, text string) bool {
+	head, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == text
+	}
+	if !strings.HasPrefix(text, head) {
+		return false
+	}
+	for text = text[len(head):]; ; text = text[1:] {
+		if matches(rest, text) {
+			return true
+		}
+		if text == "" {
+			return false
+		}
+	}
+}
+
+// check returns an error if a test failed that is not known to fail.
+func (known knownFailures) check(results []result) error {
+	unknown := 0
+	for _, r := range results {
+		for _, o := range r.outcomes {
+			if o.Failure != "" && known.reason(r.suite, o.Test) == "" {
+				unknown++
+				fmt.Printf("FAILED %s (%s) %s\n       %s\n", r.suite, r.target, o.Test, o.Failure)
+			}
+		}
+	}
+	if unknown > 0 {
+		return fmt.Errorf("%d failures are not in %s", unknown, path.Join(sources, "known"))
+	}
+	return nil
+}
+
+// writeReport writes the tables of what was run and of what failed.
+func writeReport(results []result, known knownFailures) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, `# Test suites of others
+
+Written by `+"`make suites`"+`. It fetches these suites from their registries, unmodified but for the
+port, and runs them against one node and against a follower of three, both new for each unit. A
+failure that [testdata/suites/known](../testdata/suites/known) does not list fails the target.
+Skipped is what a suite skips by itself on a server that it did not start.
+
+Run on %s.
+
+| Suite | Version | Server | Passed | Failed | Skipped |
+|---|---|---|---|---|---|
+`, time.Now().Format(time.DateOnly))
+	for _, r := range results {
+		passed, failed, skipped := count(r.outcomes)
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d |\n", r.suite, r.version, r.target, passed,
+			failed, skipped)
+	}
+	b.WriteString("\n## Failures\n\n| Suite | Test | Server | Reason |\n|---|---|---|---|\n")
+	for _, f := range failures(results) {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.suite, cell(f.test),
+			strings.Join(f.targets, ", "), cmp.Or(known.reason(f.suite, f.test), "**unknown**"))
+	}
+	return os.WriteFile(report, []byte(b.String()), 0o644)
+}
+
+// failure is a test with the servers on which it failed.
+type failure struct {
+	suite, test string
+	targets     []string
+}
+
+// failures returns what failed, each test once.
+func failures(results []result) []failure {
+	var fs []failure
+	for _, r := range results {
+		for _, o := range r.outcomes {
+			if o.Failure == "" {
+				continue
+			}
+			i := slices.IndexFunc(fs, func(f failure) bool {
+				return f.suite == r.suite && f.test == o.Test
+			})
+			if i < 0 {
+				i = len(fs)
+				fs = append(fs, failure{suite: r.suite, test: o.Test})
+			}
+			if !slices.Contains(fs[i].targets, r.target) {
+				fs[i].targets = append(fs[i].targets, r.target)
+			}
+		}
+	}
+	return fs
+}
+
+// cell makes a text fit a cell of the table.
+func cell(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }
