@@ -19,7 +19,8 @@ type knownFailure struct {
 }
 
 // readKnown reads the file known: a line "= REASON", and under it lines "SUITE PATTERN" of tests
-// that fail for that reason. A star in a pattern stands for any characters.
+// that fail for that reason, or "SUITE ~PATTERN" of what they say when they fail. A star in a
+// pattern stands for any characters.
 func readKnown(file string) (knownFailures, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -47,9 +48,12 @@ func readKnown(file string) (knownFailures, error) {
 }
 
 // reason returns why a test is known to fail, or "".
-func (known knownFailures) reason(suite, test string) string {
+func (known knownFailures) reason(suite string, o outcome) string {
 	for _, k := range known {
-		if k.suite == suite && matches(k.pattern, test) {
+		text, said := strings.CutPrefix(k.pattern, "~")
+		if k.suite == suite && (said && matches(text, o.Failure) ||
+			!said && matches(k.pattern, o.Test)) {
+
 			return k.reason
 		}
 	}
@@ -80,7 +84,7 @@ func (known knownFailures) check(results []result) error {
 	unknown := 0
 	for _, r := range results {
 		for _, o := range r.outcomes {
-			if o.Failure != "" && known.reason(r.suite, o.Test) == "" {
+			if o.Failure != "" && known.reason(r.suite, o) == "" {
 				unknown++
 				fmt.Printf("FAILED %s (%s) %s\n       %s\n", r.suite, r.target, o.Test, o.Failure)
 			}
@@ -114,16 +118,17 @@ Run on %s.
 	}
 	b.WriteString("\n## Failures\n\n| Suite | Test | Server | Reason |\n|---|---|---|---|\n")
 	for _, f := range failures(results) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.suite, cell(f.test),
-			strings.Join(f.targets, ", "), cmp.Or(known.reason(f.suite, f.test), "**unknown**"))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.suite, cell(f.Test),
+			strings.Join(f.targets, ", "), cmp.Or(known.reason(f.suite, f.outcome), "**unknown**"))
 	}
 	return os.WriteFile(report, []byte(b.String()), 0o644)
 }
 
 // failure is a test with the servers on which it failed.
 type failure struct {
-	suite, test string
-	targets     []string
+	outcome
+	suite   string
+	targets []string
 }
 
 // failures returns what failed, each test once.
@@ -135,11 +140,11 @@ func failures(results []result) []failure {
 				continue
 			}
 			i := slices.IndexFunc(fs, func(f failure) bool {
-				return f.suite == r.suite && f.test == o.Test
+				return f.suite == r.suite && f.Test == o.Test
 			})
 			if i < 0 {
 				i = len(fs)
-				fs = append(fs, failure{suite: r.suite, test: o.Test})
+				fs = append(fs, failure{outcome: o, suite: r.suite})
 			}
 			if !slices.Contains(fs[i].targets, r.target) {
 				fs[i].targets = append(fs[i].targets, r.target)
