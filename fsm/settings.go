@@ -53,8 +53,7 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 	case name == commands.SettingGiveBack && len(values) > 0:
 		return m.giveBack(r, q)
 	case name == commands.SettingDropWaits && len(values) == 1:
-		r.env.Work += lookWork * uint64(len(m.waiting.all))
-		m.dropWaits(string(values[0]))
+		m.dropWaits(r.env, string(values[0]))
 		return nil
 	case name == commands.SettingDefaultUser:
 		return m.setDefaultUser(r.env, values...)

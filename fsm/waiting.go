@@ -102,13 +102,8 @@ func (v *waiting) eraOf(node []byte) uint64 {
 }
 
 // join keeps a command that found nothing at any of its keys, unless it belongs to an era that has
-// ended, or there is no room. A node that names no era has just started: what an earlier process of
-// it left ends.
-func (m *Machine) join(q *commands.Request, class string, keys []changedKey) commands.Place {
-	v := &m.waiting
-	if q.Wait.Era == 0 {
-		m.dropWaits(string(q.Wait.Node))
-	}
+// ended, or there is no room.
+func (v *waiting) join(q *commands.Request, class string, keys []changedKey) commands.Place {
 	p := commands.Place{Era: v.eraOf(q.Wait.Node)}
 	if q.Wait.Era != p.Era {
 		return p
@@ -275,10 +270,7 @@ func (r *runner) wait(q *commands.Request, start int) {
 	}
 	v := &r.m.waiting
 	r.env.Work += waitedKeyWork*uint64(len(keys)) + uint64(len(v.all)/movedPerUnit)
-	if q.Wait.Era == 0 {
-		r.env.Work += lookWork * uint64(len(v.all))
-	}
-	if place := r.m.join(q, spec.Group, keys); len(r.resp.Buf) > start {
+	if place := v.join(q, spec.Group, keys); len(r.resp.Buf) > start {
 		r.resp.Buf = append(r.resp.Buf[:start], place.AddTo(r.resp.Buf[start:])...)
 	}
 	r.room -= headBytes
@@ -399,7 +391,8 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 }
 
 // dropWaits ends the waits of a node.
-func (m *Machine) dropWaits(node string) {
+func (m *Machine) dropWaits(env *commands.Env, node string) {
+	env.Work += lookWork * uint64(len(m.waiting.all))
 	m.waiting.drop(node, m.index)
 	m.tellDropped(node)
 }

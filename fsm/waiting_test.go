@@ -257,25 +257,6 @@ func TestEndsOfWaits(t *testing.T) {
 	}
 }
 
-// What an earlier process of a node left ends with the first command of the next.
-func TestRestartedNodesLoseTheirWaits(t *testing.T) {
-	w := newWaitMachine(t)
-	w.wait("n1", 1, "BLPOP l 0")
-	w.wait("n2", 2, "BLPOP l 0")
-	q := w.waitRequest("n1", 3, "BLPOP l 0")
-	q.Wait.Era = 0
-	p := w.place(w.apply(q))
-	if p.Era != w.Index() || p.Order != 0 || w.Waits(1) || !w.Waits(2) {
-		t.Errorf("place %+v, waiting %v", p, w.WaitingNodes())
-	}
-	w.want(fmt.Sprint("dropped ", w.Index()))
-	if p := w.place(w.apply(w.waitRequest("n1", 4, "BLPOP l 0"))); p.Order != 0 {
-		t.Error("the earlier process still comes in")
-	}
-	w.eras["n1"] = p.Era
-	w.wait("n1", 3, "BLPOP l 0")
-}
-
 func (w *waitMachine) eraOf(node string) uint64 { return w.waiting.eraOf([]byte(node)) }
 
 // A command that is sent again has its old place.

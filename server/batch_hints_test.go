@@ -38,7 +38,7 @@ func TestDryRuns(t *testing.T) {
 			"write 1, write 1, write 1"},
 		{"who waits is not", []string{"SADD s x", "SADD s x", "BLPOP none 0.001",
 			"BLPOP none 0.001"}, // it comes and leaves
-			"write 1, write 1, write 1, write 1, write 1, write 1, write 1"}, // the first twice
+			"write 1, write 1, write 1, write 1, write 1, write 1"},
 		{"a transaction of reads with a watch", []string{"WATCH a", "MULTI", "GET a", "EXEC"},
 			"read 1, dry run 1"},
 	} {

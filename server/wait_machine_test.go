@@ -253,8 +253,6 @@ func TestUnreachedNodesLoseTheirWaits(t *testing.T) {
 		q := commandOf("BLPOP", "l", "0")
 		q.Wait = &commands.Wait{Node: []byte(id), Number: uint64(i + 1)}
 		n.fake.change(t, q)
-		n.fake.set(func() { q.Wait.Era = n.fake.index }) // the first names the era
-		n.fake.change(t, q)
 	}
 	eventually(t, "two nodes with waits", func() bool {
 		return fmt.Sprint(n.fake.WaitingNodes()) == "[n1 n2]"
