@@ -85,6 +85,7 @@ const (
 	Served       // a command of this node that waited in the machine has its reply
 	LevelRaised  // to LevelUsers or past it: commands may wait in the machine
 	WaitsDropped // the machine has lost all commands of this node that waited in it
+	WaitEnded    // a wait was to be left that the machine no longer had
 )
 
 // Event is what other connections and waiters on a node receive after an entry was applied.

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -38,6 +39,7 @@ type waiting struct {
 	// not part of the state
 	node   string // this node's id: it builds the replies of its own waiters
 	reader commands.RequestReader
+	swept  [keyspace.Databases]bool // since serveWaiting
 }
 
 // waiter is a command that waits. It is immutable.
@@ -237,6 +239,10 @@ func (v *waiting) changed(k changedKey) {
 
 // changedAll is changed for all keys of a database.
 func (v *waiting) changedAll(db int) {
+	if v.swept[db] { // all are ready since the newest request began
+		return
+	}
+	v.swept[db] = true
 	for _, w := range v.all {
 		for _, k := range w.keys {
 			if k.db == db {
@@ -281,8 +287,12 @@ func (r *runner) wait(q *commands.Request, start int) {
 // work of an entry waits for the next.
 func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 	v := &m.waiting
+	v.swept = [keyspace.Databases]bool{}
 	for len(v.ready) > 0 && env.Work < limit {
 		key := v.ready[0]
+		if len(v.queues[key]) > 0 {
+			env.Work += lookWork
+		}
 		if m.serveKey(env, key, limit) {
 			return
 		}
@@ -298,9 +308,10 @@ func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 // its class: those that take from the same type.
 func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (more bool) {
 	var idle []string
+	served := false // an entry that stopped before would be followed by others like it, for ever
 	name := []byte(key.key)
 	for i := 0; i < len(m.waiting.queues[key]) && m.ks.DB(key.db).Find(name) != nil; {
-		if env.Work >= limit {
+		if served && env.Work >= limit {
 			return true
 		}
 		w := m.waiting.queues[key][i]
@@ -311,6 +322,8 @@ func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (mor
 		case !m.serve(env, w, key):
 			idle = append(idle, w.class)
 			i++
+		default:
+			served = true
 		}
 	}
 	return false
@@ -373,6 +386,8 @@ func (m *Machine) WaitingNodes() (ids []string) {
 func (m *Machine) leaveWait(number []byte) error {
 	n, ok := commands.ParseInt(number)
 	if !ok || !m.waiting.leave(uint64(n)) {
+		m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
+			Wait: uint64(n)})
 		return commands.ErrNotWaiting
 	}
 	return nil

@@ -49,6 +49,7 @@ type fakeBackend struct {
 	users           atomic.Pointer[Users]
 	lags            bool // users stays as it is
 	level           uint64
+	hidesWaits      bool // Waits knows none
 }
 
 func newFake() *fakeBackend {
@@ -365,7 +366,7 @@ func (f *fakeBackend) Level() uint64 { return f.users.Load().Level }
 func (f *fakeBackend) Waits(number uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.machine.Waits(number)
+	return !f.hidesWaits && f.machine.Waits(number)
 }
 
 // WaitingNodes implements Backend.

@@ -202,9 +202,17 @@ func (b *blocked) show(args int) {
 
 // publish lets others end the wait.
 func (b *blocked) publish() {
-	b.s.waiter.Store(b.w)
+	before, unblock := b.s.waiter.Swap(b.w), ""
+	if before != nil && before != b.w {
+		before.mu.Lock()
+		before.waits, unblock = false, before.unblock
+		before.mu.Unlock()
+	}
 	b.w.mu.Lock()
 	b.w.waits = true
+	if unblock != "" {
+		b.w.unblock = unblock
+	}
 	b.w.mu.Unlock()
 }
 

@@ -87,7 +87,8 @@ func (m *machineWaits) forget(w *waiter) {
 func (s *Server) tellWaits(e *commands.Event) {
 	m := &s.machineWaits
 	switch e.Kind {
-	case commands.Served, commands.WaitsDropped, commands.StateReplaced:
+	case commands.Served, commands.WaitsDropped, commands.StateReplaced,
+		commands.WaitEnded:
 		m.mu.Lock()
 		defer m.mu.Unlock()
 	default:
@@ -109,6 +110,10 @@ func (s *Server) tellWaits(e *commands.Event) {
 		}
 		return
 	}
+	if e.Kind == commands.WaitEnded {
+		delete(m.gone, e.Wait)
+		return
+	}
 	if e.Kind == commands.WaitsDropped {
 		m.era = max(m.era, e.Wait)
 	}
@@ -116,7 +121,9 @@ func (s *Server) tellWaits(e *commands.Event) {
 	var asleep []*waiter
 	for _, w := range m.waiting {
 		if w.note(func(n *waitNews) {
-			n.dropped = n.dropped || e.Kind == commands.WaitsDropped
+			if e.Kind == commands.WaitsDropped {
+				n.dropped = max(n.dropped, e.Wait)
+			}
 			n.replaced = n.replaced || e.Kind == commands.StateReplaced
 		}) {
 			asleep = append(asleep, w)
@@ -128,7 +135,7 @@ func (s *Server) tellWaits(e *commands.Event) {
 // waitNews is what the machine has done with a waiter.
 type waitNews struct {
 	reply    []byte // it was served
-	dropped  bool   // … or dropped
+	dropped  uint64 // … or dropped, if it was kept in an era before this one
 	replaced bool   // … or either, unless the machine still has it
 	raised   bool   // the machine may keep it now
 }
@@ -204,10 +211,9 @@ func (b *blocked) read(news waitNews) (replies []byte, err error, done bool) {
 	case news.reply != nil:
 		b.kept = false
 		return news.reply, nil, true
-	case news.dropped:
+	case b.kept && news.dropped > b.request.Wait.Era:
 		b.kept = false
 	case news.replaced && b.kept && !b.s.srv.backend.Waits(b.w.number):
-		b.kept = false
 		return nil, errWaitLost, true
 	}
 	return nil, nil, false

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// A follower learns of a drop from the leader's reply before it applies the drop itself. What the
+// machine has kept since must not be sent again.
+func TestDropThatIsAppliedLate(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	var held []commands.Event
+	deliver := n.fake.deliver
+	n.popping(t, "BLPOP", "elsewhere", "0").Close() // the node's era is known
+	n.idle(t)
+	n.fake.set(func() {
+		n.fake.deliver = func(e []commands.Event) {
+			for _, x := range e {
+				if x.Kind == commands.Served || x.Kind == commands.WaitsDropped {
+					held = append(held, x)
+				}
+			}
+		}
+	})
+	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	c := n.popping(t, "BLPOP", "l", "0")
+	n.machineHas(t, 1)
+	main.call("RPUSH", "l", "x") // serves it
+	var first, rest []commands.Event
+	n.fake.set(func() { first, rest = held[:1], held[1:] })
+	if first[0].Kind != commands.WaitsDropped || len(rest) != 1 {
+		t.Fatalf("%+v", held)
+	}
+	deliver(first)
+	time.Sleep(200 * time.Millisecond)
+	deliver(rest)
+	n.fake.set(func() { n.fake.deliver = deliver })
+	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	if got := main.call("RPUSH", "l", "y"); got != ":1\r\n" {
+		t.Error(got)
+	}
+	if got := main.call("LRANGE", "l", "0", "-1"); got != "*1\r\n$1\r\ny\r\n" {
+		t.Errorf("y is lost: %q", got)
+	}
+}
+
+// A snapshot may be older than a wait that the leader has acknowledged.
+func TestSnapshotOlderThanTheWait(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	c := n.popping(t, "BLPOP", "l", "0")
+	n.fake.set(func() { // this node's state lags: it does not have the wait
+		n.fake.hidesWaits = true
+	})
+	n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
+	time.Sleep(200 * time.Millisecond)
+	n.fake.set(func() { n.fake.hidesWaits = false })
+	main.call("RPUSH", "l", "x")
+	got, err := c.Receive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond)
+	left := main.call("LRANGE", "l", "0", "-1")
+	if strings.HasPrefix(string(got), "-") && left != "*1\r\n$1\r\nx\r\n" {
+		t.Errorf("the client got %q, the list has %q: x is lost", got, left)
+	}
+}
+
+// CLIENT UNBLOCK holds if the command moves to its node meanwhile.
+func TestUnblockWhileMovingToTheNode(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	c := n.dial(t)
+	id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
+	if err := c.Send([][]byte{[]byte("BLPOP"), []byte("l"), []byte("0")}); err != nil {
+		t.Fatal(err)
+	}
+	n.waiting(t, 1)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
+	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	<-begun // it is sent again
+	var era uint64
+	n.machineWaits.mu.Lock()
+	era = n.machineWaits.era
+	n.machineWaits.mu.Unlock()
+	// others fill the machine
+	q := commandOf("BLPOP", "x", "0")
+	q.Wait = &commands.Wait{Node: []byte("n1"), Era: era, Number: 1}
+	for i, size := range []int{28 << 20, 28 << 20, 11<<20 - 2300} {
+		q := commandOf("BLPOP", strings.Repeat("b", size/2), "0")
+		q.Wait = &commands.Wait{Node: []byte("n1"), Era: era, Number: uint64(i + 1)}
+		n.fake.change(t, q)
+	}
+	for i := range 14000 {
+		q.Wait = &commands.Wait{Node: []byte("n1"), Era: era, Number: uint64(i + 10)}
+		n.fake.change(t, q)
+	}
+	if got := main.call("CLIENT", "UNBLOCK", id); got != ":1\r\n" {
+		t.Fatalf("%q", got)
+	}
+	n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
+	close(gate)
+	done := make(chan struct{})
+	go func() {
+		c.want("*-1\r\n")
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Error("CLIENT UNBLOCK replied 1, the client still waits")
+	}
+}
+
+// What the machine has forgotten before the client left is not remembered for ever.
+func TestGoneAfterADrop(t *testing.T) {
+	n := start(t, nil)
+	c := n.popping(t, "BLPOP", "l", "0")
+	deliver := n.fake.deliver
+	n.fake.set(func() { n.fake.deliver = func([]commands.Event) {} })
+	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	n.fake.set(func() { n.fake.deliver = deliver })
+	_ = c.Close()
+	n.idle(t)
+}
