@@ -85,7 +85,7 @@ const (
 	Served       // a command of this node that waited in the machine has its reply
 	LevelRaised  // to LevelUsers or past it: commands may wait in the machine
 	WaitsDropped // the machine has lost all commands of this node that waited in it
-	WaitEnded    // a wait was to be left that the machine no longer had
+	WaitEnded    // a wait was left: the machine does not have it any more, if it ever had
 )
 
 // Event is what other connections and waiters on a node receive after an entry was applied.
@@ -99,7 +99,7 @@ type Event struct {
 	Key              string   // of KeyChanged
 	// of KeyChanged and ScriptCall: the Request.Client of the request that caused it, or 0
 	Client uint64
-	Wait   uint64 // the Wait.Number of Served, the new Place.Era of WaitsDropped
+	Wait   uint64 // the Wait.Number of Served and WaitEnded, the new Place.Era of WaitsDropped
 }
 
 // Scripts is the script engine as the script commands see it; package fsm/script implements it.

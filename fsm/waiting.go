@@ -385,9 +385,10 @@ func (m *Machine) WaitingNodes() (ids []string) {
 // leaveWait ends the wait of a number in decimal.
 func (m *Machine) leaveWait(number []byte) error {
 	n, ok := commands.ParseInt(number)
-	if !ok || !m.waiting.leave(uint64(n)) {
-		m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
-			Wait: uint64(n)})
+	had := ok && m.waiting.leave(uint64(n))
+	m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
+		Wait: uint64(n)})
+	if !had {
 		return commands.ErrNotWaiting
 	}
 	return nil

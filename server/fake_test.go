@@ -49,7 +49,9 @@ type fakeBackend struct {
 	users           atomic.Pointer[Users]
 	lags            bool // users stays as it is
 	level           uint64
-	hidesWaits      bool // Waits knows none
+	hidesWaits      bool      // Waits knows none
+	began           time.Time // of n2's process; zero: unknown
+	looks           int       // calls of Status
 }
 
 func newFake() *fakeBackend {
@@ -176,6 +178,9 @@ func (f *fakeBackend) Status() Status {
 	defer f.mu.Unlock()
 	st := f.st
 	st.Members = slices.Clone(st.Members) // tests change the fake's in place
+	if f.looks++; !f.began.IsZero() {
+		st.Members[1].Uptime = time.Since(f.began)
+	}
 	return st
 }
 

@@ -112,13 +112,14 @@ func (s *session) keepArgs(args [][]byte) (kept [][]byte) {
 
 // blocked is a command that waits.
 type blocked struct {
-	s     *session
-	spec  *commands.Spec
-	w     *waiter
-	start time.Time
-	took  time.Duration // by attempts, without the waiting
-	left  bool          // the client or the server has gone away
-	kept  bool          // the machine has it, for all that is known
+	s      *session
+	spec   *commands.Spec
+	w      *waiter
+	start  time.Time
+	took   time.Duration // by attempts, without the waiting
+	left   bool          // the client or the server has gone away
+	kept   bool          // the machine has it, for all that is known
+	missed bool          // … and a snapshot may have skipped what it did with it
 
 	until   time.Time     // timeout; zero: none
 	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
@@ -239,7 +240,13 @@ func (b *blocked) attempt() (replies []byte, err error, done bool) {
 		b.enter()
 	}
 	if b.w.number != 0 {
-		if replies, err, done = b.read(b.w.takeNews()); done || b.kept {
+		replies, err, done = b.read(b.w.takeNews())
+		if !done && b.missed {
+			if replies, err, done = b.leave(); !done {
+				s.srv.machineWaits.renumber(b.w)
+			}
+		}
+		if done || b.kept {
 			return replies, err, done
 		}
 		b.request.Wait = s.srv.machineWaits.request(b.w)

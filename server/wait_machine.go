@@ -6,6 +6,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -43,7 +44,7 @@ type machineWaits struct {
 	waiting map[uint64]*waiter
 	left    []uint64      // the machine is to forget them: their clients are gone
 	leaving chan struct{} // closed when left is empty; nil: it is
-	// gone are the requests whose clients are gone, encoded, until the machine has forgotten them
+	// gone are the requests whose clients are gone, encoded, until their WaitEnded
 	gone map[uint64][]byte
 }
 
@@ -60,6 +61,16 @@ func (m *machineWaits) join(s *session) *waiter {
 		wakeup: make(chan struct{}, 1)}
 	m.waiting[w.number] = w
 	return w
+}
+
+// renumber gives a waiter another number: news of the earlier one no longer concern it.
+func (m *machineWaits) renumber(w *waiter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waiting, w.number)
+	m.number++
+	w.number = m.number
+	m.waiting[w.number] = w
 }
 
 // request returns what an attempt names, with the command's earlier place.
@@ -110,14 +121,19 @@ func (s *Server) tellWaits(e *commands.Event) {
 		}
 		return
 	}
-	if e.Kind == commands.WaitEnded {
+	switch e.Kind {
+	case commands.WaitEnded:
 		delete(m.gone, e.Wait)
+		if w := m.waiting[e.Wait]; w != nil {
+			w.tell(func(n *waitNews) { n.ended = true })
+		}
 		return
-	}
-	if e.Kind == commands.WaitsDropped {
+	case commands.WaitsDropped:
 		m.era = max(m.era, e.Wait)
+	case commands.StateReplaced: // the ends of these may be in what the snapshot skipped
+		m.left = slices.AppendSeq(m.left, maps.Keys(m.gone))
+		s.startLeaving()
 	}
-	clear(m.gone)
 	var asleep []*waiter
 	for _, w := range m.waiting {
 		if w.note(func(n *waitNews) {
@@ -136,7 +152,8 @@ func (s *Server) tellWaits(e *commands.Event) {
 type waitNews struct {
 	reply    []byte // it was served
 	dropped  uint64 // … or dropped, if it was kept in an era before this one
-	replaced bool   // … or either, unless the machine still has it
+	ended    bool   // … or it left: the machine no longer has it
+	replaced bool   // … or any of these, unless the machine still has it
 	raised   bool   // the machine may keep it now
 }
 
@@ -146,6 +163,7 @@ func (w *waiter) note(change func(*waitNews)) bool {
 	defer w.mu.Unlock()
 	change(&w.news)
 	w.woken = true
+	w.signal()
 	return w.asleep
 }
 
@@ -153,6 +171,13 @@ func (w *waiter) note(change func(*waitNews)) bool {
 func (w *waiter) tell(change func(*waitNews)) {
 	w.note(change)
 	w.interrupt()
+}
+
+func (w *waiter) hasNews() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := &w.news
+	return n.reply != nil || n.dropped > 0 || n.ended || n.replaced
 }
 
 // takeNews returns what is new.
@@ -211,15 +236,22 @@ func (b *blocked) read(news waitNews) (replies []byte, err error, done bool) {
 	case news.reply != nil:
 		b.kept = false
 		return news.reply, nil, true
-	case b.kept && news.dropped > b.request.Wait.Era:
+	case !b.kept:
+		return nil, nil, false
+	case news.replaced && !b.s.srv.backend.Waits(b.w.number):
+		b.missed = true
+	}
+	if news.ended || news.dropped > b.request.Wait.Era {
 		b.kept = false
-	case news.replaced && b.kept && !b.s.srv.backend.Waits(b.w.number):
-		return nil, errWaitLost, true
+		if b.missed { // it may have been served before
+			return nil, errWaitLost, true
+		}
 	}
 	return nil, nil, false
 }
 
-// leave ends a wait, with the reply if the machine has served it meanwhile.
+// leave ends a wait, with the reply if the machine has served it meanwhile. What the machine
+// answers may be lost on the way: its news, which come in the order of the log, say the same.
 func (b *blocked) leave() (replies []byte, err error, served bool) {
 	if b.w.number == 0 {
 		return nil, nil, false
@@ -230,27 +262,34 @@ func (b *blocked) leave() (replies []byte, err error, served bool) {
 	}
 	ctx, cancel := context.WithTimeout(b.s.srv.ctx, limit)
 	defer cancel()
-	for asked := false; ; {
-		replies, err, served = b.read(b.w.takeNews())
-		if served || !b.kept {
+	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+		if replies, err, served = b.read(b.w.takeNews()); served || !b.kept {
 			return replies, err, served
 		}
-		if !asked {
-			asked = true
-			left, err := b.s.srv.leaveWaits(ctx, b.s.workload(1), b.w.number)
-			switch {
-			case err != nil:
-				return nil, errWaitLost, true
-			case len(left) == 1 && left[0]:
-				b.kept = false
-				return nil, nil, false
-			}
-			continue
-		}
-		select {
-		case <-b.w.wakeup:
-		case <-ctx.Done():
+		left, err := b.s.srv.leaveWaits(ctx, b.s.workload(1), b.w.number)
+		switch {
+		case err == nil && left[0]:
+			b.kept, b.missed = false, false
+			return nil, nil, false
+		case err != nil && outcomeOf(err) == NoLeader:
 			return nil, errWaitLost, true
+		}
+		b.w.awaitNews(ctx, pause)
+	}
+	return nil, errWaitLost, true
+}
+
+// awaitNews waits until there are news, for a pause at most.
+func (w *waiter) awaitNews(ctx context.Context, pause time.Duration) {
+	over := time.NewTimer(pause)
+	defer over.Stop()
+	for !w.hasNews() {
+		select {
+		case <-w.wakeup:
+		case <-over.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -286,7 +325,13 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 		m.gone = map[uint64][]byte{}
 	}
 	m.gone[w.number] = commands.AppendRequest(nil, &q)
-	if m.leaving == nil && s.ctx.Err() == nil {
+	s.startLeaving()
+}
+
+// startLeaving has the machine forget what is in machineWaits.left. The caller holds the mutex.
+func (s *Server) startLeaving() {
+	m := &s.machineWaits
+	if len(m.left) > 0 && m.leaving == nil && s.ctx.Err() == nil {
 		m.leaving = make(chan struct{})
 		s.background.Add(1)
 		go s.leaveAll()
@@ -307,11 +352,6 @@ func (s *Server) leaveAll() {
 			pause = s.rest(pause)
 		}
 		m.mu.Lock()
-		for i, had := range left {
-			if had { // otherwise it was served, and that is about to be known, or dropped
-				delete(m.gone, some[i])
-			}
-		}
 		if m.left = m.left[len(left):]; len(left) > 0 {
 			pause = firstPause
 		}
@@ -344,9 +384,11 @@ func (s *Server) awaitLeaving() {
 	}
 }
 
-// watchWaits drops the waits of nodes that this node does not reach, while it leads.
+// watchWaits drops the waits of nodes that this node does not reach, or that have been started
+// again since it looked, while it leads.
 func (s *Server) watchWaits() {
 	defer s.background.Done()
+	started := map[string]time.Time{}
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
@@ -364,7 +406,7 @@ func (s *Server) watchWaits() {
 			continue
 		}
 		for _, id := range nodes {
-			if id != st.NodeID && !st.hears(id) {
+			if id != st.NodeID && (!st.hears(id) || st.restarted(id, started)) {
 				s.dropWaits(id)
 			}
 		}
@@ -376,6 +418,19 @@ func (st *Status) hears(id string) bool {
 	return slices.ContainsFunc(st.Members, func(m Member) bool {
 		return m.ID == id && m.Connected && m.LastContact < contactLimit
 	})
+}
+
+// restarted reports whether a member has another process than when it was last asked about, and
+// notes in started when its process began.
+func (st *Status) restarted(id string, started map[string]time.Time) bool {
+	at := slices.IndexFunc(st.Members, func(m Member) bool { return m.ID == id })
+	if at < 0 || st.Members[at].Uptime <= 0 {
+		return false
+	}
+	began, before := time.Now().Add(-st.Members[at].Uptime), started[id]
+	started[id] = began
+	// the node tells its uptime with each connection, the times of which differ by its delay
+	return !before.IsZero() && began.Sub(before) > contactLimit
 }
 
 func (s *Server) dropWaits(id string) {

@@ -111,15 +111,63 @@ func TestDroppedWhileThereIsNoLeader(t *testing.T) {
 	n.idle(t)
 }
 
-// A command whose time is over while nobody can say whether it was served has an unknown outcome.
+// A command whose time is over while there is no leader has an unknown outcome.
 func TestTimeoutWithoutALeader(t *testing.T) {
-	for _, reason := range []Outcome{NoLeader, Unknown} {
+	n := start(t, nil)
+	timed := n.popping(t, "BLPOP", "l", "0.05")
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+	timed.want("-" + string(errWaitLost) + "\r\n")
+	n.fake.set(func() { n.fake.fail = nil })
+	n.idle(t) // the machine has forgotten it
+}
+
+// A command whose time is over asks again when what it has asked is lost.
+func TestLeavingAgain(t *testing.T) {
+	for _, reason := range []Outcome{NotRun, Unknown} {
 		n := start(t, nil)
 		timed := n.popping(t, "BLPOP", "l", "0.05")
-		n.fake.set(func() { n.fake.fail = &Error{reason, "CLUSTERDOWN not now"} })
-		timed.want("-" + string(errWaitLost) + "\r\n")
-		n.fake.set(func() { n.fake.fail = nil })
-		n.idle(t) // the machine has forgotten it
+		begun := make(chan struct{})
+		n.fake.set(func() {
+			n.fake.fail, n.fake.begun = &Error{reason, "UNKNOWN lost"}, begun
+		})
+		<-begun
+		<-begun
+		n.fake.set(func() { n.fake.fail, n.fake.begun = nil, nil })
+		timed.want("*-1\r\n")
+		n.idle(t)
+	}
+}
+
+// holdEvents keeps the events of the machine back until the returned function is called.
+func (n *node) holdEvents() (release func()) {
+	var held []commands.Event
+	deliver := n.fake.deliver
+	n.fake.set(func() {
+		n.fake.deliver = func(e []commands.Event) { held = append(held, e...) }
+	})
+	return func() {
+		n.fake.set(func() {
+			deliver(held)
+			n.fake.deliver = deliver
+		})
+	}
+}
+
+// A node may learn after its client's time is over, when it applies the entry, how the wait ended.
+func TestNewsAfterTheAnswer(t *testing.T) {
+	for want, q := range map[string]commands.Request{
+		"*-1\r\n":                      settingOf(commands.SettingDropWaits, "n1"),
+		"*2\r\n$1\r\nl\r\n$1\r\nx\r\n": commandOf("RPUSH", "l", "x"),
+	} {
+		n := start(t, nil)
+		timed := n.popping(t, "BLPOP", "l", "0.05")
+		release := n.holdEvents()
+		n.fake.change(t, q)
+		n.fake.takeCalls()
+		eventually(t, "it has asked", func() bool { return n.fake.takeCalls() != "" })
+		release()
+		timed.want(want)
+		n.idle(t)
 	}
 }
 
@@ -152,6 +200,27 @@ func TestGoneClientsGiveBack(t *testing.T) {
 		})
 		main.call("DEL", "l")
 	}
+	n.idle(t)
+}
+
+// What is due to be given back when a snapshot replaces the state still is.
+func TestGiveBackAfterASnapshot(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	c := n.popping(t, "BLPOP", "l", "0")
+	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN lost"} })
+	_ = c.Close()
+	eventually(t, "it leaves", func() bool {
+		n.machineWaits.mu.Lock()
+		defer n.machineWaits.mu.Unlock()
+		return len(n.machineWaits.gone) == 1
+	})
+	n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
+	n.fake.change(t, commandOf("RPUSH", "l", "x"))
+	n.fake.set(func() { n.fake.fail = nil })
+	eventually(t, "it is there", func() bool {
+		return main.call("LRANGE", "l", "0", "-1") == "*1\r\n$1\r\nx\r\n"
+	})
 	n.idle(t)
 }
 
@@ -261,6 +330,35 @@ func TestUnreachedNodesLoseTheirWaits(t *testing.T) {
 	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
 	n.fake.set(func() { n.fake.st.Members[1].LastContact = 2 * contactLimit })
 	eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
+}
+
+// The leader drops what an earlier process of a node has left behind, however soon the node is
+// back.
+func TestRestartedNodesLoseTheirWaits(t *testing.T) {
+	n := start(t, nil)
+	q := commandOf("BLPOP", "l", "0")
+	q.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
+	first := time.Now().Add(-time.Hour)
+	for _, process := range []struct {
+		began time.Time
+		drops bool
+	}{{first, false}, {first.Add(contactLimit / 2), false}, {first.Add(time.Minute), true}} {
+		n.fake.set(func() { n.fake.began = process.began })
+		n.fake.change(t, q)
+		if process.drops {
+			eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
+			continue
+		}
+		var looks int
+		n.fake.set(func() { looks = n.fake.looks })
+		eventually(t, "the leader has looked", func() (done bool) {
+			n.fake.set(func() { done = n.fake.looks > looks+2 })
+			return done
+		})
+		if len(n.fake.WaitingNodes()) == 0 {
+			t.Errorf("dropped with a process that began at %v", process.began)
+		}
+	}
 }
 
 // A node that stops takes its clients' waits along, and what is served meanwhile reaches them.

@@ -415,6 +415,11 @@ func (w *waiter) wake() {
 	if w.asleep {
 		_ = w.conn.SetReadDeadline(past)
 	}
+	w.signal()
+}
+
+// signal wakes a waiter that does not read its connection.
+func (w *waiter) signal() {
 	select {
 	case w.wakeup <- struct{}{}:
 	default:
