@@ -40,15 +40,6 @@ func TestBackup(t *testing.T) {
 
 func TestBackupIsRefused(t *testing.T) {
 	n := start(t, nil)
-	const wants = "-ERR RAFT BACKUP needs a connection without subscriptions"
-	for _, before := range [][]string{{"SUBSCRIBE", "c"}, {"CLIENT", "TRACKING", "on"}} {
-		c := n.dial(t)
-		c.call("HELLO", "3")
-		c.call(before...)
-		if got := c.call("RAFT", "BACKUP"); !strings.HasPrefix(got, wants) {
-			t.Errorf("after %s: %.200q", before, got)
-		}
-	}
 	c := n.dial(t)
 	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN the command did not run"} })
 	if got := c.call("RAFT", "BACKUP"); got != "-CLUSTERDOWN the command did not run\r\n" {
@@ -59,6 +50,30 @@ func TestBackupIsRefused(t *testing.T) {
 	if got := c.call("RAFT", "BACKUP"); got[0] != '-' {
 		t.Errorf("%q", got)
 	}
+}
+
+// Messages to the client come before or after a backup, never within it.
+func TestBackupAmongMessages(t *testing.T) {
+	n := start(t, nil)
+	c, other := n.dial(t), n.dial(t)
+	other.call("SET", "big", strings.Repeat("x", 30_000_000)) // more than the system's buffers hold
+	c.call("HELLO", "3")
+	c.call("SUBSCRIBE", "c")
+	c.call("CLIENT", "TRACKING", "ON")
+	c.call("GET", "k")
+	other.call("PUBLISH", "c", "before")
+	c.raw("RAFT BACKUP\r\nPING\r\n")
+	eventually(t, "the backup has begun", func() bool { return n.stats.bytesOut.Load() > 1<<20 })
+	other.call("PUBLISH", "c", "after")
+	other.call("SET", "k", "1")
+	message := func(text string) string {
+		return ">3\r\n" + bulkText("message") + bulkText("c") + bulkText(text)
+	}
+	c.want(message("before"))
+	if got := c.next(); len(got) < 30_000_000 || got[0] != '$' {
+		t.Errorf("the backup: %.200q", got)
+	}
+	c.want(message("after"), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "+PONG\r\n")
 }
 
 // TestBackupEndsWithItsClient ends a connection during its backup, from either end.

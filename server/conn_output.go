@@ -17,10 +17,7 @@ import (
 	"unsafe"
 )
 
-var (
-	errKilled    = errors.New("server: the connection was closed")
-	errNotDirect = errors.New("server: messages are sent to this connection")
-)
+var errKilled = errors.New("server: the connection was closed")
 
 const (
 	// softReplyBytes is the size of unread replies at which a subscribed client's commands wait.
@@ -182,22 +179,24 @@ func (o *output) releaseHeld() {
 	o.held, o.holding, o.holds = nil, 0, false
 }
 
-// direct lets f write to the connection itself, for a reply too large to buffer. Messages wait
-// until f returns. If messages are sent to the connection, it fails without calling f.
+// direct lets f write to the connection itself, for a reply too large to buffer. What was queued
+// before is written first, and messages wait until f returns.
 func (o *output) direct(f func(w io.Writer) error) error {
 	o.mu.Lock()
-	if o.queued || o.dead {
-		o.mu.Unlock()
-		return errNotDirect
+	defer o.mu.Unlock()
+	for o.flush(); !o.dead && (o.writing || o.first < len(o.queue)); {
+		o.wake.Wait()
 	}
-	o.holds = true
+	if o.dead {
+		return errKilled
+	}
+	o.writing = true
 	o.mu.Unlock()
 	err := f(o.conn)
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.releaseHeld() // another session may have had a message for this one
-	o.account()
+	o.writing = false
 	o.flush()
+	o.wake.Broadcast()
 	return err
 }
 
