@@ -20,8 +20,8 @@ const (
 	errBadDump     Error = "ERR Bad data format"
 )
 
-// maxUnpacked is how many bytes the compressed strings of a value may have in all. Their claimed
-// lengths are input.
+// maxUnpacked is how many bytes the compressed strings of a value may have in all, with the copies of
+// field names that entries of a stream share: both can be far longer than what was sent.
 const maxUnpacked = 64 << 20
 
 // Work of RESTORE in units of Env.Work: of an element, and the bytes of a value that a unit reads.
@@ -391,6 +391,10 @@ func (r *valueReader) streamNode(s *keyspace.Stream, master keyspace.StreamID) b
 	n.number() // entries
 	n.number() // those that were deleted
 	names := n.take(n.number())
+	nameBytes := 0
+	for _, name := range names {
+		nameBytes += len(name)
+	}
 	n.number()
 	for len(n.all) > 0 && !n.failed {
 		flags := n.number()
@@ -402,6 +406,10 @@ func (r *valueReader) streamNode(s *keyspace.Stream, master keyspace.StreamID) b
 				texts = append(texts, names[i], value)
 			}
 			r.spend(len(names)) // a value may be an empty one
+			r.x.spendBytes(nameBytes)
+			if r.Room -= nameBytes; r.Room < 0 { // each entry gets its copy
+				return false
+			}
 		} else {
 			texts = n.take(2 * min(n.number(), int64(len(n.all))))
 		}

@@ -217,6 +217,41 @@ func TestRestoreRefuses(t *testing.T) {
 	m.reply("DUMP none", "$-1")
 }
 
+// Entries of a stream share the names of their fields: a short value must not unpack to a long one.
+func TestRestoreOfSharedNames(t *testing.T) {
+	m := newWaitMachine(t)
+	node := func(name string, entries int) string {
+		var w rdb.ListpackWriter
+		for _, n := range []int{entries, 0, 1} {
+			w.Int(int64(n))
+		}
+		w.Text([]byte(name))
+		w.Int(0)
+		for i := range entries {
+			const sameFields = 2
+			for _, n := range []int{sameFields, 0, i, 7, 4} { // 7 is the value
+				w.Int(int64(n))
+			}
+		}
+		body := rdb.AppendLength([]byte{15}, 1)
+		body = rdb.AppendText(body, "\x00\x00\x00\x00\x00\x00\x00\x01"+strings.Repeat("\x00", 8))
+		body = rdb.AppendText(body, w.Bytes())
+		for _, n := range []int{entries, 1, entries - 1, 0} { // entries, last id, groups
+			body = rdb.AppendLength(body, uint64(n))
+		}
+		q := commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RESTORE", "k", "0",
+			string(rdb.Seal(body, 9)), "REPLACE")}}
+		return m.text(m.apply(q))
+	}
+	if got := node("name", 1000); got != "+OK" {
+		t.Fatal(got)
+	}
+	m.reply("XREVRANGE k + - COUNT 1", "*1 *2 $5 1-999 *2 $4 name $1 7")
+	if got := node(strings.Repeat("n", 100_000), 1000); got != "-ERR Bad data format" {
+		t.Error(got)
+	}
+}
+
 // FuzzRestore has hostile values refused, or restored to what is dumped as the same value again.
 func FuzzRestore(f *testing.F) {
 	table := testTable()

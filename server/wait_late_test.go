@@ -1,12 +1,32 @@
+// Tests of waits whose node hears late of what the machine has done.
+
 package server
 
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coordd/coordd/commands"
 )
+
+// heard waits until the commands that wait in the machine have acted on its news, and sleep.
+func (n *node) heard(t testing.TB) {
+	t.Helper()
+	eventually(t, "the news are read", func() bool {
+		m := &n.machineWaits
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, w := range m.waiting {
+			w.mu.Lock()
+			calm := w.asleep && !w.woken
+			w.mu.Unlock()
+			if !calm {
+				return false
+			}
+		}
+		return true
+	})
+}
 
 // A follower learns of a drop from the leader's reply before it applies the drop itself. What the
 // machine has kept since must not be sent again.
@@ -36,7 +56,7 @@ func TestDropThatIsAppliedLate(t *testing.T) {
 		t.Fatalf("%+v", held)
 	}
 	deliver(first)
-	time.Sleep(200 * time.Millisecond)
+	n.heard(t)
 	deliver(rest)
 	n.fake.set(func() { n.fake.deliver = deliver })
 	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
@@ -51,24 +71,14 @@ func TestDropThatIsAppliedLate(t *testing.T) {
 // A snapshot may be older than a wait that the leader has acknowledged.
 func TestSnapshotOlderThanTheWait(t *testing.T) {
 	n := start(t, nil)
-	main := n.dial(t)
 	c := n.popping(t, "BLPOP", "l", "0")
-	n.fake.set(func() { // this node's state lags: it does not have the wait
-		n.fake.hidesWaits = true
-	})
+	n.fake.set(func() { n.fake.hidesWaits = true }) // this node's state lags
 	n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
-	time.Sleep(200 * time.Millisecond)
+	n.heard(t)
 	n.fake.set(func() { n.fake.hidesWaits = false })
-	main.call("RPUSH", "l", "x")
-	got, err := c.Receive()
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(200 * time.Millisecond)
-	left := main.call("LRANGE", "l", "0", "-1")
-	if strings.HasPrefix(string(got), "-") && left != "*1\r\n$1\r\nx\r\n" {
-		t.Errorf("the client got %q, the list has %q: x is lost", got, left)
-	}
+	n.fake.change(t, commandOf("RPUSH", "l", "x"))
+	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+	n.idle(t)
 }
 
 // CLIENT UNBLOCK holds if the command moves to its node meanwhile.
@@ -106,16 +116,7 @@ func TestUnblockWhileMovingToTheNode(t *testing.T) {
 	}
 	n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
 	close(gate)
-	done := make(chan struct{})
-	go func() {
-		c.want("*-1\r\n")
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(5 * time.Second):
-		t.Error("CLIENT UNBLOCK replied 1, the client still waits")
-	}
+	c.want("*-1\r\n")
 }
 
 // What the machine has forgotten before the client left is not remembered for ever.
