@@ -20,8 +20,8 @@ const (
 	errBadDump     Error = "ERR Bad data format"
 )
 
-// maxUnpacked is how many bytes the compressed strings of a value may have in all, with the copies of
-// field names that entries of a stream share: both can be far longer than what was sent.
+// maxUnpacked is how many bytes the compressed strings of a value may have in all, with the copies
+// of field names that entries of a stream share: both can be far longer than what was sent.
 const maxUnpacked = 64 << 20
 
 // Work of RESTORE in units of Env.Work: of an element, and the bytes of a value that a unit reads.
