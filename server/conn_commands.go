@@ -249,7 +249,7 @@ func (s *session) greet() {
 	s.w.BulkString("server")
 	s.w.BulkString("redis")
 	s.w.BulkString("version")
-	s.w.BulkString(commands.RedisVersion)
+	s.w.BulkString(s.srv.cfg.RedisVersion)
 	s.w.BulkString("proto")
 	s.w.Int(int64(s.proto))
 	s.w.BulkString("id")

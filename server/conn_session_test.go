@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
@@ -186,6 +187,22 @@ func TestHello(t *testing.T) {
 	if got := c.call("HELLO", "2"); !strings.HasPrefix(got, "*14\r\n") ||
 		!strings.Contains(got, "$7\r\nreplica\r\n") {
 		t.Errorf("%q", got)
+	}
+}
+
+// The configured version is what clients see. Scripts, which run on every node, see the machine's.
+func TestRedisVersion(t *testing.T) {
+	n := start(t, func(c *Config) { c.RedisVersion = "7.4.2" })
+	c := n.dial(t)
+	if got := c.call("HELLO", "3"); !strings.Contains(got, "$7\r\nversion\r\n$5\r\n7.4.2\r\n") {
+		t.Errorf("HELLO: %q", got)
+	}
+	if got := c.call("INFO", "server"); !strings.Contains(got, "redis_version:7.4.2\r\n") {
+		t.Errorf("INFO: %q", got)
+	}
+	got := c.call("EVAL", "return redis.REDIS_VERSION", "0")
+	if want := "$6\r\n" + commands.RedisVersion + "\r\n"; got != want {
+		t.Errorf("a script sees %q, want %q", got, want)
 	}
 }
 

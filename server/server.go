@@ -31,6 +31,8 @@ type Config struct {
 	Version string       // of coordd, for INFO
 	Zone    string       // availability zone; empty: unknown
 
+	RedisVersion string // what INFO and HELLO report; commands.RedisVersion
+
 	PresentAs    Presentation // PresentReplicated
 	SentinelName string       // the master name of SENTINEL; mymaster
 
@@ -87,6 +89,9 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.RedisVersion == "" {
+		c.RedisVersion = commands.RedisVersion
 	}
 	if c.PresentAs == "" {
 		c.PresentAs = PresentReplicated

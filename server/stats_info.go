@@ -88,7 +88,7 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 
 func infoServer(t *infoText) {
 	uptime := int64(t.now.Sub(t.srv.started).Seconds())
-	t.field("redis_version", commands.RedisVersion)
+	t.field("redis_version", t.srv.cfg.RedisVersion)
 	t.field("redis_git_sha1", "00000000")
 	t.field("redis_git_dirty", 0)
 	t.field("redis_mode", t.srv.mode())

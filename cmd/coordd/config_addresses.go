@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,17 @@ func setPresentAs(c *config, v string) error {
 	}
 	return err
 }
+
+// setRedisVersion accepts what clients can compare.
+func setRedisVersion(c *config, v string) error {
+	if !redisVersion.MatchString(v) {
+		return errors.New("must be three numbers, such as 7.2.0")
+	}
+	c.RedisVersion = v
+	return nil
+}
+
+var redisVersion = regexp.MustCompile(`^\d{1,2}\.\d{1,2}\.\d{1,2}$`)
 
 // setSentinelName accepts what Sentinel messages can carry: spaces separate their words.
 func setSentinelName(c *config, v string) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/server"
 )
 
@@ -324,6 +325,12 @@ var startOptions = []option{
 			"for clients that are given one address. cluster: a node of a Redis Cluster; as a " +
 			"follower it answers commands with keys with MOVED, for cluster clients only",
 		setPresentAs,
+	},
+	{
+		"redis-version", commands.RedisVersion,
+		"version of Redis that INFO and HELLO report, for clients that refuse a lower one; it " +
+			"changes no command, and scripts see the default",
+		setRedisVersion,
 	},
 	{
 		"sentinel-name", "mymaster",

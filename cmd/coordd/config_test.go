@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
@@ -39,6 +40,8 @@ func TestConfigErrors(t *testing.T) {
 			says: "--tls-listen requires --tls-cert and --tls-key"},
 		{args: "--present-as slave", code: 1,
 			says: "must be one of replicated, standalone, cluster"},
+		{args: "--redis-version 7.2", code: 1, says: "must be three numbers, such as 7.2.0"},
+		{args: "--redis-version 7.2.x", code: 1, says: "must be three numbers, such as 7.2.0"},
 		{args: "--tls-client-auth perhaps", code: 1, says: "must be none, optional or required"},
 		{args: "--tls-client-auth optional", code: 1, says: "optional requires --tls-ca"},
 		{args: "--tls-auth-clients-user cn", code: 1, says: "cn requires --tls-ca"},
@@ -168,6 +171,17 @@ func TestFormerNamesOfOptions(t *testing.T) {
 	})
 	if err == nil || !strings.HasSuffix(err.Error(), ":2: present-as is on line 1 already") {
 		t.Error(err)
+	}
+}
+
+func TestRedisVersion(t *testing.T) {
+	for args, want := range map[string]string{
+		"": commands.RedisVersion, "--redis-version 7.4.0": "7.4.0",
+	} {
+		c, err := parseConfig(strings.Fields(args), noEnv)
+		if err != nil || c.RedisVersion != want {
+			t.Errorf("%q: %q, %v, want %q", args, c.RedisVersion, err, want)
+		}
 	}
 }
 

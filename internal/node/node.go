@@ -85,6 +85,7 @@ type Config struct {
 	Clock             cluster.Clock // nil: the system's
 
 	PresentAs          server.Presentation
+	RedisVersion       string // what INFO and HELLO report; empty: commands.RedisVersion
 	SentinelName       string
 	MaxClients         int
 	MaxRequestBytes    int
@@ -262,7 +263,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 	c := &n.cfg
 	return server.Config{
 		Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version, Zone: c.Zone,
-		PresentAs: c.PresentAs, SentinelName: c.SentinelName,
+		PresentAs: c.PresentAs, RedisVersion: c.RedisVersion, SentinelName: c.SentinelName,
 		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
 		OutputLimits: c.OutputLimits, ClientRate: c.ClientRate, UserRate: c.UserRate,

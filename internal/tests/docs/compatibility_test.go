@@ -31,14 +31,15 @@ func TestCompatibilityDoc(t *testing.T) {
 	}
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	redis := redisOptions(t)
-	parts := map[string]string{"commands": newerCommands(table), "absent": absentCommands()}
+	parts := map[string]string{"commands": newerCommands(table), "absent": absentCommands(),
+		"missing": missingSince(t, ownOptions(t, table))}
 	if redis == nil {
 		t.Log(commandtest.RedisMissing + ": the options are not compared")
 	} else {
 		parts["options"] = optionsTable(ownOptions(t, table), redis)
 		checkAbsent(t, table, redis)
 	}
-	known := map[string]bool{"commands": true, "absent": true, "options": true}
+	known := map[string]bool{"commands": true, "absent": true, "options": true, "missing": true}
 	want := derivedPart.ReplaceAllStringFunc(string(text), func(old string) string {
 		m := derivedPart.FindStringSubmatch(old)
 		if !known[m[1]] {
