@@ -353,9 +353,10 @@ func (a *arena) meet(l *chaosLoad, f fault) {
 	sameState(t, a.ps)
 	c := a.ps[a.rnd.IntN(len(a.ps))].client()
 	defer c.Close()
-	n := l.check(t, c)
+	n, elements := l.check(t, c)
 	t.Logf("%-62s held %4.1f s, longest stall %4.2f s, all serve %4.2f s after it, %d operations "+
-		"linearizable", f.name, hold.Seconds(), stall.Seconds(), took.Seconds(), n)
+		"linearizable, %d elements queued", f.name, hold.Seconds(), stall.Seconds(), took.Seconds(),
+		n, elements)
 }
 
 // end stops all nodes as an operator does.

@@ -48,12 +48,16 @@ type chaosLoad struct {
 	odd     []error  // errors that do not say whether the command ran
 	lastAck time.Time
 	longest time.Duration // between two acknowledgements
+
+	queues chaosQueues
 }
 
 func startChaosLoad(ps []*process, seed uint64) *chaosLoad {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &chaosLoad{stop: stop, begin: time.Now(), lastAck: time.Now()}
+	l.queues.reset()
 	for i, p := range ps {
+		l.queues.start(ctx, l, p)
 		for j := range clientsANode {
 			id := i*clientsANode + j
 			c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1,
@@ -194,8 +198,9 @@ func (l *chaosLoad) stall() time.Duration {
 
 // check is called while the clients pause. It checks what they recorded since the last call, and
 // that everything ever acknowledged still exists.
-func (l *chaosLoad) check(t *testing.T, c *redis.Client) (operations int) {
+func (l *chaosLoad) check(t *testing.T, c *redis.Client) (operations, elements int) {
 	t.Helper()
+	elements = l.queues.check(t, c)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, err := range l.odd {
@@ -215,5 +220,5 @@ func (l *chaosLoad) check(t *testing.T, c *redis.Client) (operations int) {
 		2*time.Minute); result != porcupine.Ok {
 		t.Fatalf("a history of %d operations is not linearizable: %v", len(history), result)
 	}
-	return len(history)
+	return len(history), elements
 }
