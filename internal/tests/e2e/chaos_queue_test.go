@@ -17,9 +17,11 @@ import (
 
 const (
 	jobsList, mailList = "queue:jobs", "queue:mail"
-	takeTimeout        = 500 * time.Millisecond
 	queuePause         = 20 * time.Millisecond
 )
+
+// takeTimeouts are in seconds. Elements arrive about as often as the shorter one ends.
+var takeTimeouts = []string{"0.01", "0.5"}
 
 // outcome is what a client knows of its call.
 type callOutcome int
@@ -67,8 +69,8 @@ func (q *chaosQueues) start(ctx context.Context, l *chaosLoad, p *process) {
 		every(func(c *redis.Client, n int) { q.add(c, list, fmt.Sprint(list, ":", p.id, ":", n)) })
 	}
 	for range 2 {
-		every(func(c *redis.Client, _ int) { q.work(c, work) })
-		every(func(c *redis.Client, _ int) { q.read(c) })
+		every(func(c *redis.Client, n int) { q.work(c, work, n) })
+		every(func(c *redis.Client, n int) { q.read(c, n) })
 	}
 }
 
@@ -97,9 +99,10 @@ func (q *chaosQueues) add(c *redis.Client, list, element string) {
 }
 
 // work takes a job and does it.
-func (q *chaosQueues) work(c *redis.Client, list string) {
+func (q *chaosQueues) work(c *redis.Client, list string, n int) {
 	ctx := context.Background()
-	job, err := c.BLMove(ctx, jobsList, list, "LEFT", "RIGHT", takeTimeout).Result()
+	job, err := c.Do(ctx, "BLMOVE", jobsList, list, "LEFT", "RIGHT",
+		takeTimeouts[n%len(takeTimeouts)]).Text()
 	q.mu.Lock()
 	if q.outcomeOf(err) == callRan && job != "" {
 		q.taken[job]++
@@ -108,12 +111,12 @@ func (q *chaosQueues) work(c *redis.Client, list string) {
 	if job == "" {
 		return
 	}
-	n, err := c.LRem(ctx, list, 1, job).Result()
+	removed, err := c.LRem(ctx, list, 1, job).Result()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	o := q.outcomeOf(err)
-	if o == callRan && n != 1 {
-		q.odd = append(q.odd, fmt.Errorf("%s is %d times in %s", job, n, list))
+	if o == callRan && removed != 1 {
+		q.odd = append(q.odd, fmt.Errorf("%s is %d times in %s", job, removed, list))
 	}
 	if o != callNotRun {
 		q.done[job] = o
@@ -121,8 +124,9 @@ func (q *chaosQueues) work(c *redis.Client, list string) {
 }
 
 // read takes an element away.
-func (q *chaosQueues) read(c *redis.Client) {
-	v, err := c.BLPop(context.Background(), takeTimeout, mailList).Result()
+func (q *chaosQueues) read(c *redis.Client, n int) {
+	v, err := c.Do(context.Background(), "BLPOP", mailList,
+		takeTimeouts[n%len(takeTimeouts)]).StringSlice()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch o := q.outcomeOf(err); {
