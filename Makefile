@@ -25,7 +25,7 @@ TESTFLAGS ?= -race -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients suites guide differential chaos fairness attack page release packages containers rules monitoring
+.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page release packages containers rules monitoring
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -72,6 +72,10 @@ fairness: deps
 clients:
 	sh .ci/deps clients
 	$(GO) run ./testdata/clients/libraries
+
+systems:
+	sh .ci/deps systems
+	$(GO) run ./testdata/systems
 
 suites:
 	sh .ci/deps suites
