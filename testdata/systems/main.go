@@ -67,7 +67,7 @@ func run(ctx context.Context, only []string) error {
 		if len(only) > 0 && !slices.Contains(only, s.name) {
 			continue
 		}
-		t, err := s.run(ctx, filepath.Join(dir, s.name), coordd)
+		t, err := s.run(ctx, filepath.Join(dir, "data-"+s.name), coordd)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
 		}
