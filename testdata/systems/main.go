@@ -57,12 +57,17 @@ func run(ctx context.Context, only []string) error {
 		return err
 	}
 	node := []string{"node", sources + "/node/queue.js"}
+	python := []string{"/usr/bin/python3", sources + "/python/queue_program.py"} // Debian's
 	var rows []string
 	var errs []error
 	for _, s := range []system{
 		{"asynq", "0.26.0", []string{asynq}, "at least once"},
 		{"BullMQ", "6.7.0", append(node, "bullmq"), "at least once"},
 		{"Bee-Queue", "2.0.0", append(node, "bee-queue"), "at least once"},
+		{"RQ", "1.13.0", append(python, "rq"), "at most once: `BLPOP` takes a job away"},
+		{"Celery", "5.2.6", append(python, "celery"), "at least once, but for the reply of `BRPOP`"},
+		{"Sidekiq", "6.4.1", []string{"ruby", sources + "/ruby/queue.rb"},
+			"at most once: `BRPOP` takes a job away"},
 	} {
 		if len(only) > 0 && !slices.Contains(only, s.name) {
 			continue
