@@ -216,8 +216,8 @@ func (t *tally) row(s system) string {
 func writeReport(rows []string) error {
 	text := "# Queues through a change of the leader\n\nWritten by `make systems`: one producer and " +
 		"three workers, on three nodes. The leader is killed\n(`kill -9`) and restarted after a " +
-		"third of the jobs, and hands over (`FAILOVER`) after two thirds. *Lost* are jobs that the\n" +
-		"library took and no worker began; *doubled* ones were begun twice.\n\n" +
+		"third of the jobs, and hands over (`FAILOVER`) after two thirds.\n*Lost* are jobs that " +
+		"the library took and no worker began; *doubled* ones were begun twice.\n\n" +
 		"| System | Version | Jobs | Lost | Doubled | Seconds without service | Promise |\n" +
 		"|---|---|---|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
 	return os.WriteFile(report, []byte(text), 0o644)

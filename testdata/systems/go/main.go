@@ -1,4 +1,4 @@
-// Command queue is a producer or a worker of an asynq queue: queue produce|work NAME JOBS. It
+// Command go is a producer or a worker of an asynq queue: go run . produce|work NAME JOBS. It
 // prints `put N` for a task that the library took and `ran N` for one that a worker began.
 package main
 
