@@ -33,8 +33,9 @@ func startCluster(ctx context.Context, dir, binary string) (*cluster, error) {
 	members := fmt.Sprintf("n1=%s,n2=%s,n3=%s", at(3), at(4), at(5))
 	c := &cluster{addrs: []string{at(0), at(1), at(2)}}
 	c.begin = func(i int) (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, binary, "--cluster", members, "--id", fmt.Sprintf("n%d", i+1),
-			"--listen", at(i), "--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--log-level", "error")
+		cmd := exec.CommandContext(ctx, binary, "--cluster", members,
+			"--id", fmt.Sprintf("n%d", i+1), "--listen", at(i),
+			"--data-dir", filepath.Join(dir, fmt.Sprint(i)), "--log-level", "error")
 		cmd.Stderr = os.Stderr
 		return cmd, cmd.Start()
 	}

@@ -65,7 +65,8 @@ func run(ctx context.Context, only []string) error {
 		{"BullMQ", "6.7.0", append(node, "bullmq"), "at least once"},
 		{"Bee-Queue", "2.0.0", append(node, "bee-queue"), "at least once"},
 		{"RQ", "1.13.0", append(python, "rq"), "at most once: `BLPOP` takes a job away"},
-		{"Celery", "5.2.6", append(python, "celery"), "at least once, but for the reply of `BRPOP`"},
+		{"Celery", "5.2.6", append(python, "celery"),
+			"at least once, but for the reply of `BRPOP`"},
 		{"Sidekiq", "6.4.1", []string{"ruby", sources + "/ruby/queue.rb"},
 			"at most once: `BRPOP` takes a job away"},
 	} {
@@ -113,19 +114,22 @@ func (s system) run(ctx context.Context, dir, coordd string) (*tally, error) {
 			return t, err
 		}
 	}
-	if err := t.until(ctx, "a third of the jobs", func() bool { return len(t.ran) >= jobs/3 }); err != nil {
+	ran := func(n int) func() bool { return func() bool { return len(t.ran) >= n } }
+	if err := t.until(ctx, "a third of the jobs", ran(jobs/3)); err != nil {
 		return t, err
 	}
 	if err := c.killLeader(ctx); err != nil {
 		return t, err
 	}
-	if err := t.until(ctx, "two thirds", func() bool { return len(t.ran) >= jobs*2/3 }); err != nil {
+	if err := t.until(ctx, "two thirds", ran(jobs*2/3)); err != nil {
 		return t, err
 	}
 	if err := c.handOver(ctx); err != nil {
 		return t, err
 	}
-	err = t.until(ctx, "all jobs", func() bool { return len(t.ran) >= jobs && len(t.put) >= jobs })
+	err = t.until(ctx, "all jobs", func() bool {
+		return len(t.ran) >= jobs && len(t.put) >= jobs
+	})
 	time.Sleep(quiet)
 	return t, err
 }
@@ -209,13 +213,14 @@ func (t *tally) row(s system) string {
 			doubled++
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %d | %d | %d | %.1f | %s |", s.name, s.version, len(t.put), lost,
-		doubled, t.gap.Seconds(), s.remarks)
+	return fmt.Sprintf("| %s | %s | %d | %d | %d | %.1f | %s |", s.name, s.version, len(t.put),
+		lost, doubled, t.gap.Seconds(), s.remarks)
 }
 
 func writeReport(rows []string) error {
-	text := "# Queues through a change of the leader\n\nWritten by `make systems`: one producer and " +
-		"three workers, on three nodes. The leader is killed\n(`kill -9`) and restarted after a " +
+	text := "# Queues through a change of the leader\n\n" +
+		"Written by `make systems`: one producer and three workers, on " +
+		"three nodes. The leader is killed\n(`kill -9`) and restarted after a " +
 		"third of the jobs, and hands over (`FAILOVER`) after two thirds.\n*Lost* are jobs that " +
 		"the library took and no worker began; *doubled* ones were begun twice.\n\n" +
 		"| System | Version | Jobs | Lost | Doubled | Seconds without service | Promise |\n" +
