@@ -102,17 +102,18 @@ type Local struct {
 // Spec declares a command. Arity is Redis's: the number of arguments with the name, negative for
 // a minimum.
 type Spec struct {
-	Name       string // lower case; a subcommand's own word
-	Kind       Kind
-	Arity      int
-	Flags      Flag
-	Keys       KeySpec
-	Group      string // Redis's group: string, hash, sorted-set, generic, connection …
-	Since      string // the Redis version that introduced it, or coordd's
-	Syntax     string // the arguments, in the notation of syntax.go
-	Summary    string // a sentence in the third person, as Redis writes them
-	Complexity string
-	Handler    Handler
+	Name        string // lower case; a subcommand's own word
+	Kind        Kind
+	Arity       int
+	ArityBefore int // … in releases whose newest level is below LevelUsers; 0: the same
+	Flags       Flag
+	Keys        KeySpec
+	Group       string // Redis's group: string, hash, sorted-set, generic, connection …
+	Since       string // the Redis version that introduced it, or coordd's
+	Syntax      string // the arguments, in the notation of syntax.go
+	Summary     string // a sentence in the third person, as Redis writes them
+	Complexity  string
+	Handler     Handler
 	// Waits says when a call may wait, by Call.Block.
 	Waits Waits
 	// Level is the feature level that introduced the command. A machine of a lower level does not

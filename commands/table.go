@@ -108,7 +108,11 @@ func (t *Table) ResolveNamed(s *Spec, level uint64, args [][]byte) (*Spec, error
 		}
 		s = sub
 	}
-	if (s.Arity >= 0 && len(args) != s.Arity) || (s.Arity < 0 && len(args) < -s.Arity) {
+	arity := s.Arity
+	if s.ArityBefore != 0 && level < LevelUsers {
+		arity = s.ArityBefore
+	}
+	if (arity >= 0 && len(args) != arity) || (arity < 0 && len(args) < -arity) {
 		return s, s.ArityError()
 	}
 	return s, nil

@@ -52,20 +52,36 @@ func replyScore(x *Call, z *keyspace.ZSet, name []byte) {
 // zrank is the handler of ZRANK or, if reverse, of ZREVRANK.
 func zrank(reverse bool) Handler {
 	return func(x *Call) error {
+		withScore := len(x.Args) > 3
+		switch {
+		case len(x.Args) > 4:
+			return x.Spec.ArityError()
+		case withScore && !isWord(x.Args[3], "WITHSCORE"):
+			return ErrSyntax
+		}
 		z, err := findZSet(x, x.Args[1])
 		if err != nil {
 			return err
 		}
 		x.Spend(bits.Len(uint(z.Len())))
 		rank, ok := z.Rank(x.Args[2])
-		if !ok {
+		switch {
+		case !ok && withScore:
+			x.Out.NullArray()
+			return nil
+		case !ok:
 			x.Out.Null()
 			return nil
-		}
-		if reverse {
+		case reverse:
 			rank = z.Len() - 1 - rank
 		}
+		if !withScore {
+			x.Out.Int(int64(rank))
+			return nil
+		}
+		x.Out.Array(2)
 		x.Out.Int(int64(rank))
+		replyScore(x, z, x.Args[2])
 		return nil
 	}
 }

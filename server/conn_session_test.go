@@ -179,7 +179,7 @@ func TestClientInfo(t *testing.T) {
 func TestHello(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	want3 := "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
+	want3 := "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
 	if got := c.call("HELLO", "3"); got != want3 {
 		t.Errorf("%q", got)
 	}
@@ -192,12 +192,12 @@ func TestHello(t *testing.T) {
 
 // The configured version is what clients see. Scripts, which run on every node, see the machine's.
 func TestRedisVersion(t *testing.T) {
-	n := start(t, func(c *Config) { c.RedisVersion = "7.4.2" })
+	n := start(t, func(c *Config) { c.RedisVersion = "8.0.2" })
 	c := n.dial(t)
-	if got := c.call("HELLO", "3"); !strings.Contains(got, "$7\r\nversion\r\n$5\r\n7.4.2\r\n") {
+	if got := c.call("HELLO", "3"); !strings.Contains(got, "$7\r\nversion\r\n$5\r\n8.0.2\r\n") {
 		t.Errorf("HELLO: %q", got)
 	}
-	if got := c.call("INFO", "server"); !strings.Contains(got, "redis_version:7.4.2\r\n") {
+	if got := c.call("INFO", "server"); !strings.Contains(got, "redis_version:8.0.2\r\n") {
 		t.Errorf("INFO: %q", got)
 	}
 	got := c.call("EVAL", "return redis.REDIS_VERSION", "0")
@@ -220,7 +220,7 @@ func TestInfoAndRole(t *testing.T) {
 		}
 	}
 	all := c.call("INFO")
-	has(all, "# Server", "redis_version:7.0.15", "redis_mode:standalone",
+	has(all, "# Server", "redis_version:"+commands.WholeVersion, "redis_mode:standalone",
 		fmt.Sprintf("tcp_port:%s", n.addr[strings.LastIndex(n.addr, ":")+1:]),
 		"# Clients", "connected_clients:1", "# Memory", "maxmemory_policy:noeviction",
 		"# Persistence", "loading:0", "# Stats", "total_connections_received:1",

@@ -31,7 +31,7 @@ type Config struct {
 	Version string       // of coordd, for INFO
 	Zone    string       // availability zone; empty: unknown
 
-	RedisVersion string // what INFO and HELLO report; commands.RedisVersion
+	RedisVersion string // what INFO and HELLO report; commands.WholeVersion
 
 	PresentAs    Presentation // PresentReplicated
 	SentinelName string       // the master name of SENTINEL; mymaster
@@ -91,7 +91,7 @@ func (c *Config) setDefaults() {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.RedisVersion == "" {
-		c.RedisVersion = commands.RedisVersion
+		c.RedisVersion = commands.WholeVersion
 	}
 	if c.PresentAs == "" {
 		c.PresentAs = PresentReplicated

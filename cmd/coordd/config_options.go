@@ -327,9 +327,9 @@ var startOptions = []option{
 		setPresentAs,
 	},
 	{
-		"redis-version", commands.RedisVersion,
+		"redis-version", commands.WholeVersion,
 		"version of Redis that INFO and HELLO report, for clients that refuse a lower one; it " +
-			"changes no command, and scripts see the default",
+			"changes no command, and scripts see " + commands.RedisVersion,
 		setRedisVersion,
 	},
 	{

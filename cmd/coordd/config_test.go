@@ -176,7 +176,7 @@ func TestFormerNamesOfOptions(t *testing.T) {
 
 func TestRedisVersion(t *testing.T) {
 	for args, want := range map[string]string{
-		"": commands.RedisVersion, "--redis-version 7.4.0": "7.4.0",
+		"": commands.WholeVersion, "--redis-version 8.0.2": "8.0.2",
 	} {
 		c, err := parseConfig(strings.Fields(args), noEnv)
 		if err != nil || c.RedisVersion != want {

@@ -85,7 +85,7 @@ type Config struct {
 	Clock             cluster.Clock // nil: the system's
 
 	PresentAs          server.Presentation
-	RedisVersion       string // what INFO and HELLO report; empty: commands.RedisVersion
+	RedisVersion       string // what INFO and HELLO report; empty: commands.WholeVersion
 	SentinelName       string
 	MaxClients         int
 	MaxRequestBytes    int

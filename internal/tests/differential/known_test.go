@@ -127,6 +127,8 @@ var avoidances = []avoidance{
 	{"number of deliveries, which is never passed", "xclaim", "9223372036854775807"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
 	{"| `DUMP` |", "dump", ""},
+	{"| `ZRANK` | `WITHSCORE` |", "zrank", "withscore"},
+	{"| `ZREVRANK` | `WITHSCORE` |", "zrevrank", "withscore"},
 	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
 	{"| `STOREDIST` |", "geosearchstore", "storedist"}, // see TestStoredDistances
 	{"| `STOREDIST` |", "georadius", "storedist"},

@@ -47,7 +47,7 @@ func (o options) has(s sinceRedis) bool {
 	return has && (s.option == "" || slices.Contains(words, s.option))
 }
 
-// missingSince lists what coordd lacks of each version. It fails if commands.RedisVersion is not
+// missingSince lists what coordd lacks of each version. It fails if commands.WholeVersion is not
 // the newest version of which nothing is missing; that 7.0 is whole the other parts tell.
 func missingSince(t *testing.T, own options) string {
 	var b strings.Builder
@@ -70,8 +70,8 @@ func missingSince(t *testing.T, own options) string {
 			cmp.Or(strings.Join(missing, ", "), "nothing"))
 		missing = missing[:0]
 	}
-	if !strings.HasPrefix(commands.RedisVersion, whole+".") {
-		t.Errorf("commands.RedisVersion is %s, nothing is missing up to %s", commands.RedisVersion,
+	if !strings.HasPrefix(commands.WholeVersion, whole+".") {
+		t.Errorf("commands.WholeVersion is %s, nothing is missing up to %s", commands.WholeVersion,
 			whole)
 	}
 	return b.String()
