@@ -96,13 +96,33 @@ func (n *node) machineHas(t testing.TB, count int) {
 	})
 }
 
+// patient returns a client blocked on l, and what ends its wait as the end of its time does.
+func (n *node) patient(t testing.TB) (c *client, giveUp func()) {
+	t.Helper()
+	other, before := n.dial(t), n.waitQueues.blocked.Load()
+	c = n.dial(t)
+	id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
+	if err := c.Send(commandtest.Args("BLPOP", "l", "0")); err != nil {
+		t.Fatal(err)
+	}
+	n.waiting(t, before+1)
+	return c, func() {
+		t.Helper()
+		if got := other.call("CLIENT", "UNBLOCK", id); got != ":1\r\n" {
+			t.Fatal(got)
+		}
+	}
+}
+
 // While there is no leader, a command that was dropped goes on waiting, and one whose time is over
 // has its null: it took nothing.
 func TestDroppedWhileThereIsNoLeader(t *testing.T) {
 	n := start(t, nil)
-	c, timed := n.popping(t, "BLPOP", "l", "0"), n.popping(t, "BLPOP", "l", "0.2")
+	c := n.popping(t, "BLPOP", "l", "0")
+	timed, giveUp := n.patient(t)
 	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
 	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	giveUp()
 	timed.want("*-1\r\n")
 	n.fake.set(func() { n.fake.fail = nil })
 	c2 := n.dial(t)
@@ -114,8 +134,9 @@ func TestDroppedWhileThereIsNoLeader(t *testing.T) {
 // A command whose time is over while there is no leader has an unknown outcome.
 func TestTimeoutWithoutALeader(t *testing.T) {
 	n := start(t, nil)
-	timed := n.popping(t, "BLPOP", "l", "0.05")
+	timed, giveUp := n.patient(t)
 	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+	giveUp()
 	timed.want("-" + string(errWaitLost) + "\r\n")
 	n.fake.set(func() { n.fake.fail = nil })
 	n.idle(t) // the machine has forgotten it
@@ -125,11 +146,12 @@ func TestTimeoutWithoutALeader(t *testing.T) {
 func TestLeavingAgain(t *testing.T) {
 	for _, reason := range []Outcome{NotRun, Unknown} {
 		n := start(t, nil)
-		timed := n.popping(t, "BLPOP", "l", "0.05")
-		begun := make(chan struct{})
+		timed, giveUp := n.patient(t)
+		begun := make(chan struct{}, 100) // it may ask more often
 		n.fake.set(func() {
 			n.fake.fail, n.fake.begun = &Error{reason, "UNKNOWN lost"}, begun
 		})
+		giveUp()
 		<-begun
 		<-begun
 		n.fake.set(func() { n.fake.fail, n.fake.begun = nil, nil })
@@ -160,10 +182,11 @@ func TestNewsAfterTheAnswer(t *testing.T) {
 		"*2\r\n$1\r\nl\r\n$1\r\nx\r\n": commandOf("RPUSH", "l", "x"),
 	} {
 		n := start(t, nil)
-		timed := n.popping(t, "BLPOP", "l", "0.05")
+		timed, giveUp := n.patient(t)
 		release := n.holdEvents()
 		n.fake.change(t, q)
 		n.fake.takeCalls()
+		giveUp()
 		eventually(t, "it has asked", func() bool { return n.fake.takeCalls() != "" })
 		release()
 		timed.want(want)
@@ -174,9 +197,10 @@ func TestNewsAfterTheAnswer(t *testing.T) {
 // What the machine serves while its client gives up reaches the client.
 func TestServedWhileLeaving(t *testing.T) {
 	n := start(t, nil)
-	timed := n.popping(t, "BLPOP", "l", "0.05")
+	timed, giveUp := n.patient(t)
 	begun := make(chan struct{})
 	n.fake.set(func() { n.fake.gate, n.fake.begun = make(chan struct{}), begun })
+	giveUp()
 	<-begun // it is about to leave
 	n.fake.change(t, commandOf("RPUSH", "l", "x"))
 	n.fake.set(func() {
