@@ -27,7 +27,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 	park := func(term uint64) { _ = t.park(id, term) }
 	p := &pipeline{AppendPipeline: inner, t: t, may: t.receiver(id), park: park,
 		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
-		stop: make(chan struct{})}
+		failed: make(chan raft.AppendFuture, 1), stop: make(chan struct{})}
 	p.later = time.AfterFunc(time.Hour, p.tell)
 	go p.pass()
 	return p, nil
@@ -52,8 +52,10 @@ func (t *transport) receiver(id raft.ServerID) func() bool {
 // nothing, then blocks forever on the answers before it. Heartbeats continue, so nothing ends this:
 // the member gets no entries until the leader changes, a majority that needs it commits nothing,
 // and Raft's Shutdown never returns. A follower refuses entries when its disk is full, for one.
-// This pipeline drains the answers after a refusal and fails later sends, upon which Raft closes
-// it, probes the member and opens another.
+// This pipeline drains the answers after a refusal, upon which Raft closes it, probes the member and
+// opens another. A message that cannot be sent is answered with a refusal too: if sending failed,
+// Raft would log the member, which it reads without the lock under which a change of the member's
+// address changes it.
 type pipeline struct {
 	raft.AppendPipeline
 	t       *transport
@@ -61,7 +63,8 @@ type pipeline struct {
 	park    func(term uint64) // waits until it may, or the leadership in term has ended
 	stalled *atomic.Bool
 	answers chan raft.AppendFuture
-	refused atomic.Bool
+	failed  chan raft.AppendFuture // the first message that could not be sent
+	refused atomic.Bool            // Raft gets no more answers
 	stop    chan struct{}
 	stopped sync.Once
 	later   *time.Timer // calls tell
@@ -76,8 +79,22 @@ type pipeline struct {
 // is always another; otherwise subscribers and blocked clients of followers wait so long.
 const tellAfter = time.Millisecond
 
-// AppendEntries sends a message. It blocks while too many are in flight.
+// AppendEntries sends a message. It blocks while too many are in flight. It returns no error: see
+// pipeline.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	sent, err := p.trySend(req, resp)
+	if err == nil {
+		return sent, nil
+	}
+	answer := &failedAppend{req: req, resp: resp, start: time.Now(), err: err}
+	if !p.refused.Swap(true) {
+		p.failed <- answer
+	}
+	return answer, nil
+}
+
+func (p *pipeline) trySend(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if p.refused.Load() {
 		return nil, errRefused
@@ -85,9 +102,7 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.may() {
-		// Raft logs the member when this fails, and reads it without the lock under which a removal
-		// changes it: wait until that is over.
-		p.park(req.Term)
+		p.park(req.Term) // rather than probe a member again and again that may not receive anything
 		return nil, errNoReceiver
 	}
 	if p.stalled.Load() {
@@ -95,6 +110,19 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	}
 	return p.send(p.t.verified(req), resp)
 }
+
+// failedAppend answers a message that could not be sent.
+type failedAppend struct {
+	req   *raft.AppendEntriesRequest
+	resp  *raft.AppendEntriesResponse
+	start time.Time
+	err   error
+}
+
+func (f *failedAppend) Error() error                          { return f.err }
+func (f *failedAppend) Start() time.Time                      { return f.start }
+func (f *failedAppend) Request() *raft.AppendEntriesRequest   { return f.req }
+func (f *failedAppend) Response() *raft.AppendEntriesResponse { return f.resp }
 
 // send sends a message. The caller holds mu.
 func (p *pipeline) send(req *raft.AppendEntriesRequest,
@@ -160,9 +188,11 @@ func (p *pipeline) pass() {
 			if p.refused.Load() {
 				continue
 			}
-			if answer.Error() != nil || !answer.Response().Success {
-				p.refused.Store(true)
+			if (answer.Error() != nil || !answer.Response().Success) && p.refused.Swap(true) {
+				continue
 			}
+			unread = append(unread, answer)
+		case answer := <-p.failed:
 			unread = append(unread, answer)
 		case answers <- next:
 			unread = unread[1:]

@@ -93,14 +93,54 @@ func TestSilentLeaderSendsNoEntries(t *testing.T) {
 	var silent atomic.Bool
 	inner := &sentPipeline{}
 	p := &pipeline{AppendPipeline: inner, t: testTransport(), may: func() bool { return true },
-		stalled: &silent}
+		stalled: &silent, failed: make(chan raft.AppendFuture, 1)}
 	for _, quiet := range []bool{false, true, false} {
 		silent.Store(quiet)
 		before := inner.sent
-		_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
-		if sent := inner.sent > before; sent == quiet || errors.Is(err, errStalled) != quiet {
+		answer, err := p.AppendEntries(&raft.AppendEntriesRequest{},
+			&raft.AppendEntriesResponse{})
+		// a silent leader opens another pipeline before it sends again
+		wants := !quiet && before == 0
+		if sent := inner.sent > before; sent != wants || err != nil {
 			t.Errorf("silent: %t, sent: %t, %v", quiet, sent, err)
 		}
+		if !wants && (answer.Error() == nil || answer.Response().Success) {
+			t.Errorf("silent: %t, the answer is a good one", quiet)
+		}
+	}
+	if answer := <-p.failed; !errors.Is(answer.Error(), errStalled) || len(p.failed) > 0 {
+		t.Error("Raft learns of ", answer.Error())
+	}
+}
+
+// Raft reads one refusal, of what the member or this node refused, and then ends the pipeline.
+func TestPipelineEndsWithOneRefusal(t *testing.T) {
+	var stalled atomic.Bool
+	stalled.Store(true)
+	inner := &answeringPipeline{answers: make(chan raft.AppendFuture)}
+	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture),
+		may: func() bool { return true }, stalled: &stalled, stop: make(chan struct{}),
+		failed: make(chan raft.AppendFuture, 1), later: time.NewTimer(time.Hour)}
+	go p.pass()
+	defer p.Close()
+	inner.answers <- goodAnswer{n: 7}
+	for range 3 {
+		if _, err := p.AppendEntries(&raft.AppendEntriesRequest{},
+			&raft.AppendEntriesResponse{}); err != nil {
+			t.Error(err)
+		}
+	}
+	inner.answers <- goodAnswer{n: 8} // drained
+	if got, good := (<-p.Consumer()).(goodAnswer); !good || got.n != 7 {
+		t.Errorf("first: %+v", got)
+	}
+	if got := <-p.Consumer(); !errors.Is(got.Error(), errStalled) {
+		t.Errorf("then: %v", got.Error())
+	}
+	select {
+	case got := <-p.Consumer():
+		t.Errorf("and %+v", got)
+	default:
 	}
 }
 
