@@ -52,10 +52,10 @@ func (t *transport) receiver(id raft.ServerID) func() bool {
 // nothing, then blocks forever on the answers before it. Heartbeats continue, so nothing ends this:
 // the member gets no entries until the leader changes, a majority that needs it commits nothing,
 // and Raft's Shutdown never returns. A follower refuses entries when its disk is full, for one.
-// This pipeline drains the answers after a refusal, upon which Raft closes it, probes the member and
-// opens another. A message that cannot be sent is answered with a refusal too: if sending failed,
-// Raft would log the member, which it reads without the lock under which a change of the member's
-// address changes it.
+// This pipeline drains the answers after a refusal, upon which Raft closes it, probes the member
+// and opens another. A message that cannot be sent is answered with a refusal too: if sending
+// failed, Raft would log the member, which it reads without the lock under which it changes the
+// member's address.
 type pipeline struct {
 	raft.AppendPipeline
 	t       *transport
