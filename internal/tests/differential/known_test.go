@@ -127,8 +127,6 @@ var avoidances = []avoidance{
 	{"number of deliveries, which is never passed", "xclaim", "9223372036854775807"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
 	{"| `DUMP` |", "dump", ""},
-	{"| `ZRANK` | `WITHSCORE` |", "zrank", "withscore"},
-	{"| `ZREVRANK` | `WITHSCORE` |", "zrevrank", "withscore"},
 	{"| `ZSCAN` | `NOSCORES` |", "zscan", "noscores"},
 	{"| `STOREDIST` |", "geosearchstore", "storedist"}, // see TestStoredDistances
 	{"| `STOREDIST` |", "georadius", "storedist"},
@@ -181,6 +179,9 @@ var omissions = []omission{
 			return isCommand(call, "srandmember", "hrandfield", "zrandmember") && ok && n < -1000 &&
 				n != math.MinInt64
 		}},
+	{"| `ZRANK` | `WITHSCORE` |", func(_ *differential, _ request, call [][]byte) bool {
+		return isCommand(call, "zrank", "zrevrank") && argument(call, 3) != nil
+	}},
 	{"| `EXPIRETIME`, `PEXPIRETIME`, and", (*differential).repeatsTime},
 	{"", func(_ *differential, _ request, call [][]byte) bool {
 		// an idle time that may have passed on one server only

@@ -105,7 +105,8 @@ type singleNode struct {
 func startNode(t *testing.T, table *commands.Table) *singleNode {
 	n := &singleNode{}
 	n.reset(newNode(table), func() int64 { return 1 })
-	n.server = server.New(server.Config{Table: table, Backend: n})
+	n.server = server.New(server.Config{Table: table, Backend: n,
+		RedisVersion: commands.RedisVersion})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
