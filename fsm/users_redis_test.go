@@ -85,7 +85,8 @@ func TestDryRunsAsRedis(t *testing.T) {
 		}
 	}
 	g.both = bothHave(t, real, slices.DeleteFunc(all, func(s *commands.Spec) bool {
-		return s.Subcommands != nil || s.Name == "debug"
+		// Redis 7.0.15 takes fewer arguments where the arity was another one before
+		return s.Subcommands != nil || s.Name == "debug" || s.ArityBefore != 0
 	}))
 	node := &scenarioNode{table: table, machine: newestMachine(table)}
 	own := &scenarioSession{node: node, proto: 2}
