@@ -42,7 +42,8 @@ func backup(s *session, _ *commands.Spec, _ [][]byte) {
 		return
 	}
 	size := state.Size()
-	if s.send() != nil { // earlier replies come first
+	// Earlier replies and messages come first, and must be read as soon.
+	if s.allowStall() != nil || s.send() != nil {
 		s.quit = true
 		return
 	}
@@ -83,12 +84,17 @@ func (t *steadyWriter) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-func (t *steadyWriter) step(p []byte) (int, error) {
-	err := t.s.conn.SetWriteDeadline(time.Now().Add(backupStall))
-	if t.s.killed.Load() { // checked after setting the deadline, which kill sets too
+// allowStall ends the connection if the client reads nothing for backupStall.
+func (s *session) allowStall() error {
+	err := s.conn.SetWriteDeadline(time.Now().Add(backupStall))
+	if s.killed.Load() { // checked after setting the deadline, which kill sets too
 		err = errKilled
 	}
-	if err != nil {
+	return err
+}
+
+func (t *steadyWriter) step(p []byte) (int, error) {
+	if err := t.s.allowStall(); err != nil {
 		return 0, err
 	}
 	n, err := t.w.Write(p)

@@ -76,6 +76,26 @@ func TestBackupAmongMessages(t *testing.T) {
 	c.want(message("after"), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "+PONG\r\n")
 }
 
+// A client that does not read its messages does not keep a backup from others for ever.
+func TestBackupBehindUnreadMessages(t *testing.T) {
+	n := start(t, nil)
+	slow, other := n.dial(t), n.dial(t)
+	slow.call("HELLO", "3")
+	id := strings.TrimSpace(slow.call("CLIENT", "ID")[1:])
+	slow.call("SUBSCRIBE", "c")
+	for range 20 {
+		other.call("PUBLISH", "c", strings.Repeat("x", 1_000_000))
+	}
+	slow.raw("RAFT BACKUP\r\n")
+	eventually(t, "the backup has begun", n.backingUp.Load)
+	if got := other.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
+		t.Fatalf("%q", got)
+	}
+	eventually(t, "others can take one", func() bool {
+		return other.call("RAFT", "BACKUP")[0] == '$'
+	})
+}
+
 // TestBackupEndsWithItsClient ends a connection during its backup, from either end.
 func TestBackupEndsWithItsClient(t *testing.T) {
 	n := start(t, nil)

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -112,22 +109,14 @@ func ask(addr, command string) (string, error) {
 	if _, err := conn.Write(resp.AppendCommand(nil, command)); err != nil {
 		return "", err
 	}
-	return readText(conn)
-}
-
-// readText reads enough of an answer for its first text.
-func readText(conn net.Conn) (string, error) {
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		switch line := lines.Text(); line[0] {
-		case '*', '$':
-		case '-':
-			return "", errors.New(line[1:])
-		case '+':
-			return line[1:], nil
-		default:
-			return line, nil
-		}
+	v, err := resp.NewReader(conn).Value()
+	switch {
+	case err != nil:
+		return "", err
+	case v.IsError():
+		return "", errors.New(v.Text)
+	case len(v.Elems) > 0:
+		return v.Elems[0].Text, nil
 	}
-	return "", cmp.Or(lines.Err(), io.ErrUnexpectedEOF)
+	return v.Text, nil
 }

@@ -23,7 +23,7 @@ const (
 // takeTimeouts are in seconds. Elements arrive about as often as the shorter one ends.
 var takeTimeouts = []string{"0.01", "0.5"}
 
-// outcome is what a client knows of its call.
+// callOutcome is what a client knows of its call.
 type callOutcome int
 
 const (
