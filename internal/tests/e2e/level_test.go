@@ -43,6 +43,16 @@ func (p *process) level() int64 {
 	return level
 }
 
+// awaitLevel waits until all nodes have a level.
+func awaitLevel(ps []*process, level int64) {
+	for _, p := range ps {
+		p.t.Helper()
+		wait.For(p.t, 20*time.Second, fmt.Sprint(p.id, " has level ", level), func() bool {
+			return p.level() == level
+		})
+	}
+}
+
 // knownLevels returns "id level" of every member, as the node reports it.
 func (p *process) knownLevels() []string {
 	v, _ := p.raft("MEMBERS")
@@ -180,10 +190,8 @@ func TestNextRelease(t *testing.T) {
 		t.Errorf("the level rose before n1 had it")
 	}
 	n1.restart(true)
+	awaitLevel(ps, nextLevel)
 	for _, p := range ps {
-		wait.For(t, 20*time.Second, p.id+" has the next level", func() bool {
-			return p.level() == nextLevel
-		})
 		if v, err := p.steady("SETNEXT", p.id, "v"); v != "OK" {
 			t.Error(v, err)
 		}

@@ -101,11 +101,13 @@ func (p *process) setFlag(name, value string) { p.args[slices.Index(p.args, name
 // dataDir returns the process's data directory.
 func (p *process) dataDir() string { return p.flag("--data-dir") }
 
-// startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone),
-// and ends them with the test.
+// startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone)
+// at the feature level of this release, and ends them with the test.
 func startProcesses(t *testing.T, n int, extra ...string) []*process {
 	t.Helper()
-	return startProcessesWith(t, n, func(*process) {}, extra...)
+	ps := startProcessesWith(t, n, func(*process) {}, extra...)
+	awaitLevel(ps, thisLevel)
+	return ps
 }
 
 // startProcessesWith is startProcesses with a change to each process before it starts.

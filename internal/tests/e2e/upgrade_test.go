@@ -118,11 +118,7 @@ func TestUsersAfterUpgrade(t *testing.T) {
 	}
 	n1.upgrade()
 	n1.waitReady()
-	for _, p := range ps {
-		wait.For(t, 20*time.Second, p.id+" has level 3", func() bool {
-			return p.level() == thisLevel
-		})
-	}
+	awaitLevel(ps, thisLevel)
 	if v, err := n2.steady("ACL", "SETUSER", "app", "on", ">"+appPassword, "~k:*",
 		"+@all"); v != "OK" {
 		t.Fatal(v, err)
