@@ -89,6 +89,9 @@ func (t *Table) number() {
 
 // Catalog returns what users can have rights to on a machine of a feature level.
 func (t *Table) Catalog(level uint64) *acl.Catalog {
+	if known, ok := t.catalogs.Load(level); ok {
+		return known.(*acl.Catalog)
+	}
 	all := make([]acl.Command, len(t.catalog))
 	for i, s := range t.catalog {
 		if max(s.Level, t.byName[s.container()].Level) > level {
@@ -97,7 +100,8 @@ func (t *Table) Catalog(level uint64) *acl.Catalog {
 		all[i] = acl.Command{Name: s.FullName(), Categories: s.Categories(),
 			Container: s.Subcommands != nil, Always: s.Has(NoAuth)}
 	}
-	return acl.NewCatalog(all)
+	known, _ := t.catalogs.LoadOrStore(level, acl.NewCatalog(all))
+	return known.(*acl.Catalog)
 }
 
 // Check returns what a user lacks for a call whose number of arguments is right; denied is false if

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Specs returns every command on data. Package server adds its own.
@@ -19,7 +20,8 @@ type Table struct {
 	subs   map[*Spec]map[string]*Spec
 	names  []string // sorted
 	// catalog has all commands and subcommands in the order of their numbers in catalogs.
-	catalog []*Spec
+	catalog  []*Spec
+	catalogs sync.Map // what Catalog returns, by level
 }
 
 // NewTable returns a table of the given specs. It panics if a name is declared twice, which is a
