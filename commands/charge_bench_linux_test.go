@@ -28,7 +28,7 @@ func BenchmarkWork(b *testing.B) {
 	if s := os.Getenv("SIZE"); s != "" {
 		n, _ = strconv.Atoi(s)
 	}
-	table := NewTable(Specs())
+	table := testTable()
 	for _, c := range bigCalls {
 		b.Run(strings.ReplaceAll(c.words, " ", "_"), func(b *testing.B) {
 			runtime.LockOSThread()

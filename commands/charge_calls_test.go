@@ -413,7 +413,7 @@ func (nothingKnown) Counts() []LabelCounts { return nil }
 // Every command on data whose work grows with the data has a call in bigCalls.
 func TestBigCalls(t *testing.T) {
 	seen := map[string]bool{}
-	table := NewTable(Specs())
+	table := testTable()
 	for _, c := range bigCalls {
 		spec, err := table.Resolve(c.args(10))
 		if err != nil {
@@ -444,7 +444,7 @@ func TestBigCalls(t *testing.T) {
 // it reaches the bound.
 func TestCharges(t *testing.T) {
 	const n = 300
-	table := NewTable(Specs())
+	table := testTable()
 	for _, c := range bigCalls {
 		for _, proto := range []int{2, 3} {
 			args := c.args(n)

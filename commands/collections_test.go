@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,8 +41,11 @@ type testRun struct {
 	level uint64 // 0: before the first
 }
 
+// testTable is the table of the commands on data.
+var testTable = sync.OnceValue(func() *Table { return NewTable(Specs()) })
+
 func newTestRun() *testRun {
-	return &testRun{table: NewTable(Specs()), ks: keyspace.New(), proto: 2}
+	return &testRun{table: testTable(), ks: keyspace.New(), proto: 2}
 }
 
 // do returns the reply's bytes and whether the call changed the data.

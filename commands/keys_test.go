@@ -22,7 +22,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB) *bench {
-	return &bench{t: t, table: NewTable(Specs()),
+	return &bench{t: t, table: testTable(),
 		env: &Env{Keyspace: keyspace.New(), ClockMs: 1000, WallUs: 1_700_000_000_000_000}}
 }
 

@@ -128,7 +128,7 @@ func TestListsWait(t *testing.T) {
 }
 
 func TestKeyPositionsOfSort(t *testing.T) {
-	table := NewTable(Specs())
+	table := testTable()
 	for call, want := range map[string][]int{
 		"SORT l":                             {1},
 		"SORT l STORE d":                     {1, 3},

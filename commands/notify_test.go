@@ -73,7 +73,7 @@ func TestZSetNotificationsAreThoseOfRedis(t *testing.T) {
 func compareNotifications(t *testing.T, next func() []string) {
 	t.Helper()
 	real := startNotifiedRedis(t)
-	table, ks := NewTable(Specs()), keyspace.New()
+	table, ks := testTable(), keyspace.New()
 	var own []string
 	heard := 0
 	env := &Env{Keyspace: ks, ClockMs: 1, Notify: func(_ NotifyClass, event string, _ int,

@@ -24,7 +24,7 @@ type limitRun struct {
 }
 
 func newLimitRun() *limitRun {
-	return &limitRun{table: NewTable(Specs()), ks: keyspace.New(), nowMs: 1}
+	return &limitRun{table: testTable(), ks: keyspace.New(), nowMs: 1}
 }
 
 // do runs a call in its own entry and reports whether it changed anything.
@@ -274,7 +274,7 @@ func TestIncrexAgainstBigIntegers(t *testing.T) {
 
 // Notifications of limits, as Redis 8.8's INCREX and the proposal of GCRA define them.
 func TestNotificationsOfLimits(t *testing.T) {
-	table, ks := NewTable(Specs()), keyspace.New()
+	table, ks := testTable(), keyspace.New()
 	var notified []string
 	env := &Env{Keyspace: ks, ClockMs: 1, WallUs: 1e15,
 		Notify: func(_ NotifyClass, event string, _ int, _ []byte) {

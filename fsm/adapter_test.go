@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/server"
 )
 
 // calls encodes commands, given as words, as one batch.
@@ -26,11 +25,9 @@ func calls(lines ...string) []byte {
 	return batch
 }
 
-func wholeTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
-
 // A malformed batch gets an error reply. The machine and the other batches of its entry go on.
 func TestCorruptBatchIsAnswered(t *testing.T) {
-	m := newestMachine(wholeTable())
+	m := newestMachine(testTable())
 	broken := append(calls("SET a 1"), 0xff, 0xff, 0xff)
 	result, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{broken, calls("GET a")}}, true)
 	if err != nil {
@@ -46,7 +43,7 @@ func TestCorruptBatchIsAnswered(t *testing.T) {
 
 // A machine whose running hash is not the leader's must not go on.
 func TestDivergenceIsFound(t *testing.T) {
-	m := newestMachine(wholeTable())
+	m := newestMachine(testTable())
 	if _, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}},
 		false); err != nil {
 		t.Fatal(err)
@@ -67,7 +64,7 @@ func TestDivergenceIsFound(t *testing.T) {
 // them again.
 func TestReplaySendsNoMessages(t *testing.T) {
 	var sent []string
-	a := NewAdapter(wholeTable(), 7, func(evs []commands.Event) {
+	a := NewAdapter(testTable(), 7, func(evs []commands.Event) {
 		for _, ev := range evs {
 			sent = append(sent, string(ev.Payload))
 		}
@@ -102,7 +99,7 @@ func (s *bufferSink) Close() error {
 
 // What changed nothing is no change, and a snapshot starts the count again once it is written.
 func TestChangesSinceTheSnapshot(t *testing.T) {
-	a := NewAdapter(wholeTable(), 7, func([]commands.Event) {}, func(err error) { t.Fatal(err) })
+	a := NewAdapter(testTable(), 7, func([]commands.Event) {}, func(err error) { t.Fatal(err) })
 	index := uint64(0)
 	want := func(n uint64, lines ...string) {
 		t.Helper()

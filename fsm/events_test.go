@@ -47,7 +47,7 @@ func eventText(events []commands.Event) string {
 }
 
 func TestChangedKeysAreReported(t *testing.T) {
-	m := newestMachine(wholeTable())
+	m := newestMachine(testTable())
 	index := uint64(0)
 	apply := func(batches ...[]byte) string {
 		t.Helper()
@@ -102,7 +102,7 @@ func TestChangedKeysAreReported(t *testing.T) {
 
 // The setting of notifications is part of the state, and unknown flags are refused.
 func TestNotifySettingIsState(t *testing.T) {
-	table := wholeTable()
+	table := testTable()
 	m := newestMachine(table)
 	result := mustApply(t, m, 1, &Entry{ClockMs: 1, Batches: [][]byte{
 		setting("notify-keyspace-events", "KEA"), setting("notify-keyspace-events", "q"),
@@ -130,7 +130,7 @@ func TestNotifySettingIsState(t *testing.T) {
 // Only live entries report changes, and a snapshot that replaces everything is reported.
 func TestAdapterReportsChanges(t *testing.T) {
 	var reported []string
-	a := NewAdapter(wholeTable(), 7, func(events []commands.Event) {
+	a := NewAdapter(testTable(), 7, func(events []commands.Event) {
 		reported = append(reported, eventText(events))
 	}, func(err error) { t.Fatal(err) })
 	index := uint64(0)
@@ -158,7 +158,7 @@ func TestAdapterReportsChanges(t *testing.T) {
 
 // A client behind others in the wait queue gets nothing.
 func TestBehindGetsNothing(t *testing.T) {
-	m := newestMachine(wholeTable())
+	m := newestMachine(testTable())
 	behind := func(words ...string) []byte {
 		return commands.AppendRequest(nil, &commands.Request{Proto: 2, Behind: true,
 			Cmds: [][][]byte{commandtest.Args(words...)}})
@@ -202,7 +202,7 @@ func TestBehindGetsNothing(t *testing.T) {
 
 // Later entries do not keep the events of a large entry in memory.
 func TestEventsOfALargeEntryAreReleased(t *testing.T) {
-	m := newestMachine(wholeTable())
+	m := newestMachine(testTable())
 	m.Observe(func(int, string) bool { return true })
 	args := []string{"MSET"}
 	for i := range 2 * keptEvents {

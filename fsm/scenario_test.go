@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +20,9 @@ const scenarioFiles = "../testdata/commands/*.txt"
 
 // testTable is the table of a node: scripts and transactions also run some of the session's
 // commands in the machine (TIME, PUBLISH).
-func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
+var testTable = sync.OnceValue(func() *commands.Table {
+	return commands.NewTable(commands.Specs(), server.Specs())
+})
 
 // TestScenarios runs every line on the path of a real request: encoded, put into an entry, encoded
 // again, applied.

@@ -13,7 +13,7 @@ import (
 
 // Batches are distinguished by what makes their cost differ, and by nothing else.
 func TestWorkloadsDistinguishBatches(t *testing.T) {
-	table := commands.NewTable(commands.Specs(), Specs())
+	table := testTable()
 	of := func(line string) Workload {
 		var cmds [][][]byte
 		var spec *commands.Spec

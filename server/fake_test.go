@@ -54,9 +54,14 @@ type fakeBackend struct {
 	looks           int       // calls of Status
 }
 
+// testTable is the table of a node.
+var testTable = sync.OnceValue(func() *commands.Table {
+	return commands.NewTable(commands.Specs(), Specs())
+})
+
 func newFake() *fakeBackend {
 	f := &fakeBackend{leaderChanged: make(chan struct{}, 1), level: commands.FeatureLevel,
-		table: commands.NewTable(commands.Specs(), Specs())}
+		table: testTable()}
 	f.st = Status{
 		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true,
 		Term: 3, Commit: 100, Applied: 100, LastLog: 100, Level: 1, KnownLevel: 1,

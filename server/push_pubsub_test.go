@@ -288,7 +288,7 @@ func TestSubscribersAreForgotten(t *testing.T) {
 // An event outlives the arguments of its call: a script reuses their memory for the next call. The
 // machine copies them.
 func TestEventsKeepTheirBytes(t *testing.T) {
-	m := fsm.NewMachine(commands.NewTable(commands.Specs(), Specs()))
+	m := fsm.NewMachine(testTable())
 	const script = "redis.call('publish', 'channel', 'payload'); redis.call('spublish', " +
 		"'XXXXXXX', 'YYYYYYY'); redis.call('set', 'ZZZZZZZ', 'ZZZZZZZ')"
 	group := commands.AppendRequest(nil, &commands.Request{Proto: 2,
@@ -330,7 +330,7 @@ func TestSubscriptionLimit(t *testing.T) {
 
 // A message whose command is rejected for lack of reply room in a transaction is not sent.
 func TestRefusedMessageIsNotSent(t *testing.T) {
-	table, sent := commands.NewTable(commands.Specs(), Specs()), 0
+	table, sent := testTable(), 0
 	for room, want := range map[int]int{1: 0, 100: 1} {
 		env := &commands.Env{Level: commands.LevelBounded, Emit: func(commands.Event) { sent++ }}
 		out := &commands.RESP{Proto: 2}

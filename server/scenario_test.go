@@ -25,7 +25,7 @@ func TestScenarios(t *testing.T) {
 
 // TestEveryCommandHasAScenario fails for session commands that no scenario calls.
 func TestEveryCommandHasAScenario(t *testing.T) {
-	table := commands.NewTable(commands.Specs(), Specs())
+	table := testTable()
 	files, err := commandtest.Load(scenarioFiles)
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -129,7 +129,7 @@ func TestSyntaxesAreReadable(t *testing.T) {
 			check(&c.Subcommands[i])
 		}
 	}
-	for _, c := range commands.NewTable(commands.Specs(), Specs()).All() {
+	for _, c := range testTable().All() {
 		check(c)
 	}
 }

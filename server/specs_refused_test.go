@@ -5,12 +5,10 @@ package server
 import (
 	"strings"
 	"testing"
-
-	"github.com/coordd/coordd/commands"
 )
 
 func TestRefusedCommandsAreNotInTheTable(t *testing.T) {
-	table := commands.NewTable(commands.Specs(), Specs())
+	table := testTable()
 	for name := range refused {
 		container, sub, _ := strings.Cut(name, "|")
 		c := table.Get([]byte(container))

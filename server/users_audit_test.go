@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/audit"
 )
@@ -126,7 +125,7 @@ func TestAudit(t *testing.T) {
 
 // TestAuditShowsNoSecret checks that no audited call shows an argument that MONITOR hides.
 func TestAuditShowsNoSecret(t *testing.T) {
-	table := commands.NewTable(commands.Specs(), Specs())
+	table := testTable()
 	for _, args := range [][]string{{"AUTH", "secret"}, {"AUTH", "u", "secret"},
 		{"HELLO", "3", "AUTH", "u", "secret"}, {"HELLO", "AUTH", "AUTH", "AUTH", "secret"},
 		{"ACL", "SETUSER", "u", ">secret"}, {"CONFIG", "SET", "requirepass", "secret"},

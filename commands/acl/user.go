@@ -29,7 +29,7 @@ type User struct {
 }
 
 // sanitize is whether payloads that the user gives to RESTORE are checked. It is only kept and
-// shown: coordd has no RESTORE.
+// shown: coordd checks all of them.
 type sanitize uint8
 
 const (

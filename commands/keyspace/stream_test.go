@@ -515,7 +515,7 @@ func TestNoted(t *testing.T) {
 func TestDamagedStreamRecords(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s, m := NewStream(), newStreamModel()
-	for range 400 {
+	for range 200 {
 		m.step(r, s)
 	}
 	record := appendRecord(nil, 0, newBox(k(1), s))

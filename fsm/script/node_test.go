@@ -3,6 +3,7 @@ package script
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -13,7 +14,9 @@ import (
 
 // testTable is the table of a node: scripts also run some of the session's commands (TIME,
 // PUBLISH).
-func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
+var testTable = sync.OnceValue(func() *commands.Table {
+	return commands.NewTable(commands.Specs(), server.Specs())
+})
 
 // newestCall returns a call of a request on a machine of the newest feature level.
 func newestCall() *commands.Call {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +22,9 @@ import (
 )
 
 // testTable is the table of a node.
-func testTable() *commands.Table { return commands.NewTable(commands.Specs(), server.Specs()) }
+var testTable = sync.OnceValue(func() *commands.Table {
+	return commands.NewTable(commands.Specs(), server.Specs())
+})
 
 // callsVariable is the environment variable with the number of calls of TestDifferential.
 const callsVariable = "COORDD_DIFFERENTIAL"
