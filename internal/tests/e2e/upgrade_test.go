@@ -36,7 +36,7 @@ var firstBinary = sync.OnceValues(func() (string, error) {
 			return "", fmt.Errorf("%v: %v\n%s", cmd, err, out)
 		}
 	}
-	return build("./cmd/coordd", "-C", dir)
+	return build("./cmd/coordd", "-C", dir, "-trimpath") // so that the next run finds it compiled
 })
 
 // startFirst starts a cluster of release 0.1.
