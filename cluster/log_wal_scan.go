@@ -11,6 +11,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -162,14 +163,11 @@ func clearAfter(f types.WritableFile, at, size int64) error {
 		if n == 0 {
 			break
 		}
-		for _, b := range buf[:n] {
-			if b != 0 {
-				if _, err := f.WriteAt(zeros[:n], at); err != nil {
-					return err
-				}
-				wrote = true
-				break
+		if !bytes.Equal(buf[:n], zeros[:n]) {
+			if _, err := f.WriteAt(zeros[:n], at); err != nil {
+				return err
 			}
+			wrote = true
 		}
 		at += int64(n)
 	}

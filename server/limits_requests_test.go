@@ -192,7 +192,7 @@ func TestBatchesWithWritesGrow(t *testing.T) {
 	}
 	pings(5000)
 	n.fake.takeCalls()
-	const elements, size = 100, 3 << 20
+	const elements, size = 40, 3 << 20
 	element := strings.Repeat("x", size)
 	for range elements {
 		c.call("RPUSH", "l", element)
