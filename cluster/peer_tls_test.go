@@ -318,7 +318,11 @@ func TestDialedNodesAreChecked(t *testing.T) {
 func TestReplacedAuthorityUnderLoad(t *testing.T) {
 	old, fresh := newCA(t), newCA(t)
 	fresh.dir = old.dir
-	c := newCluster(t, 3, old.useTLS(PeerTLSRequired))
+	tls := old.useTLS(PeerTLSRequired)
+	c := newCluster(t, 3, func(cfg *Config) {
+		tls(cfg)
+		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	defer func() { cancel(); wg.Wait() }()
