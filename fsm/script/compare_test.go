@@ -78,7 +78,7 @@ func showValue(v lua.LValue) string {
 // libraryState returns the Lua state of an interpreter.
 func libraryState(t testing.TB) *lua.LState {
 	t.Helper()
-	return newInterpreter(testTable()).L
+	return newInterpreter(testTable(), true).L
 }
 
 // redisServer is a redis-server that this test process started, and one connection to it.

@@ -176,7 +176,7 @@ func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	if c.script.Function == nil {
 		c.name = e.note(c, x.Level)
 	}
-	in := e.entryInterpreter()
+	in := e.entryInterpreter(x.Level)
 	if !in.account(x, c.program, c.name, c.script) {
 		e.writer = nil
 	}
@@ -198,9 +198,9 @@ func (e *Engine) note(c chosen, level uint64) (sha string) {
 }
 
 // entryInterpreter returns the interpreter of entries.
-func (e *Engine) entryInterpreter() *interpreter {
-	if e.writer == nil {
-		e.writer = newInterpreter(e.table)
+func (e *Engine) entryInterpreter(level uint64) *interpreter {
+	if e.writer == nil || e.writer.hasServer != hasServer(level) {
+		e.writer = newInterpreter(e.table, hasServer(level))
 	}
 	return e.writer
 }
@@ -231,7 +231,7 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	if c.script.ReadOnly && c.program.shebang && !c.program.noWrites() {
 		return errWritesInReadOnly
 	}
-	in := e.takeReader()
+	in := e.takeReader(x.Level)
 	reusable := in.account(x, c.program, c.name, c.script)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -242,15 +242,18 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	return nil
 }
 
-func (e *Engine) takeReader() *interpreter {
+// takeReader returns an interpreter of reads, and drops those of another level.
+func (e *Engine) takeReader(level uint64) *interpreter {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := len(e.readers); n > 0 {
+	for n := len(e.readers); n > 0; n = len(e.readers) {
 		in := e.readers[n-1]
 		e.readers = e.readers[:n-1]
-		return in
+		if in.hasServer == hasServer(level) {
+			return in
+		}
 	}
-	return newInterpreter(e.table)
+	return newInterpreter(e.table, hasServer(level))
 }
 
 // derive returns the compiled form of a source, from a small cache outside the state, and the cost

@@ -121,7 +121,7 @@ func TestLongOperandsArePaidFor(t *testing.T) {
 			}
 			out := &commands.RESP{Proto: 2}
 			limit := lua.Budget{Instructions: scriptInstructions / 10, Bytes: scriptBytes}
-			newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{},
+			newInterpreter(testTable(), true).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{},
 				Out: out}, p, "sha", commands.Script{Args: args}, limit)
 			if !strings.Contains(string(out.Buf), "script stopped") {
 				t.Errorf("%s: reply %.100q", body, out.Buf)
@@ -146,7 +146,8 @@ func TestRunawaysAreStopped(t *testing.T) {
 	}
 	// A tenth of the usual budget is enough to stop each of these.
 	limit := lua.Budget{Instructions: scriptInstructions / 10, Bytes: scriptBytes / 10}
-	interpreters := []*interpreter{newInterpreter(testTable()), newInterpreter(testTable())}
+	interpreters := []*interpreter{newInterpreter(testTable(), true),
+		newInterpreter(testTable(), true)}
 	run := func(i int, source string) string {
 		p, err := compileScript([]byte(source))
 		if err != nil {
@@ -156,7 +157,7 @@ func TestRunawaysAreStopped(t *testing.T) {
 		env := &commands.Env{Keyspace: keyspace.New(), Emit: func(commands.Event) {}}
 		x := &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}
 		if !interpreters[i].runWithin(x, p, "sha", commands.Script{}, limit) {
-			interpreters[i] = newInterpreter(testTable())
+			interpreters[i] = newInterpreter(testTable(), true)
 		}
 		return string(out.Buf)
 	}

@@ -29,7 +29,7 @@ func FuzzScript(f *testing.F) {
 	fresh := func() (*interpreter, *commands.Env) {
 		ks := keyspace.New()
 		ks.Begin(1, keyspace.NewRevision(0, 1, 0))
-		return newInterpreter(table), &commands.Env{Keyspace: ks, ClockMs: 1, Seed: 1,
+		return newInterpreter(table, true), &commands.Env{Keyspace: ks, ClockMs: 1, Seed: 1,
 			Emit: func(commands.Event) {}}
 	}
 	a, envA := fresh()
@@ -47,7 +47,7 @@ func FuzzScript(f *testing.F) {
 			script := commands.Script{Keys: [][]byte{[]byte("k")}, Args: [][]byte{[]byte("a")}}
 			if !(*in).runWithin(x, p, "sha", script,
 				lua.Budget{Instructions: 20_000, Bytes: 1 << 20}) {
-				*in = newInterpreter(table)
+				*in = newInterpreter(table, true)
 			}
 			replies[i] = string(out.Buf)
 		}

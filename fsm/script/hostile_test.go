@@ -117,9 +117,9 @@ func runHostileWithin(t *testing.T, in *interpreter, source string,
 }
 
 func TestHostileScriptsEndAtTheSameWork(t *testing.T) {
-	used := newInterpreter(testTable())
+	used := newInterpreter(testTable(), true)
 	for _, c := range hostile {
-		first, left := runHostile(t, newInterpreter(testTable()), c.source)
+		first, left := runHostile(t, newInterpreter(testTable(), true), c.source)
 		if !strings.Contains(first, c.stop) {
 			t.Errorf("%s\n  %.200q, want %q", c.source, first, c.stop)
 		}
@@ -172,7 +172,7 @@ func TestLongArgumentsAreCharged(t *testing.T) {
 			1000 * 2 * 190 / 40, 0},
 	} {
 		limit := lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40}
-		_, left := runHostileWithin(t, newInterpreter(testTable()), c.source, limit)
+		_, left := runHostileWithin(t, newInterpreter(testTable(), true), c.source, limit)
 		if units := limit.Instructions - left.Instructions; units < c.units {
 			t.Errorf("%.80s: %d units, want at least %d", c.source, units, c.units)
 		}
@@ -191,7 +191,7 @@ func TestLongTextsAreChargedFirst(t *testing.T) {
 	} {
 		limit := lua.Budget{Instructions: 1 << 40, Bytes: 3e6}
 		var before, after runtime.MemStats
-		in := newInterpreter(testTable())
+		in := newInterpreter(testTable(), true)
 		runtime.ReadMemStats(&before)
 		reply, _ := runHostileWithin(t, in, source, limit)
 		runtime.ReadMemStats(&after)
@@ -223,7 +223,7 @@ func TestMemoryIsChargedForWhatItTakes(t *testing.T) {
 		`local t = {} for i = 1, N do t[i] = "a" .. i end return function() return t end`,
 		`local t = {} for i = 1, N do t[i] = cjson.decode('{"a":[1.5,2.5],"b":{"c":"d"}}') end return function() return t end`,
 	} {
-		in := newInterpreter(testTable())
+		in := newInterpreter(testTable(), true)
 		source = strings.ReplaceAll(source, "N", "30000")
 		p, err := compileScript([]byte(source))
 		if err != nil {
@@ -266,7 +266,7 @@ func heapInUse() int64 {
 // table.concat builds its text once.
 func TestConcatBuildsItsTextOnce(t *testing.T) {
 	var before, after runtime.MemStats
-	in := newInterpreter(testTable())
+	in := newInterpreter(testTable(), true)
 	runtime.ReadMemStats(&before)
 	source := `local s, t = ("x"):rep(1e5), {} for i = 1, 200 do t[i] = s end return #table.concat(t, ",")`
 	reply, _ := runHostileWithin(t, in, source, lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40})

@@ -32,13 +32,14 @@ type interpreter struct {
 
 	libraries []*loadedLibrary // whose code has run
 
+	hasServer                        bool        // server is another name of redis
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
 
 	// where the globals are that each run sets
-	redisPlace, keysPlace, argvPlace int
-	keys, argv                       lua.LTable   // KEYS and ARGV of what runs
-	texts                            []lua.LValue // their elements
-	interned                         interned
+	redisPlace, serverPlace, keysPlace, argvPlace int
+	keys, argv                                    lua.LTable   // KEYS and ARGV of what runs
+	texts                                         []lua.LValue // their elements
+	interned                                      interned
 
 	libraryGlobals *lua.LTable // of libraries: empty, with librarySwitch as metatable
 	// its __index is loadGlobals while a library's code runs, and globals while one of its
@@ -74,13 +75,15 @@ type interpreter struct {
 	failedLine   int
 }
 
-// newInterpreter returns an interpreter whose scripts call the commands of table.
-func newInterpreter(table *commands.Table) *interpreter {
+// newInterpreter returns an interpreter whose scripts call the commands of table. hasServer says
+// whether they can call the API by Valkey's name.
+func newInterpreter(table *commands.Table, hasServer bool) *interpreter {
 	L := lua.NewState(lua.Options{
 		CallFrames: scriptCallFrames, Registers: scriptRegisters, MaxRegisters: scriptRegistersTo,
 		ThreadFrames: threadCallFrames, ThreadRegisters: threadRegisters,
 	})
-	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget}
+	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget,
+		hasServer: hasServer}
 	in.leaving = in.leave
 	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}
@@ -211,15 +214,22 @@ func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
 // arguments as parameters.
 func (in *interpreter) setGlobals(script commands.Script) {
 	if script.Function != nil {
-		in.globals.SetPlace(in.redisPlace, in.redisOfFunctions)
+		in.setRedis(in.redisOfFunctions)
 		in.globals.SetPlace(in.keysPlace, lua.LNil)
 		in.globals.SetPlace(in.argvPlace, lua.LNil)
 		return
 	}
-	in.globals.SetPlace(in.redisPlace, in.redisOfScripts)
+	in.setRedis(in.redisOfScripts)
 	in.fillArguments(script)
 	in.globals.SetPlace(in.keysPlace, &in.keys)
 	in.globals.SetPlace(in.argvPlace, &in.argv)
+}
+
+func (in *interpreter) setRedis(api *lua.LTable) {
+	in.globals.SetPlace(in.redisPlace, api)
+	if in.hasServer {
+		in.globals.SetPlace(in.serverPlace, api)
+	}
 }
 
 // fillArguments makes KEYS and ARGV, or what a function gets in their place. The tables are those

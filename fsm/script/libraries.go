@@ -279,11 +279,12 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if err := l.compile(x, body); err != nil {
 		return nil, err
 	}
-	b := lenientLoad
+	b, level := lenientLoad, uint64(commands.FeatureLevel)
 	if x != nil {
+		level = x.Level
 		b = lua.Budget{Instructions: loadInstructions, Bytes: loadBytes}
 	}
-	in := e.entryInterpreter()
+	in := e.entryInterpreter(level)
 	reusable, err := in.loadLibrary(l, b)
 	if x != nil {
 		x.Spend(int(l.cost))

@@ -61,8 +61,8 @@ func (in *interpreter) openLibraries(missing *lua.LTable) {
 		{"log", redisLog}})
 	addConstants(api)
 	api.Metatable = missing
-	in.loadGlobals = L.CreateTable(0, 1)
-	in.loadGlobals.RawSetString("redis", readOnly(api))
+	in.loadGlobals = L.CreateTable(0, 2)
+	in.nameAPI(in.loadGlobals, readOnly(api))
 	in.loadGlobals.Metatable = missing
 	readOnly(in.loadGlobals)
 	in.librarySwitch = L.CreateTable(0, 1)

@@ -2,7 +2,10 @@
 
 package script
 
-import "github.com/coordd/coordd/internal/lua"
+import (
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
+)
 
 const errReadonly = "Attempt to modify a readonly table"
 
@@ -49,12 +52,12 @@ func (in *interpreter) openSandbox() {
 	in.library("struct", openStruct(L))
 	in.library("bit", openBit(L))
 	in.redisOfScripts, in.redisOfFunctions = in.openRedis(true), in.openRedis(false)
-	in.globals.RawSetString("redis", in.redisOfScripts)
+	in.nameAPI(in.globals, in.redisOfScripts)
 	in.globals.RawSetString("KEYS", lua.LFalse) // fix their order among the globals
 	in.globals.RawSetString("ARGV", lua.LFalse)
 	in.globals.RawSetString("_G", in.globals)
-	in.redisPlace, in.keysPlace, in.argvPlace = in.globals.Place("redis"),
-		in.globals.Place("KEYS"), in.globals.Place("ARGV")
+	in.redisPlace, in.serverPlace = in.globals.Place("redis"), in.globals.Place("server")
+	in.keysPlace, in.argvPlace = in.globals.Place("KEYS"), in.globals.Place("ARGV")
 	missing := L.CreateTable(0, 1)
 	missing.RawSetString("__index", L.NewFunction(missingGlobal))
 	in.globals.Metatable = readOnly(missing)
@@ -67,6 +70,22 @@ func (in *interpreter) openSandbox() {
 	meta.RawSetString("__metatable", readOnly(shown))
 	L.SetStringMetatable(meta)
 	in.openLibraries(missing)
+}
+
+// hasServer reports whether scripts of a feature level have the server's API under Valkey's name,
+// too. An interpreter has that name or not: a name without a value would differ for next.
+//
+// Libraries that run again at a higher level still register the same functions. Code that loads
+// finds a missing global only by an error that nothing there can catch, so a library that loaded
+// without the name has not looked for it.
+func hasServer(level uint64) bool { return level >= commands.LevelUsers }
+
+// nameAPI makes the server's API a global under its names.
+func (in *interpreter) nameAPI(globals, api *lua.LTable) {
+	globals.RawSetString("redis", api)
+	if in.hasServer {
+		globals.RawSetString("server", api)
+	}
 }
 
 // library makes a table a read-only global.

@@ -60,7 +60,7 @@ var longTexts = []string{
 func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
 	for _, source := range longTexts {
 		limit := lua.Budget{Instructions: scriptInstructions, Bytes: scriptBytes}
-		in := newInterpreter(testTable())
+		in := newInterpreter(testTable(), true)
 		runHostileWithin(t, in, `return 1`, limit) // what an interpreter keeps
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -87,7 +87,7 @@ func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
 
 // Texts are the same, however they are split into pieces.
 func TestTextJoinsItsPieces(t *testing.T) {
-	in := newInterpreter(testTable())
+	in := newInterpreter(testTable(), true)
 	for _, size := range []int{0, 1, 63, 64, 65, 320, 321, 1023, 1024, 1025, 5000, 70_000,
 		300_000} {
 		in.L.Begin(lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40})

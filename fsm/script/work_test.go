@@ -97,7 +97,7 @@ func TestCommandsInScriptsPayForTheirWork(t *testing.T) {
 		}
 		out := &commands.RESP{Proto: 2}
 		limit := lua.Budget{Instructions: scriptInstructions / 50, Bytes: scriptBytes}
-		newInterpreter(testTable()).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{},
+		newInterpreter(testTable(), true).runWithin(&commands.Call{Env: env, Tx: &commands.Tx{},
 			Out: out}, p, "sha", commands.Script{}, limit)
 		if !strings.Contains(string(out.Buf), errScriptInstructions) {
 			t.Errorf("%s: reply %.100q", body, out.Buf)
@@ -133,7 +133,7 @@ func TestCommonScriptsPayLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := env.Work
-		newInterpreter(testTable()).run(&commands.Call{Env: env, Tx: &commands.Tx{},
+		newInterpreter(testTable(), true).run(&commands.Call{Env: env, Tx: &commands.Tx{},
 			Out: commands.Discard{}}, p, "sha", commands.Script{})
 		if work := env.Work - before; work > most {
 			t.Errorf("%s: work %d, want at most %d", source, work, most)

@@ -101,7 +101,7 @@ local t = {} for k, v in pairs({1,2,3}) do v = v * 2 t[k] = v end return t
 ---- 0
 repeat local done = true until done return "ok"
 ---- 0
-local t={} for k,v in pairs(_G) do if k ~= "os" and k ~= "__redis__err__handler" then t[#t+1]=k..":"..type(v) end end table.sort(t) return t
+local t={} for k,v in pairs(_G) do if k ~= "os" and k ~= "server" and k ~= "__redis__err__handler" then t[#t+1]=k..":"..type(v) end end table.sort(t) return t
 ---- 0
 local t={} for _, l in ipairs({"math","string","table","coroutine","cjson","cmsgpack","struct","bit"}) do for k,v in pairs(_G[l]) do t[#t+1]=l.."."..k..":"..type(v) end end table.sort(t) return t
 ---- 0
