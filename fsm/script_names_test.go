@@ -1,4 +1,5 @@
-// The name server of scripts and libraries, across snapshots and the rise of the level.
+// What scripts and libraries see from LevelUsers on: the name server, across snapshots and the rise
+// of the level, and errors that name what was called.
 
 package fsm
 
@@ -98,5 +99,20 @@ func TestServerAtTheRiseOfTheLevel(t *testing.T) {
 	calls := [][]string{list, call, {"FCALL", "h", "0"}, {"FCALL", "g", "0"}, eval}
 	if kept, fresh := scripted(t, m, 0, calls...), scripted(t, late, 0, calls...); kept != fresh {
 		t.Errorf("a library of Valkey: %q after a restart, %q without", fresh, kept)
+	}
+}
+
+// TestErrorsNameCallsFromTheirLevel: a script can store the text of an error.
+func TestErrorsNameCallsFromTheirLevel(t *testing.T) {
+	for level := uint64(firstLevel); level <= FeatureLevel; level++ {
+		want := "$42\r\nuser_script:1: attempt to call a nil value"
+		if level >= commands.LevelUsers {
+			want = "attempt to call field 'nope' (a nil value)\r\n"
+		}
+		const source = "return select(2, pcall(function() redis.nope() end))"
+		if got := scripted(t, NewMachine(testTable()), level,
+			[]string{"EVAL", source, "0"}); !strings.Contains(got, want) {
+			t.Errorf("level %d: %q", level, got)
+		}
 	}
 }

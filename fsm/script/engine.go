@@ -199,8 +199,8 @@ func (e *Engine) note(c chosen, level uint64) (sha string) {
 
 // entryInterpreter returns the interpreter of entries.
 func (e *Engine) entryInterpreter(level uint64) *interpreter {
-	if e.writer == nil || e.writer.hasServer != hasServer(level) {
-		e.writer = newInterpreter(e.table, hasServer(level))
+	if e.writer == nil || e.writer.atUsers != atUsers(level) {
+		e.writer = newInterpreter(e.table, atUsers(level))
 	}
 	return e.writer
 }
@@ -249,11 +249,11 @@ func (e *Engine) takeReader(level uint64) *interpreter {
 	for n := len(e.readers); n > 0; n = len(e.readers) {
 		in := e.readers[n-1]
 		e.readers = e.readers[:n-1]
-		if in.hasServer == hasServer(level) {
+		if in.atUsers == atUsers(level) {
 			return in
 		}
 	}
-	return newInterpreter(e.table, hasServer(level))
+	return newInterpreter(e.table, atUsers(level))
 }
 
 // derive returns the compiled form of a source, from a small cache outside the state, and the cost

@@ -32,7 +32,7 @@ type interpreter struct {
 
 	libraries []*loadedLibrary // whose code has run
 
-	hasServer                        bool        // server is another name of redis
+	atUsers                          bool        // see the function atUsers
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
 
 	// where the globals are that each run sets
@@ -75,15 +75,16 @@ type interpreter struct {
 	failedLine   int
 }
 
-// newInterpreter returns an interpreter whose scripts call the commands of table. hasServer says
-// whether they can call the API by Valkey's name.
-func newInterpreter(table *commands.Table, hasServer bool) *interpreter {
+// newInterpreter returns an interpreter whose scripts call the commands of table. atUsers is that
+// of the level at which they run.
+func newInterpreter(table *commands.Table, atUsers bool) *interpreter {
 	L := lua.NewState(lua.Options{
 		CallFrames: scriptCallFrames, Registers: scriptRegisters, MaxRegisters: scriptRegistersTo,
 		ThreadFrames: threadCallFrames, ThreadRegisters: threadRegisters,
 	})
 	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget,
-		hasServer: hasServer}
+		atUsers: atUsers}
+	L.G.NamesCalls = atUsers
 	in.leaving = in.leave
 	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}
@@ -227,7 +228,7 @@ func (in *interpreter) setGlobals(script commands.Script) {
 
 func (in *interpreter) setRedis(api *lua.LTable) {
 	in.globals.SetPlace(in.redisPlace, api)
-	if in.hasServer {
+	if in.atUsers {
 		in.globals.SetPlace(in.serverPlace, api)
 	}
 }

@@ -72,18 +72,19 @@ func (in *interpreter) openSandbox() {
 	in.openLibraries(missing)
 }
 
-// hasServer reports whether scripts of a feature level have the server's API under Valkey's name,
-// too. An interpreter has that name or not: a name without a value would differ for next.
+// atUsers reports whether a feature level has what came with LevelUsers: Valkey's name of the
+// server's API, and errors that name what was called. An interpreter has that or not: a global
+// without a value would differ for next.
 //
 // Libraries that run again at a higher level still register the same functions. Code that loads
 // finds a missing global only by an error that nothing there can catch, so a library that loaded
 // without the name has not looked for it.
-func hasServer(level uint64) bool { return level >= commands.LevelUsers }
+func atUsers(level uint64) bool { return level >= commands.LevelUsers }
 
 // nameAPI makes the server's API a global under its names.
 func (in *interpreter) nameAPI(globals, api *lua.LTable) {
 	globals.RawSetString("redis", api)
-	if in.hasServer {
+	if in.atUsers {
 		globals.RawSetString("server", api)
 	}
 }

@@ -394,11 +394,11 @@ func compileFuncCallExpr(context *funcContext, reg int, expr *ast.FuncCallExpr,
 	funcreg := reg
 	argc := len(expr.Args)
 	islastvararg := false
-	name := "(anonymous)"
+	name, kind := "(anonymous)", calledMethod
 
 	if expr.Func != nil { // hoge.func()
 		reg += compileExpr(context, reg, expr.Func, ecnone(0))
-		name = getExprName(context, expr.Func)
+		name, kind = getExprName(context, expr.Func)
 	} else { // hoge:method()
 		b := reg
 		compileExprWithMVPropagation(context, expr.Receiver, &reg, &b)
@@ -428,7 +428,7 @@ func compileFuncCallExpr(context *funcContext, reg int, expr *ast.FuncCallExpr,
 	}
 	context.code.AddABC(OP_CALL, funcreg, b, ec.varargopt+2, sline(expr))
 	context.proto.calls = append(context.proto.calls,
-		DbgCall{Pc: int32(context.code.LastPC()), Name: name, Method: expr.Func == nil})
+		DbgCall{Pc: int32(context.code.LastPC()), Name: name, Kind: kind})
 
 	if ec.varargopt == 0 && shouldmove(ec, funcreg) {
 		context.code.AddABC(OP_MOVE, ec.reg, funcreg, 0, sline(expr))
@@ -452,16 +452,16 @@ func loadRk(context *funcContext, reg *int, expr ast.Expr, cnst LValue) int {
 	}
 }
 
-func getExprName(context *funcContext, expr ast.Expr) string {
+func getExprName(context *funcContext, expr ast.Expr) (string, callKind) {
 	switch ex := expr.(type) {
 	case *ast.IdentExpr:
-		return ex.Value
+		return ex.Value, [...]callKind{ecGlobal: calledGlobal, ecUpvalue: calledUpvalue,
+			ecLocal: calledLocal}[getIdentRefType(context, ex)]
 	case *ast.AttrGetExpr:
-		switch kex := ex.Key.(type) {
-		case *ast.StringExpr:
-			return kex.Value
+		if key, ok := ex.Key.(*ast.StringExpr); ok {
+			return key.Value, calledField
 		}
-		return "?"
+		return "?", calledField
 	}
-	return "?"
+	return "?", calledValue
 }

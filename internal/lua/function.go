@@ -11,10 +11,26 @@ const (
 
 // DbgCall is the name under which code calls a function.
 type DbgCall struct {
-	Name   string
-	Pc     int32
-	Method bool // as object:name()
+	Name string
+	Pc   int32
+	Kind callKind
 }
+
+// callKind is what the name of a call means.
+type callKind uint8
+
+const (
+	calledValue callKind = iota // none: the value of an expression
+	calledGlobal
+	calledLocal
+	calledUpvalue
+	calledField
+	calledMethod // object:name()
+)
+
+// kindNames are the words of C Lua for what is called.
+var kindNames = [...]string{calledGlobal: "global", calledLocal: "local",
+	calledUpvalue: "upvalue", calledField: "field", calledMethod: "method"}
 
 // FunctionProto is a compiled function. States share it: all that changes is places.
 type FunctionProto struct {

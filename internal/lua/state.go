@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // ApiError is the error with which a protected call ends.
@@ -40,6 +41,8 @@ type Global struct {
 	Budget        Budget
 	// Run is what Go functions remember during a run.
 	Run any
+	// NamesCalls says that errors name what was called, as in C Lua.
+	NamesCalls bool
 	// Touched reports that a script changed something that Watch marked.
 	Touched bool
 
@@ -375,7 +378,23 @@ func (L *LState) CalledAs() (name string, method bool) {
 	}
 	caller := &L.frames[L.depth-2]
 	call := caller.fn.Proto.callAt(int(caller.pc) - 1)
-	return call.Name, call.Method
+	return call.Name, call.Kind == calledMethod
+}
+
+// raiseNotCallable raises the error of a call of v, which the running function makes.
+func (L *LState) raiseNotCallable(v LValue) {
+	what := "a " + v.Type().String() + " value"
+	var call DbgCall
+	if L.G.NamesCalls && L.depth > 0 && !L.frames[L.depth-1].fn.IsG {
+		f := &L.frames[L.depth-1]
+		call = f.fn.Proto.callAt(int(f.pc) - 1)
+	}
+	if call.Kind != calledValue {
+		name, _, _ := strings.Cut(call.Name, "\x00") // a text of C ends there
+		L.ChargeString(len(name))
+		what = kindNames[call.Kind] + " '" + name + "' (" + what + ")"
+	}
+	L.RaiseError("attempt to call " + what)
 }
 
 // Calls.

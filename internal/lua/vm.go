@@ -340,7 +340,7 @@ func (L *LState) precall(at, nargs, nret, ret int) int {
 	if !ok {
 		v := L.reg[at]
 		if fn, ok = L.GetMetaField(v, "__call").(*LFunction); !ok {
-			L.RaiseError("attempt to call a " + v.Type().String() + " value")
+			L.raiseNotCallable(v)
 		}
 		L.Push(LNil)
 		copy(L.reg[at+1:L.top], L.reg[at:L.top-1])

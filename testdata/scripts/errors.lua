@@ -310,3 +310,47 @@ return math.random(1,2,3)
 return math.randomseed()
 ---- 0
 return math.max()
+---- 0
+local f; return f()
+---- 0
+local f; return (function() return f() end)()
+---- 0
+local t = {}; return t:x()
+---- 0
+local t = {}; return t["x y"]()
+---- 0
+local t = {}; return t["x\0y"]()
+---- 0
+local t = {}; local k = "x"; return t[k]()
+---- 0
+local t = {a={}}; return t.a:b()
+---- 0
+return ("x")()
+---- 0
+return ("x"):nope()
+---- 0
+return redis.nope(1 and 2 or 3)
+---- 0
+local t = {} return (t.x or t.y)()
+---- 0
+local f = function() end return f()()
+---- 0
+local f = nil for a in f do end
+---- 0
+local t = {} t.y(1, {}, function() end)
+---- 0
+return {pcall(redis.nope)}
+---- 0
+return {pcall(function() redis.nope() end)}
+---- 0
+return {pcall(string.gsub, "a", "a", function() redis.nope() end)}
+---- 0
+return coroutine.wrap(function() redis.nope() end)()
+---- 0
+local t = setmetatable({}, {__index=function() return 5 end}) return t.x()
+---- 0
+local t = {} local function g() return t.x() end return g()
+---- 0
+KEYS()
+---- 0
+KEYS[1]()
