@@ -459,7 +459,8 @@ func (r *valueReader) time() (clockMs int64) {
 
 // group reads a consumer group.
 func (r *valueReader) group(s *keyspace.Stream, kind byte) bool {
-	name, last, reads := r.text(), r.id(), int64(keyspace.UnknownReads)
+	name, last := r.text(), r.id()
+	reads := s.ReadsTo(last)
 	if kind >= rdbStream2 {
 		reads = max(int64(r.Length()), keyspace.UnknownReads)
 	}

@@ -96,6 +96,54 @@ func TestDumpsPassToRedisAndBack(t *testing.T) {
 	}
 }
 
+// Streams in the form of Redis before 7.0 do not say how many entries a group has read.
+func TestOldStreamsAreRestoredAsByRedis(t *testing.T) {
+	real := commandtest.DialRedis(t)
+	for _, last := range []string{"0-0", "1-1", "2-1", "3-1"} {
+		m := newWaitMachine(t)
+		here := func(line string) string {
+			return string(m.apply(commands.Request{Proto: 2,
+				Cmds: [][][]byte{commandtest.Args(strings.Fields(line)...)}}))
+		}
+		for _, line := range []string{"XADD k 1-1 f v", "XADD k 2-1 f v", "XADD k 3-1 f v",
+			"XGROUP CREATE k g " + last + " ENTRIESREAD 1"} {
+			here(line)
+		}
+		v, err := commandtest.Parse([]byte(here("DUMP k")))
+		if err != nil || v.IsError() {
+			t.Fatal(v, err)
+		}
+		here("DEL k")
+		old := oldStream(t, v.Text, last[0]-'0')
+		restore := commandtest.Args("RESTORE", "k", "0", old, "REPLACE")
+		want, err := real.Do(restore)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.apply(commands.Request{Proto: 2, Cmds: [][][]byte{restore}}); string(got) !=
+			string(want) || string(want) != "+OK\r\n" {
+			t.Fatalf("%q, Redis %q", got, want)
+		}
+		info, err := real.Do(commandtest.Args("XINFO", "GROUPS", "k"))
+		if got := here("XINFO GROUPS k"); err != nil || got != string(info) {
+			t.Errorf("a group at %s: %q, Redis %q, %v", last, got, info, err)
+		}
+	}
+}
+
+// oldStream turns the dump of a stream, whose group g is at ms-1 or 0-0, into its old form.
+func oldStream(t *testing.T, dump string, ms byte) string {
+	t.Helper()
+	seq := min(ms, 1)
+	newer := []byte{3, 3, 1, 1, 1, 0, 0, 3, 1, 1, 'g', ms, seq, 1, 0, 0}
+	body, ok := strings.CutSuffix(dump[:len(dump)-10], string(newer))
+	if !ok {
+		t.Fatalf("%q does not end in %q", dump[:len(dump)-10], newer)
+	}
+	old := append([]byte{15}, body[1:]...)
+	return string(rdb.Seal(append(old, 3, 3, 1, 1, 1, 'g', ms, seq, 0, 0), 9))
+}
+
 // pass dumps k on one side and restores it on the other.
 func pass(t *testing.T, from, to func([][]byte) []byte) {
 	t.Helper()

@@ -199,9 +199,9 @@ func (s *Stream) tombstonesFrom(start StreamID) bool {
 	return !s.tombstone.Less(start)
 }
 
-// reads returns how many of all entries ever added are up to id, UnknownReads if entries in between
+// ReadsTo returns how many of all entries ever added are up to id, UnknownReads if entries in between
 // were deleted. The cases are those of Redis, since XINFO shows the result.
-func (s *Stream) reads(id StreamID) int64 {
+func (s *Stream) ReadsTo(id StreamID) int64 {
 	first, ok := s.First()
 	switch {
 	case s.added == 0:

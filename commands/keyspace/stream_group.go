@@ -142,7 +142,7 @@ func (s *Stream) Lag(g *Group) (lag int64, known bool) {
 	}
 	reads := g.reads
 	if reads == UnknownReads || s.tombstonesFrom(g.last) {
-		if reads = s.reads(g.last); reads == UnknownReads {
+		if reads = s.ReadsTo(g.last); reads == UnknownReads {
 			return 0, false
 		}
 	}
@@ -218,7 +218,7 @@ func (g *Group) Advance(id StreamID) {
 	if reads != UnknownReads && !g.stream.tombstonesFrom(id) {
 		reads++
 	} else if g.stream.added > 0 {
-		reads = g.stream.reads(id)
+		reads = g.stream.ReadsTo(id)
 	}
 	g.SetPosition(id, reads)
 }
