@@ -19,8 +19,8 @@ type knownFailure struct {
 }
 
 // readKnown reads the file known: a line "= REASON", and under it lines "SUITE PATTERN" of tests
-// that fail for that reason, or "SUITE ~PATTERN" of what they say when they fail. A star in a
-// pattern stands for any characters.
+// that fail for that reason, or "SUITE ~PATTERN" of what they say when they fail. SUITE@follower is
+// the suite on a follower. A star in a pattern stands for any characters.
 func readKnown(file string) (knownFailures, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -48,16 +48,24 @@ func readKnown(file string) (knownFailures, error) {
 }
 
 // reason returns why a test is known to fail, or "".
-func (known knownFailures) reason(suite string, o outcome) string {
+func (known knownFailures) reason(r result, o outcome) string {
 	for _, k := range known {
-		text, said := strings.CutPrefix(k.pattern, "~")
-		if k.suite == suite && (said && matches(text, o.Failure) ||
-			!said && matches(k.pattern, o.Test)) {
-
+		if k.explains(r, o) {
 			return k.reason
 		}
 	}
 	return ""
+}
+
+func (k knownFailure) explains(r result, o outcome) bool {
+	suite, onFollower := strings.CutSuffix(k.suite, "@follower")
+	if suite != r.suite || onFollower && r.target != follower {
+		return false
+	}
+	if text, said := strings.CutPrefix(k.pattern, "~"); said {
+		return matches(text, o.Failure)
+	}
+	return matches(k.pattern, o.Test)
 }
 
 // matches reports whether a text is like a pattern whose stars stand for any characters.
@@ -84,16 +92,37 @@ func (known knownFailures) check(results []result) error {
 	unknown := 0
 	for _, r := range results {
 		for _, o := range r.outcomes {
-			if o.Failure != "" && known.reason(r.suite, o) == "" {
+			if o.Failure != "" && known.reason(r, o) == "" {
 				unknown++
 				fmt.Printf("FAILED %s (%s) %s\n       %s\n", r.suite, r.target, o.Test, o.Failure)
 			}
+		}
+	}
+	for _, k := range known {
+		if k.isGone(results) {
+			fmt.Printf("passes, but is listed in known: %s %s\n", k.suite, k.pattern)
 		}
 	}
 	if unknown > 0 {
 		return fmt.Errorf("%d failures are not in %s", unknown, path.Join(sources, "known"))
 	}
 	return nil
+}
+
+// isGone reports whether a test by its name was run, and did not fail on any server.
+func (k knownFailure) isGone(results []result) (gone bool) {
+	for _, r := range results {
+		for _, o := range r.outcomes {
+			switch {
+			case strings.HasPrefix(k.pattern, "~") || o.Skipped || !k.explains(r, o):
+			case o.Failure != "":
+				return false
+			default:
+				gone = true
+			}
+		}
+	}
+	return gone
 }
 
 // writeReport writes the tables of what was run and of what failed.
@@ -118,8 +147,8 @@ Run on %s.
 	}
 	b.WriteString("\n## Failures\n\n| Suite | Test | Server | Reason |\n|---|---|---|---|\n")
 	for _, f := range failures(results) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.suite, cell(f.Test),
-			strings.Join(f.targets, ", "), cmp.Or(known.reason(f.suite, f.outcome), "**unknown**"))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.of.suite, cell(f.Test),
+			strings.Join(f.targets, ", "), cmp.Or(known.reason(f.of, f.outcome), "**unknown**"))
 	}
 	return os.WriteFile(report, []byte(b.String()), 0o644)
 }
@@ -127,7 +156,7 @@ Run on %s.
 // failure is a test with the servers on which it failed.
 type failure struct {
 	outcome
-	suite   string
+	of      result // the first with this failure
 	targets []string
 }
 
@@ -140,11 +169,11 @@ func failures(results []result) []failure {
 				continue
 			}
 			i := slices.IndexFunc(fs, func(f failure) bool {
-				return f.suite == r.suite && f.Test == o.Test
+				return f.of.suite == r.suite && f.Test == o.Test
 			})
 			if i < 0 {
 				i = len(fs)
-				fs = append(fs, failure{outcome: o, suite: r.suite})
+				fs = append(fs, failure{outcome: o, of: r})
 			}
 			if !slices.Contains(fs[i].targets, r.target) {
 				fs[i].targets = append(fs[i].targets, r.target)

@@ -22,7 +22,7 @@ import (
 const (
 	// startLimit bounds the wait for a server, unitLimit that for one unit of a suite.
 	startLimit = 30 * time.Second
-	unitLimit  = 5 * time.Minute
+	unitLimit  = 10 * time.Minute
 )
 
 // target is a kind of server that suites run against.
@@ -31,7 +31,9 @@ type target struct {
 	start func(ctx context.Context, binary string) (port int, stop func(), err error)
 }
 
-var targets = []target{{"one node", startNode}, {"follower of 3", startFollower}}
+const follower = "follower of 3"
+
+var targets = []target{{"one node", startNode}, {follower, startFollower}}
 
 // startNode starts a node alone.
 func startNode(ctx context.Context, binary string) (int, func(), error) {
