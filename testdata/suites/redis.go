@@ -115,9 +115,9 @@ func testRedis(ctx context.Context, dir, unit string, port int) ([]outcome, erro
 	if err != nil {
 		return nil, err
 	}
-	// The suite ends by itself after four minutes in which no test ends.
+	// The suite ends by itself after two minutes in which no test ends.
 	args := []string{"tests/test_helper.tcl", "--host", "127.0.0.1", "--port", fmt.Sprint(port),
-		"--single", unit, "--tags", "-needs:debug", "--durable", "--timeout", "240", "--baseport",
+		"--single", unit, "--tags", "-needs:debug", "--durable", "--timeout", "120", "--baseport",
 		fmt.Sprint(base[0] + 32)}
 	for _, out := range redisTestsOut {
 		args = append(args, "--skiptest", out)
