@@ -199,8 +199,8 @@ func (s *Stream) tombstonesFrom(start StreamID) bool {
 	return !s.tombstone.Less(start)
 }
 
-// ReadsTo returns how many of all entries ever added are up to id, UnknownReads if entries in between
-// were deleted. The cases are those of Redis, since XINFO shows the result.
+// ReadsTo returns how many of all entries ever added are up to id, UnknownReads if entries in
+// between were deleted. The cases are those of Redis, since XINFO shows the result.
 func (s *Stream) ReadsTo(id StreamID) int64 {
 	first, ok := s.First()
 	switch {
