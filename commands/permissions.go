@@ -87,11 +87,13 @@ func (t *Table) number() {
 	}
 }
 
-// Catalog returns what users can have rights to on a machine of a feature level.
+// Catalog returns what users can have rights to on a machine of a feature level, as far as this
+// release knows it.
 func (t *Table) Catalog(level uint64) *acl.Catalog {
-	if known, ok := t.catalogs.Load(level); ok {
-		return known.(*acl.Catalog)
-	}
+	return t.catalogs[min(level, FeatureLevel)]
+}
+
+func (t *Table) newCatalog(level uint64) *acl.Catalog {
 	all := make([]acl.Command, len(t.catalog))
 	for i, s := range t.catalog {
 		if max(s.Level, t.byName[s.container()].Level) > level {
@@ -100,8 +102,7 @@ func (t *Table) Catalog(level uint64) *acl.Catalog {
 		all[i] = acl.Command{Name: s.FullName(), Categories: s.Categories(),
 			Container: s.Subcommands != nil, Always: s.Has(NoAuth)}
 	}
-	known, _ := t.catalogs.LoadOrStore(level, acl.NewCatalog(all))
-	return known.(*acl.Catalog)
+	return acl.NewCatalog(all)
 }
 
 // Check returns what a user lacks for a call whose number of arguments is right; denied is false if

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/coordd/coordd/commands/acl"
 )
 
 // Specs returns every command on data. Package server adds its own.
@@ -21,7 +22,7 @@ type Table struct {
 	names  []string // sorted
 	// catalog has all commands and subcommands in the order of their numbers in catalogs.
 	catalog  []*Spec
-	catalogs sync.Map // what Catalog returns, by level
+	catalogs []*acl.Catalog // what Catalog returns, by level
 }
 
 // NewTable returns a table of the given specs. It panics if a name is declared twice, which is a
@@ -41,6 +42,9 @@ func NewTable(groups ...[]Spec) *Table {
 	}
 	slices.Sort(t.names)
 	t.number()
+	for level := range uint64(FeatureLevel) + 1 {
+		t.catalogs = append(t.catalogs, t.newCatalog(level))
+	}
 	return t
 }
 
