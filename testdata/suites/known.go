@@ -59,7 +59,7 @@ func (known knownFailures) reason(r result, o outcome) string {
 
 func (k knownFailure) explains(r result, o outcome) bool {
 	suite, onFollower := strings.CutSuffix(k.suite, "@follower")
-	if suite != r.suite || onFollower && r.target != follower {
+	if suite != r.suite || onFollower && r.target != follower.name {
 		return false
 	}
 	if text, said := strings.CutPrefix(k.pattern, "~"); said {

@@ -29,7 +29,13 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	var err error
+	if filepath.Base(os.Args[0]) == standInName {
+		err = runStandIn(os.Args[1:])
+	} else {
+		err = run(ctx, os.Args[1:])
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "suites:", err)
 		os.Exit(1)
 	}
@@ -40,11 +46,23 @@ type suite struct {
 	name string
 	// fetch puts the suite into dir and returns its version and the units that run by themselves.
 	fetch func(ctx context.Context, dir string) (version string, units []string, err error)
-	// test runs a unit against the server on port.
-	test func(ctx context.Context, dir, unit string, port int) ([]outcome, error)
+	// test runs a unit against the server.
+	test func(ctx context.Context, dir, unit string, s server) ([]outcome, error)
+	// startsServers is set if the suite starts redis-server itself. Then server has no port.
+	startsServers bool
+	// targets are the kinds of server to test; nil: all.
+	targets []target
 }
 
-var suites = []suite{redisSuite, goRedisSuite, redisRateSuite, redislockSuite, hiredisSuite}
+// server is what a suite runs against.
+type server struct {
+	port string
+	env  []string // environment of the suite
+}
+
+var suites = []suite{redisSuite, goRedisSuite, redisRateSuite, redislockSuite, redsyncSuite,
+	redigoSuite, radixSuite, rueidisSuite, rueidislockSuite, rueidiscompatSuite, asynqSuite,
+	asynqRDBSuite, miniredisSuite, hiredisSuite}
 
 // outcome is what a suite reports of one test.
 type outcome struct {
@@ -117,6 +135,10 @@ func (s suite) run(ctx context.Context, dir, binary string, only []string) ([]re
 	}
 	var results []result
 	slots := make(chan struct{}, atOnce)
+	targets := s.targets
+	if targets == nil {
+		targets = []target{oneNode, follower}
+	}
 	for _, t := range targets {
 		var mu sync.Mutex
 		var units sync.WaitGroup
@@ -149,15 +171,22 @@ func (s suite) runUnit(ctx context.Context, dir, unit, binary string, t target) 
 	defer cancel()
 	begin := time.Now()
 	outcomes, err := func() ([]outcome, error) {
-		port, stop, err := t.start(ctx, binary)
+		if s.startsServers {
+			env, err := standIn(dir, binary, t)
+			if err != nil {
+				return nil, err
+			}
+			return s.test(ctx, dir, unit, server{env: env})
+		}
+		served, stop, err := t.start(ctx, binary, dir)
+		defer stop()
 		if err != nil {
 			return nil, err
 		}
-		defer stop()
-		outcomes, err := s.test(ctx, dir, unit, port)
-		return outcomes, cmp.Or(ctx.Err(), err)
+		outcomes, err := s.test(ctx, dir, unit, server{served.port(), os.Environ()})
+		return outcomes, err
 	}()
-	if err != nil {
+	if err = cmp.Or(ctx.Err(), err); err != nil {
 		outcomes = append(outcomes, outcome{Test: unit + ": (whole)", Failure: err.Error()})
 	}
 	passed, failed, _ := count(outcomes)

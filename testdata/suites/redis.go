@@ -110,13 +110,13 @@ var (
 	tclTime = regexp.MustCompile(` \(\d+ ms\)$`)
 )
 
-func testRedis(ctx context.Context, dir, unit string, port int) ([]outcome, error) {
+func testRedis(ctx context.Context, dir, unit string, s server) ([]outcome, error) {
 	base, err := ports.Free(1) // of the suite's own processes; it listens 32 below its --baseport
 	if err != nil {
 		return nil, err
 	}
 	// The suite ends by itself after two minutes in which no test ends.
-	args := []string{"tests/test_helper.tcl", "--host", "127.0.0.1", "--port", fmt.Sprint(port),
+	args := []string{"tests/test_helper.tcl", "--host", "127.0.0.1", "--port", s.port,
 		"--single", unit, "--tags", "-needs:debug", "--durable", "--timeout", "120", "--baseport",
 		fmt.Sprint(base[0] + 32)}
 	for _, out := range redisTestsOut {

@@ -1,154 +1,144 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
-	"regexp"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 const (
 	// startLimit bounds the wait for a server, unitLimit that for one unit of a suite.
 	startLimit = 30 * time.Second
-	unitLimit  = 10 * time.Minute
+	unitLimit  = 15 * time.Minute
 )
 
-// target is a kind of server that suites run against.
+// target is a kind of server that suites run against: a node alone, or a follower.
 type target struct {
 	name  string
-	start func(ctx context.Context, binary string) (port int, stop func(), err error)
+	nodes int
 }
 
-const follower = "follower of 3"
+var (
+	oneNode  = target{"one node", 1}
+	follower = target{"follower of 3", 3}
+)
 
-var targets = []target{{"one node", startNode}, {follower, startFollower}}
+// addrs are the addresses of a node.
+type addrs struct{ plain, tls, http string }
 
-// startNode starts a node alone.
-func startNode(ctx context.Context, binary string) (int, func(), error) {
-	free, err := ports.Free(1)
+// port returns the port for clients without TLS.
+func (a addrs) port() string { return a.plain[strings.LastIndexByte(a.plain, ':')+1:] }
+
+// start starts coordd with flags and with its data below dir, and waits until the last node serves.
+// The caller calls stop, also after an error. Nodes end with the calling thread.
+func (t target) start(ctx context.Context, binary, dir string, flags ...string) (served addrs,
+	stop func(), err error) {
+
+	const each = 4 // ports of a node
+	free, err := ports.Free(each * t.nodes)
 	if err != nil {
-		return 0, nil, err
+		return served, func() {}, err
 	}
-	dir, err := os.MkdirTemp("", "coordd-suites-node")
+	dir, err = os.MkdirTemp(dir, "nodes")
 	if err != nil {
-		return 0, nil, err
+		return served, func() {}, err
 	}
-	_, stop, err := startServer(ctx, binary, "--listen", fmt.Sprintf("127.0.0.1:%d", free[0]),
-		"--data-dir", dir, "--log-level", "error")
-	remove := func() {
-		stop()
+	var nodes []*exec.Cmd
+	stop = func() {
+		for _, n := range nodes {
+			_ = n.Process.Kill()
+			_ = n.Wait()
+		}
 		_ = os.RemoveAll(dir)
 	}
-	if err == nil {
-		err = waitReady(ctx, free[0])
+	addr := func(node, port int) string {
+		return "127.0.0.1:" + strconv.Itoa(free[each*node+port])
 	}
-	if err != nil {
-		remove()
-		return 0, nil, err
+	var members []string
+	for i := range t.nodes {
+		members = append(members, fmt.Sprintf("n%d=%s", i+1, addr(i, 3)))
 	}
-	return free[0], remove, nil
-}
-
-// devPort is the port of a node in what coordd dev prints.
-var devPort = regexp.MustCompile(`redis://127\.0\.0\.1:(\d+)`)
-
-// startFollower starts three nodes and returns the port of one that does not lead.
-func startFollower(ctx context.Context, binary string) (int, func(), error) {
-	out, stop, err := startServer(ctx, binary, "dev", "--port", "0")
-	if err != nil {
-		return 0, nil, err
-	}
-	follower := 0
-	lines := bufio.NewScanner(out)
-	for n := 0; n < 3 && lines.Scan(); {
-		m := devPort.FindStringSubmatch(lines.Text())
-		if m == nil {
-			continue
+	for i := range t.nodes {
+		served = addrs{addr(i, 0), addr(i, 1), addr(i, 2)}
+		id := fmt.Sprint("n", i+1)
+		args := append(slices.Clone(flags), "--id", id, "--listen", served.plain, "--http-listen",
+			served.http, "--data-dir", filepath.Join(dir, id), "--log-level", "error")
+		if t.nodes > 1 {
+			// The last node leads only if no other can.
+			args = append(args, "--cluster", strings.Join(members, ","), "--leader-priority",
+				strconv.Itoa(t.nodes-i))
 		}
-		n++
-		port, _ := strconv.Atoi(m[1]) // only digits
-		err = errors.Join(err, waitReady(ctx, port))
-		if info, askErr := ask(port, "INFO", "replication"); askErr == nil &&
-			strings.Contains(info, "role:slave") {
-			follower = port
+		if slices.Contains(flags, "--tls-cert") {
+			args = append(args, "--tls-listen", served.tls)
 		}
+		n := exec.Command(binary, args...)
+		n.SysProcAttr = endsWithParent
+		if err := n.Start(); err != nil {
+			return served, stop, err
+		}
+		nodes = append(nodes, n)
 	}
-	if follower == 0 {
-		stop()
-		return 0, nil, fmt.Errorf("coordd dev has no follower: %w", err)
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
-	return follower, stop, nil
+	return served, stop, t.waitServed(ctx, served.http)
 }
 
-// startServer starts coordd and returns what it prints; stop ends it.
-func startServer(ctx context.Context, binary string, args ...string) (out io.Reader, stop func(),
-	err error) {
-
-	ctx, cancel := context.WithCancel(ctx)
-	server := exec.CommandContext(ctx, binary, args...)
-	server.Cancel = func() error { return server.Process.Signal(syscall.SIGTERM) }
-	server.WaitDelay = 10 * time.Second
-	printed, err := server.StdoutPipe()
-	if err == nil {
-		err = server.Start()
-	}
-	if err != nil {
-		cancel()
-		return nil, func() {}, err
-	}
-	return printed, func() {
-		cancel()
-		_ = server.Wait() // it was told to end
-	}, nil
-}
-
-// waitReady waits until a node answers a read, which takes a leader.
-func waitReady(ctx context.Context, port int) error {
+// waitServed waits until the node with this HTTP port is ready, has its role, and has every command.
+func (t target) waitServed(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	role := `"role":"leader"`
+	if t.nodes > 1 {
+		role = `"role":"follower"`
+	}
+	level := fmt.Sprintf("\ncoordd_feature_level %d\n", commands.FeatureLevel)
 	for {
-		if _, err := ask(port, "DBSIZE"); err == nil {
+		ready, err := page(ctx, addr, "/readyz")
+		metrics, metricsErr := page(ctx, addr, "/metrics")
+		err = errors.Join(err, metricsErr)
+		if err == nil && strings.Contains(ready, role) && strings.Contains(metrics, level) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("port %d does not serve: %w", port, context.Cause(ctx))
-		case <-time.After(50 * time.Millisecond):
+			return errors.Join(fmt.Errorf("%s is not ready: %s", addr, ready), err)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// ask sends a command on a connection of its own and returns the text of the reply.
-func ask(port int, args ...string) (string, error) {
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+// page returns a page that a node answers with 200.
+func page(ctx context.Context, addr, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write(resp.AppendCommand(nil, args...)); err != nil {
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
 		return "", err
 	}
-	v, err := resp.NewReader(conn).Value()
-	if err == nil && v.IsError() {
-		err = errors.New(v.Text)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
 	}
-	return v.Text, err
+	return string(text), err
 }
 
 var processGroup = &syscall.SysProcAttr{Setpgid: true}
+
+// endsWithParent has a process killed when the thread that started it ends.
+var endsWithParent = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
 func killGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
