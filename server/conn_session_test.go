@@ -389,10 +389,14 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	n.fake.set(func() { n.fake.st.LogTrouble = "" })
-	n.fake.users.Store(UsersAwaited)
-	if code, body := get("/readyz"); code != 503 ||
-		body["reason"] != "the cluster does not have its first users yet" {
-		t.Error(code, body)
+	for users, reason := range map[*Users]string{
+		nil:          "the node does not know the users yet",
+		UsersAwaited: "the cluster does not have its first users yet",
+	} {
+		n.fake.users.Store(users)
+		if code, body := get("/readyz"); code != 503 || body["reason"] != reason {
+			t.Error(code, body)
+		}
 	}
 	if code, _ := get("/other"); code != 404 {
 		t.Error(code)

@@ -55,6 +55,8 @@ func (s *Server) notReady(st *Status) string {
 		return st.NotReady
 	case !st.Ready:
 		return "the node does not take commands"
+	case s.users() == nil:
+		return "the node does not know the users yet"
 	case s.users() == UsersAwaited:
 		return "the cluster does not have its first users yet"
 	case st.LogTrouble != "":
