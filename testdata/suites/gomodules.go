@@ -23,6 +23,7 @@ type goSuite struct {
 	args         []string
 	ginkgo       bool // its tests are in one of Ginkgo
 	env          []string
+	flags        []string // of the nodes
 	local        []string // modules that it replaces by directories
 }
 
@@ -52,7 +53,8 @@ var (
 		module: "github.com/redis/rueidis/rueidiscompat@v1.0.79", ginkgo: true,
 		ports: "6378|6382|6356|6381|7010|7007",
 		args:  []string{"-run", "^TestAdapter$", "-ginkgo.skip=" + rueidiscompatOut},
-		local: []string{"github.com/redis/rueidis", "github.com/redis/rueidis/mock"}}.suite()
+		local: []string{"github.com/redis/rueidis", "github.com/redis/rueidis/mock"},
+		flags: []string{"--present-as", "standalone"}}.suite()
 	radixSuite = goSuite{name: "radix", module: "github.com/mediocregopher/radix/v4@v4.1.4",
 		ports: "6379"}.suite()
 	miniredisSuite = goSuite{name: "miniredis", module: "github.com/alicebob/miniredis/v2@v2.40.0",
@@ -69,14 +71,15 @@ const goRedisOut = "RediSearch|RedisTimeseries|JSON Commands|Probabilistic|Clust
 	"Sentinel|Redis Ring|vectorset|UniversalClient"
 
 // rueidiscompatOut are specifications of modules of Redis, and of commands of its enterprise.
-const rueidiscompatOut = "RediSearch|Timeseries|JSON Commands|robabilistic|vectorset|gears"
+const rueidiscompatOut = "should (BF|CF|CMS|TopK|TDigest|TS|FT|JSON|V[A-Z])|JSONCmdable|" +
+	"Gears|RediSearch|Timeseries|TFunction|TFCall|specific options|IDMP|idempotent"
 
 func (g goSuite) suite() suite {
 	_, version, _ := strings.Cut(g.module, "@")
 	fetch := func(ctx context.Context, dir string) (string, []string, error) {
 		return version, []string{"tests"}, g.fetch(ctx, filepath.Join(dir, "source"))
 	}
-	return suite{name: g.name, fetch: fetch, test: g.test}
+	return suite{name: g.name, fetch: fetch, test: g.test, flags: g.flags}
 }
 
 // startsServers is a suite that starts servers itself.
@@ -148,13 +151,13 @@ func (g goSuite) replacePorts(dir, port string) error {
 	if err != nil || g.ports == "" {
 		return err
 	}
-	there := regexp.MustCompile(`([:"])(?:` + g.ports + `)"`)
+	there := regexp.MustCompile(`("|":|127\.0\.0\.1:|localhost:)(?:` + g.ports + `)(["/?])`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		changed := there.ReplaceAll(text, []byte("${1}"+port+`"`))
+		changed := there.ReplaceAll(text, []byte("${1}"+port+"${2}"))
 		if err := os.WriteFile(file, changed, 0o644); err != nil {
 			return err
 		}

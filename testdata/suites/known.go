@@ -130,10 +130,12 @@ func writeReport(results []result, known knownFailures) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Test suites of others
 
-Written by `+"`make suites`"+`. It fetches these suites from their registries, unmodified but for the
-port, and runs them against one node and against a follower of three, both new for each unit. A
-failure that [testdata/suites/known](../testdata/suites/known) does not list fails the target.
-Skipped is what a suite skips by itself on a server that it did not start.
+Written by `+"`make suites`"+`. It fetches these suites from their registries, unmodified but for
+ports, and runs them against one node and against a follower of three, both new for each unit. For
+suites that start redis-server themselves (miniredis, redigo, redsync), a program of that name starts
+coordd with the same ports, password, users and certificates. A failure that
+[testdata/suites/known](../testdata/suites/known) does not list fails the target. Skipped is what a
+suite skips by itself on a server that it did not start.
 
 Run on %s.
 
@@ -150,8 +152,22 @@ Run on %s.
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.of.suite, cell(f.Test),
 			strings.Join(f.targets, ", "), cmp.Or(known.reason(f.of, f.outcome), "**unknown**"))
 	}
+	b.WriteString(notThere)
 	return os.WriteFile(report, []byte(b.String()), 0o644)
 }
+
+// notThere says which suites were looked for, and why they are not run.
+const notThere = `
+## Not there
+
+| Suite | Why |
+|---|---|
+| ioredis, redis (node-redis), bullmq, bull, bee-queue, redlock, redis-semaphore, rate-limiter-flexible, rate-limit-redis, connect-redis | their npm packages have no tests |
+| redis-py, python-rq, python-limits, python-fakeredis, kombu, ruby-redis, Predis, Redis.pm | Debian 12 has their sources, but the mirror that was used does not |
+| Sidekiq | Debian's source package has no tests |
+| redsync on followers | it starts 48 servers, each a cluster then |
+| rueidis: Sentinel, clusters, KeyDB, Dragonfly, Kvrocks | processes of these; the last three repeat the test of a single server |
+`
 
 // failure is a test with the servers on which it failed.
 type failure struct {

@@ -50,6 +50,7 @@ type suite struct {
 	test func(ctx context.Context, dir, unit string, s server) ([]outcome, error)
 	// startsServers is set if the suite starts redis-server itself. Then server has no port.
 	startsServers bool
+	flags         []string // of the nodes
 	// targets are the kinds of server to test; nil: all.
 	targets []target
 }
@@ -178,7 +179,7 @@ func (s suite) runUnit(ctx context.Context, dir, unit, binary string, t target) 
 			}
 			return s.test(ctx, dir, unit, server{env: env})
 		}
-		served, stop, err := t.start(ctx, binary, dir)
+		served, stop, err := t.start(ctx, binary, dir, s.flags...)
 		defer stop()
 		if err != nil {
 			return nil, err
