@@ -38,8 +38,6 @@ var (
 		module: "github.com/go-redis/redis_rate/v10@v10.0.1", ports: "6379"}.suite()
 	redislockSuite = goSuite{name: "redislock", module: "github.com/bsm/redislock@v0.9.4",
 		ports: "6379"}.suite()
-	asynqSuite = goSuite{name: "asynq", module: "github.com/hibiken/asynq@v0.26.0",
-		args: []string{"-args", "-redis_addr=127.0.0.1:PORT"}}.suite()
 	asynqRDBSuite = goSuite{name: "asynq-rdb", module: "github.com/hibiken/asynq@v0.26.0",
 		dir: "internal/rdb", args: []string{"-args", "-redis_addr=127.0.0.1:PORT"}}.suite()
 	// Its tests of one server; the others are of its own stand-in, or need processes of Sentinel
@@ -47,8 +45,6 @@ var (
 	rueidisSuite = goSuite{name: "rueidis", module: "github.com/redis/rueidis@v1.0.79",
 		ports: "6379", args: []string{"-run", "^TestSingleClientIntegration$|" +
 			"^TestUnblockOnCancel|^TestNegative"}}.suite()
-	rueidislockSuite = goSuite{name: "rueidislock", module: "github.com/redis/rueidis@v1.0.79",
-		dir: "rueidislock", ports: "6379|6376"}.suite()
 	rueidiscompatSuite = goSuite{name: "rueidiscompat",
 		module: "github.com/redis/rueidis/rueidiscompat@v1.0.79", ginkgo: true,
 		ports: "6378|6382|6356|6381|7010|7007",

@@ -23,7 +23,7 @@ const (
 	sources = "testdata/suites"
 	report  = "docs/suites.md"
 	// atOnce is how many units run at a time: most of what they do is wait.
-	atOnce = 4
+	atOnce = 6
 )
 
 func main() {
@@ -62,8 +62,7 @@ type server struct {
 }
 
 var suites = []suite{redisSuite, goRedisSuite, redisRateSuite, redislockSuite, redsyncSuite,
-	redigoSuite, radixSuite, rueidisSuite, rueidislockSuite, rueidiscompatSuite, asynqSuite,
-	asynqRDBSuite, miniredisSuite, hiredisSuite}
+	redigoSuite, radixSuite, rueidisSuite, rueidiscompatSuite, asynqRDBSuite, miniredisSuite, hiredisSuite}
 
 // outcome is what a suite reports of one test.
 type outcome struct {
@@ -79,8 +78,8 @@ type result struct {
 }
 
 func run(ctx context.Context, only []string) error {
-	known, err := readKnown(filepath.Join(sources, "known"))
-	if err != nil {
+	file := filepath.Join(sources, "known")
+	if _, err := readKnown(file); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "coordd-suites")
@@ -94,25 +93,34 @@ func run(ctx context.Context, only []string) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building coordd: %w", err)
 	}
-	var results []result
-	for _, s := range suites {
-		if !named(only, s.name, "") {
-			continue
-		}
-		rs, err := s.run(ctx, filepath.Join(dir, s.name), binary, only)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		results = append(results, rs...)
+	chosen := slices.DeleteFunc(slices.Clone(suites), func(s suite) bool {
+		return !named(only, s.name, "")
+	})
+	results, errs := make([][]result, len(chosen)), make([]error, len(chosen))
+	var running sync.WaitGroup
+	for i, s := range chosen {
+		running.Go(func() {
+			results[i], errs[i] = s.run(ctx, filepath.Join(dir, s.name), binary, only)
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", s.name, errs[i])
+			}
+		})
 	}
-	if err := ctx.Err(); err != nil {
+	running.Wait()
+	all := slices.Concat(results...)
+	// Read again: reasons may have been added meanwhile.
+	known, err := readKnown(file)
+	if err := errors.Join(ctx.Err(), err, errors.Join(errs...)); err != nil {
 		return err
 	}
 	if len(only) == 0 {
-		err = writeReport(results, known)
+		err = writeReport(all, known)
 	}
-	return errors.Join(err, known.check(results))
+	return errors.Join(err, known.check(all))
 }
+
+// slots bounds the units that run at a time.
+var slots = make(chan struct{}, atOnce)
 
 // named reports whether the arguments name a unit of a suite, or the suite if unit is empty.
 func named(only []string, suite, unit string) bool {
@@ -135,7 +143,6 @@ func (s suite) run(ctx context.Context, dir, binary string, only []string) ([]re
 		return nil, err
 	}
 	var results []result
-	slots := make(chan struct{}, atOnce)
 	targets := s.targets
 	if targets == nil {
 		targets = []target{oneNode, follower}
