@@ -62,7 +62,8 @@ type server struct {
 }
 
 var suites = []suite{redisSuite, goRedisSuite, redisRateSuite, redislockSuite, redsyncSuite,
-	redigoSuite, radixSuite, rueidisSuite, rueidiscompatSuite, asynqRDBSuite, miniredisSuite, hiredisSuite}
+	redigoSuite, radixSuite, rueidisSuite, rueidiscompatSuite, asynqRDBSuite, miniredisSuite,
+	hiredisSuite}
 
 // outcome is what a suite reports of one test.
 type outcome struct {

@@ -94,7 +94,8 @@ func (t target) start(ctx context.Context, binary, dir string, flags ...string) 
 	return served, stop, t.waitServed(ctx, served.http)
 }
 
-// waitServed waits until the node with this HTTP port is ready, has its role, and has every command.
+// waitServed waits until the node with this HTTP port is ready, has its role, and knows every
+// command.
 func (t target) waitServed(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
