@@ -94,14 +94,15 @@ func (t target) start(ctx context.Context, binary, dir string, flags ...string) 
 	return served, stop, t.waitServed(ctx, served.http)
 }
 
-// waitServed waits until the node with this HTTP port is ready, has its role, and knows every
-// command.
+// waitServed waits until the node with this HTTP port is ready, has its role, and knows
+// every command.
 func (t target) waitServed(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	role := `"role":"leader"`
+	// The first node leads. If another one is elected, it hands over.
+	role := `"leader":"n1","node":"n1"`
 	if t.nodes > 1 {
-		role = `"role":"follower"`
+		role = `"leader":"n1","node":"n3"`
 	}
 	level := fmt.Sprintf("\ncoordd_feature_level %d\n", commands.FeatureLevel)
 	for {
