@@ -16,8 +16,8 @@ const (
 
 Written by ` + "`make suites`" + `. It fetches these suites from their registries, unmodified but for
 ports, and runs them against one node and against a follower of three, both new for each unit. For
-suites that start redis-server themselves (miniredis, redigo, redsync), a program of that name starts
-coordd with the same ports, password, users and certificates. A failure that
+suites that start redis-server themselves (miniredis, redigo, redsync), a program of that name
+starts coordd with the same ports, password, users and certificates. A failure that
 [testdata/suites/known](../testdata/suites/known) does not list fails the target. Skipped is what a
 suite skips by itself on a server that it did not start.
 

@@ -270,7 +270,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 		for _, s := range testName.FindAllString(d.text, -1) {
-			if !r.declared[s] {
+			if !r.declared[s] && d.path != "docs/suites.md" { // which names tests of others
 				t.Errorf("%s names %s, which does not exist", d.path, s)
 			}
 		}
