@@ -88,7 +88,7 @@ const notThere = `
 | ioredis, redis (node-redis), bullmq, bull, bee-queue, redlock, redis-semaphore, rate-limiter-flexible, rate-limit-redis, connect-redis | their npm packages have no tests |
 | redis-py, python-rq, python-limits, python-fakeredis, kombu, ruby-redis, Predis, Redis.pm | Debian 12 has their sources, but the mirror that was used does not |
 | Sidekiq | Debian's source package has no tests |
-| suites of `+"`make suites`"+` without a row above | not run to the end yet |
+| suites of ` + "`make suites`" + ` without a row above | not run to the end yet |
 | phpredis, aioredis (Debian) | could be had; not tried yet |
 | rueidislock, asynq but for its package rdb | run for many minutes; not judged yet |
 | redsync on followers | it starts 48 servers, each a cluster then |
