@@ -40,7 +40,7 @@ func queues(goProgram string) []queue {
 			"at least once, but for the reply of `BRPOP`"},
 		{"Sidekiq", "6.4.1", []string{"ruby", sources + "/ruby/queue.rb"},
 			"at most once: `BRPOP` takes a job away"},
-		{"Laravel queue", "6.20.14", append(php, "laravel"), "at least once"},
+		{"Laravel queue", "8.83.26", append(php, "laravel"), "at least once"},
 		{"Symfony Messenger", "5.4.53", append(php, "symfony"), "at least once"},
 	}
 }

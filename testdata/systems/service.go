@@ -43,8 +43,6 @@ func services() []service {
 			"two servers: a broadcast reaches both, at most once"},
 		{"Rack::Attack", "6.6.1", append(ruby, "rack-attack"), 1,
 			"three servers: the limit of 3 is never less, a ban outlives leaders"},
-		{"Rspamd", "3.4", append(python, "rspamd"), 1,
-			"`ratelimit`: of 5 messages to one recipient no less than 3 pass"},
 		{"HAProxy", "2.6.12", append(python, "haproxy"), 1,
 			"`tcp-check` finds the leader, `redis-check` any node; counts rise by one"},
 		{"prometheus-redis-exporter", "1.45.0", append(python, "exporter"), 1,
