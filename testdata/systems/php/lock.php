@@ -40,7 +40,7 @@ while (true) {
         $wrong = work($host, (int) $port, $inside);
         echo $wrong === null ? "ok\n" : "wrong $wrong\n";
     } catch (Throwable $err) {
-        echo 'failed ', strtr($err->getMessage(), "\n", ' '), "\n";
+        echo 'failed ', strtr(($err->getPrevious() ?? $err)->getMessage(), "\n", ' '), "\n";
     }
     usleep(20000);
 }

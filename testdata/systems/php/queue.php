@@ -49,9 +49,9 @@ $libraries = [
         $capsule = laravelQueue($host, $port);
 
         return [
-            fn (int $n) => $capsule->push('Count', ['n' => $n], $name),
+            fn (int $n) => $capsule->getConnection('default')->push('Count', ['n' => $n], $name),
             function () use ($capsule, $name): void {
-                $job = $capsule->getConnection()->pop($name);
+                $job = $capsule->getConnection('default')->pop($name);
                 $job === null ? usleep(20000) : $job->fire();
             },
         ];

@@ -13,6 +13,7 @@ class Wrong < StandardError; end
 class Cable
   def initialize
     require 'action_cable'
+    require 'active_support/core_ext/hash/indifferent_access'
     @got = Queue.new
   end
 
@@ -68,7 +69,8 @@ class Attack
     @stores = ADDRS.map { |addr| Redis.new(url: "redis://#{addr}", reconnect_attempts: 0) }
     Rack::Attack.throttle('limit', limit: LIMIT, period: 10 * 86_400) { |r| r.params['caller'] }
     Rack::Attack.blocklist('ban') do |r|
-      Rack::Attack::Allow2Ban.filter(r.params['scraper'], maxretry: 1, findtime: 60, bantime: 3600) { true }
+      scraper = r.params['scraper']
+      scraper && Rack::Attack::Allow2Ban.filter(scraper, maxretry: 1, findtime: 60, bantime: 3600) { true }
     end
     @app = Rack::MockRequest.new(Rack::Attack.new(->(_) { [200, {}, ['ok']] }))
     get(0, 'scraper=bad') # the first request of a scraper passes and bans it
