@@ -42,34 +42,48 @@ func run(ctx context.Context, only []string) error {
 		return err
 	}
 	chosen := func(name string) bool { return len(only) == 0 || slices.Contains(only, name) }
-	var queueRows, serviceRows []string
+	rows, err := readRows()
+	if err != nil {
+		return err
+	}
 	var errs []error
-	for _, q := range queues(queueProgram) {
-		if !chosen(q.name) {
-			continue
-		}
-		t, err := q.run(ctx, filepath.Join(dir, "data-"+q.name), coordd)
+	keep := func(name, row string, err error) {
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", q.name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
-		queueRows = append(queueRows, t.row(q))
-		fmt.Println(queueRows[len(queueRows)-1])
+		fmt.Println(row)
+		rows[name] = row
+		errs = append(errs, writeReport(rows, queues(""), services()))
+	}
+	for _, q := range queues(queueProgram) {
+		if chosen(q.name) {
+			t, err := q.run(ctx, filepath.Join(dir, "data-"+q.name), coordd)
+			keep(q.name, t.row(q), err)
+		}
 	}
 	for _, s := range services() {
-		if !chosen(s.name) {
-			continue
+		if chosen(s.name) {
+			r, err := s.run(ctx, filepath.Join(dir, "data-"+s.name), coordd)
+			keep(s.name, r.row(s), err)
 		}
-		r, err := s.run(ctx, filepath.Join(dir, "data-"+s.name), coordd)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
-		}
-		serviceRows = append(serviceRows, r.row(s))
-		fmt.Println(serviceRows[len(serviceRows)-1])
-	}
-	if len(only) == 0 {
-		errs = append(errs, writeReport(queueRows, serviceRows))
 	}
 	return errors.Join(errs...)
+}
+
+// readRows returns the rows of the report by system: a run of some systems keeps those of others.
+func readRows() (map[string]string, error) {
+	text, err := os.ReadFile(report)
+	rows := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "| "); ok {
+			name, _, _ = strings.Cut(name, " |")
+			rows[name] = strings.TrimSpace(line)
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return rows, err
 }
 
 func build(ctx context.Context, dir, output, pkg string) error {
@@ -78,7 +92,18 @@ func build(ctx context.Context, dir, output, pkg string) error {
 	return cmd.Run()
 }
 
-func writeReport(queueRows, serviceRows []string) error {
+func writeReport(rows map[string]string, queues []queue, services []service) error {
+	var queueRows, serviceRows []string
+	for _, q := range queues {
+		if row := rows[q.name]; row != "" {
+			queueRows = append(queueRows, row)
+		}
+	}
+	for _, s := range services {
+		if row := rows[s.name]; row != "" {
+			serviceRows = append(serviceRows, row)
+		}
+	}
 	text := `# Systems through a change of the leader
 
 Written by ` + "`make systems`" + `: each system runs, unmodified, on three nodes of its own.

@@ -170,4 +170,8 @@ func (r *rounds) row(s service) string {
 }
 
 // notRun names systems that users would ask for.
-const notRun = ``
+const notRun = `- resque, huey, dramatiq, Envoy: not in Debian 12. node-resque runs the queue of resque.
+- github.com/taylorchu/work: not in the Go module proxy.
+- github.com/RichardKnop/machinery: builds with the SDKs of AWS, Google and MongoDB.
+- Rspamd: in Debian, not tried yet.
+`
