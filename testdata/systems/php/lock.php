@@ -16,7 +16,7 @@ function work(string $host, int $port, string $inside): ?string
 {
     $redis = new Redis();
     $redis->connect($host, $port, 5);
-    $lock = (new LockFactory(new RedisStore($redis)))->createLock('systems', TTL);
+    $lock = (new LockFactory(new RedisStore($redis, TTL)))->createLock('systems', TTL);
     for ($i = 0; !$lock->acquire(); ++$i) {
         if ($i === 1000) {
             throw new Exception('the lock was not free for ten seconds');
