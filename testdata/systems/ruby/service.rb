@@ -12,8 +12,8 @@ class Wrong < StandardError; end
 # is lost; the next round begins with new servers, as a supervisor would.
 class Cable
   def initialize
+    require 'active_support/all'
     require 'action_cable'
-    require 'active_support/core_ext/hash/indifferent_access'
     @got = Queue.new
   end
 
