@@ -107,6 +107,7 @@ func writeReport(rows map[string]string, queues []queue, services []service) err
 	text := `# Systems through a change of the leader
 
 Written by ` + "`make systems`" + `: each system runs, unmodified, on three nodes of its own.
+Rows can be of different runs: ` + "`go run ./testdata/systems NAME`" + ` replaces one.
 
 ## Queues
 
