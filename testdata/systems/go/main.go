@@ -1,17 +1,29 @@
-// Command go is a producer or a worker of an asynq queue: go run . produce|work NAME JOBS. It
-// prints `put N` for a task that the library took and `ran N` for one that a worker began.
+// Command go is a producer or a worker of one queue: go run . asynq|gocraft|rmq produce|work NAME
+// JOBS. It prints `put N` for a job that the library took and `ran N` for one that a worker began.
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
-
-	"github.com/hibiken/asynq"
 )
+
+// library opens one queue of a node.
+type library struct {
+	// add puts a job into the queue, or fails.
+	add func(addr, queue string) (func(id string) error, error)
+	// work begins jobs until it fails.
+	work func(addr, queue string) error
+}
+
+var libraries = map[string]library{
+	"asynq":   {asynqAdd, asynqWork},
+	"gocraft": {gocraftAdd, gocraftWork},
+	"rmq":     {rmqAdd, rmqWork},
+}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -21,37 +33,28 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 3 {
-		return errors.New("usage: queue produce|work NAME JOBS")
+	if len(args) != 4 || libraries[args[0]].add == nil {
+		return errors.New("usage: queue asynq|gocraft|rmq produce|work NAME JOBS")
 	}
-	redis := asynq.RedisClientOpt{Addr: os.Getenv("COORDD_ADDR")}
-	jobs, err := strconv.Atoi(args[2])
+	lib, addr, queue := libraries[args[0]], os.Getenv("COORDD_ADDR"), args[2]
+	jobs, err := strconv.Atoi(args[3])
 	if err != nil {
 		return err
 	}
-	if args[0] == "produce" {
-		return produce(redis, args[1], jobs)
+	if args[1] == "work" {
+		err := lib.work(addr, queue)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", args[0], err)
+		time.Sleep(time.Second)
+		return syscall.Exec(os.Args[0], os.Args, os.Environ()) // as a supervisor would
 	}
-	return asynq.NewServer(redis, asynq.Config{
-		Concurrency: 1, Queues: map[string]int{args[1]: 1}, LogLevel: asynq.FatalLevel,
-	}).Run(asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
-		fmt.Println("ran", string(t.Payload()))
-		time.Sleep(20 * time.Millisecond)
-		return nil
-	}))
-}
-
-// produce sends a request that failed again with the same id. The library refuses an id that it
-// has, and a finished task keeps its id for the time of retention: no task is taken twice.
-func produce(redis asynq.RedisClientOpt, queue string, jobs int) error {
-	c := asynq.NewClient(redis)
-	defer c.Close()
+	add, err := lib.add(addr, queue)
+	if err != nil {
+		return err
+	}
 	for n := 0; n < jobs; {
 		id := strconv.Itoa(n)
-		_, err := c.Enqueue(asynq.NewTask("count", []byte(id)), asynq.Queue(queue),
-			asynq.TaskID(id), asynq.Retention(time.Hour))
-		if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
-			fmt.Fprintln(os.Stderr, "enqueue:", err)
+		if err := add(id); err != nil {
+			fmt.Fprintf(os.Stderr, "%s add: %v\n", args[0], err)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -60,4 +63,10 @@ func produce(redis asynq.RedisClientOpt, queue string, jobs int) error {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return nil
+}
+
+// job is what every worker does.
+func job(id string) {
+	fmt.Println("ran", id)
+	time.Sleep(20 * time.Millisecond)
 }

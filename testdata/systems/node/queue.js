@@ -1,4 +1,4 @@
-// A producer or a worker of one queue: node queue.js bullmq|bee-queue produce|work NAME JOBS.
+// A producer or a worker of one queue: node queue.js bullmq|bee-queue|node-resque produce|work NAME JOBS.
 // Prints `put N` for a job that the library took and `ran N` for one that a worker began.
 'use strict';
 const [library, role, name, jobs] = process.argv.slice(2);
@@ -30,6 +30,22 @@ const libraries = {
       return queue;
     },
     add: (queue, n) => queue.createJob({ n }).setId(`job-${n}`).save(),
+  },
+  'node-resque': {
+    open() {
+      const { Queue, Worker } = require('node-resque');
+      const options = { connection: { pkg: 'ioredis', host, port: Number(port), options: { maxRetriesPerRequest: null } } };
+      if (role !== 'work') {
+        const queue = new Queue(options);
+        queue.opened = queue.connect();
+        return queue;
+      }
+      const count = { perform: (n) => work({ data: { n } }) };
+      const worker = new Worker({ ...options, queues: [name], timeout: 100, name: `worker-${process.pid}` }, { count });
+      worker.connect().then(() => worker.start());
+      return worker;
+    },
+    add: (queue, n) => queue.opened.then(() => queue.enqueue(name, 'count', [n])),
   },
 };
 

@@ -1,0 +1,160 @@
+"""Repeats one round of checks: service_program.py haproxy|exporter.
+
+Prints `ok`, `failed WHY` (no service) or `wrong WHAT` (a broken promise) for each.
+"""
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import redis
+
+ADDRS = os.environ["COORDD_ADDRS"].split(",")
+DIR = tempfile.mkdtemp(prefix="coordd-systems-")
+
+
+class Wrong(Exception):
+    pass
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(program, port):
+    """Starts a program that ends with this one's group, and waits for its port."""
+    child = subprocess.Popen(program, stdout=sys.stderr)
+    for _ in range(300):
+        if child.poll() is not None:
+            raise RuntimeError(f"{program[0]} ended with {child.returncode}")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"{program[0]} does not listen")
+
+
+def write(name, text):
+    path = os.path.join(DIR, name)
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+def haproxy():
+    """One port leads to the leader, one to any node."""
+    leader, nodes = free_port(), free_port()
+    servers = "\n".join(f"  server n{i} {a} check" for i, a in enumerate(ADDRS))
+    start(["haproxy", "-db", "-f", write("haproxy.cfg", f"""
+global
+  maxconn 100
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 1m
+  timeout server 1m
+  default-server inter 200ms fall 1 rise 1 on-marked-down shutdown-sessions
+listen leader
+  bind 127.0.0.1:{leader}
+  option tcp-check
+  tcp-check connect
+  tcp-check send PING\\r\\n
+  tcp-check expect string +PONG
+  tcp-check send INFO\\ replication\\r\\n
+  tcp-check expect string role:master
+  tcp-check send QUIT\\r\\n
+  tcp-check expect string +OK
+{servers}
+listen nodes
+  bind 127.0.0.1:{nodes}
+  balance roundrobin
+  option redis-check
+{servers}
+""")], leader)
+    time.sleep(1)  # until every server is checked
+    seen, unknown = 0, 0
+
+    def check(_):
+        nonlocal seen, unknown
+        connect = lambda port: redis.Redis(
+            port=port, single_connection_client=True, socket_timeout=5,
+            retry_on_error=[], decode_responses=True)
+        with connect(leader) as r:
+            role = r.execute_command("ROLE")[0]
+            if role != "master":
+                raise RuntimeError(f"the leader's port leads to a {role}")
+            unknown += 1
+            count = r.incr("count")
+        if not seen < count <= seen + unknown:
+            raise Wrong(f"the count is {count} after {seen}")
+        seen, unknown = count, 0
+        with connect(nodes) as r:
+            got = int(r.get("count"))
+        if got != seen:
+            raise Wrong(f"a node says {got}, the count is {seen}")
+
+    return check
+
+
+def exporter():
+    """One exporter asks every node."""
+    port = free_port()
+    start(["prometheus-redis-exporter", "-redis.addr", "",
+           "-web.listen-address", f"127.0.0.1:{port}"], port)
+    # Not redis_keyspace_hits_total: INFO has no hits and misses.
+    needed = ("redis_uptime_in_seconds", "redis_connected_clients", "redis_memory_used_bytes",
+              "redis_commands_processed_total", "redis_connections_received_total",
+              "redis_expired_keys_total", "redis_evicted_keys_total")
+    host, leader_port = ADDRS[0].split(":")
+    client = redis.Redis(host, int(leader_port), socket_timeout=5)
+
+    def scrape(addr):
+        url = f"http://127.0.0.1:{port}/scrape?target=redis://{addr}"
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            lines = reply.read().decode().splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
+
+    def check(n):
+        client.set(f"key-{n}", "")
+        keys = client.dbsize()
+        masters = 0
+        for addr in ADDRS:
+            got = scrape(addr)
+            if got.get("redis_up") != "1":
+                raise RuntimeError(f"{addr} is not up")
+            missing = [name for name in needed if name not in got]
+            if missing:
+                raise Wrong(f"{addr} lacks {missing}")
+            if any('role="master"' in name for name in got if name.startswith("redis_instance_info")):
+                masters += 1
+                counted = float(got.get('redis_db_keys{db="db0"}', 0))
+                if counted < keys:
+                    raise Wrong(f"{addr} leads and counts {counted} of {keys} keys")
+        if masters != 1:
+            raise RuntimeError(f"{masters} nodes lead")
+
+    return check
+
+
+def main():
+    check = {"haproxy": haproxy, "exporter": exporter}[sys.argv[1]]()
+    n = 0
+    while True:
+        n += 1
+        try:
+            check(n)
+            print("ok", flush=True)
+        except Wrong as err:
+            print("wrong", err, flush=True)
+        except Exception as err:  # of any library on the way
+            print("failed", repr(err), flush=True)
+        time.sleep(0.05)
+
+
+main()
