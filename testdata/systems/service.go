@@ -179,4 +179,8 @@ const notRun = `- resque, huey, dramatiq, Envoy: not in Debian 12. node-resque r
 - github.com/taylorchu/work: not in the Go module proxy.
 - github.com/RichardKnop/machinery: builds with the SDKs of AWS, Google and MongoDB.
 - Rspamd: in Debian, not tried yet.
+
+The workers of Laravel and Symfony are loops of ours around the libraries' transports (`pop` and
+`fire`, `get` and `ack`), which connect again after an error. Action Cable's servers are built again
+after an error, as a supervisor would.
 `
