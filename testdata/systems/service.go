@@ -180,7 +180,6 @@ const notRun = `- resque, huey, dramatiq, Envoy: not in Debian 12. node-resque r
 - github.com/RichardKnop/machinery: builds with the SDKs of AWS, Google and MongoDB.
 - Rspamd: in Debian, not tried yet.
 
-The workers of Laravel and Symfony are loops of ours around the libraries' transports (`pop` and
-`fire`, `get` and `ack`), which connect again after an error. Action Cable's servers are built again
-after an error, as a supervisor would.
+The workers of Laravel and Symfony are loops of ours around the libraries' transports, which connect
+again after an error. Action Cable's servers are built again after an error, as a supervisor would.
 `
