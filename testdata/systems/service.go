@@ -32,7 +32,7 @@ func services() []service {
 	ruby := []string{"ruby", sources + "/ruby/service.rb"}
 	return []service{
 		{"@socket.io/redis-adapter", "8.3.0", append(node, "redis-adapter"), 1,
-			"two servers: `serverCount`, the sockets of a room, and a message to each, at most once"},
+			"two servers: `serverCount`, sockets of a room, a message to each, at most once"},
 		{"@socket.io/redis-streams-adapter", "0.3.1", append(node, "redis-streams-adapter"), 1,
 			"the same, over a stream"},
 		{"connect-redis, express-session", "10.0.0, 1.19.0", append(node, "connect-redis"), 1,
