@@ -67,7 +67,7 @@ func outcomeOf(err error) (what outcome, odd bool) {
 	var before notRun
 	word := errorWord(err)
 	switch {
-	case err == nil || errors.Is(err, redis.Nil):
+	case err == nil || err == redis.Nil: // a failure to find the leader wraps it, too
 		return acked, false
 	case slices.Contains(certain, word), errors.As(err, &before), errors.As(err, &dial) && dial.Op == "dial",
 		strings.Contains(err.Error(), "sentinels specified in configuration are unreachable"):
@@ -95,7 +95,8 @@ var (
 
 // reason is an error without what differs from one to the next.
 func reason(err error) string {
-	return numbers.ReplaceAllString(addresses.ReplaceAllString(err.Error(), "ADDR"), "N")
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return numbers.ReplaceAllString(addresses.ReplaceAllString(line, "ADDR"), "N")
 }
 
 // ledger is what the clients of one workload did.
@@ -105,6 +106,7 @@ type ledger struct {
 	count   map[outcome]int
 	reasons map[outcome]map[string]int
 	odd     []string
+	wrong   int           // problems
 	longest time.Duration // between two acknowledgements
 	last    time.Duration // of them
 }

@@ -212,7 +212,7 @@ func (r *run) restart() {
 	}
 	for _, n := range r.members() {
 		if open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.pid())); err != nil ||
-			len(open) > maxFiles {
+			len(open) > maxFiles && !r.needs(smallLog) {
 			r.problem("%s has %d files open, %v", n.id, len(open), err)
 		}
 	}
@@ -231,7 +231,13 @@ func (r *run) restart() {
 	}
 	after, err := r.states()
 	if err != nil || after != before {
-		r.problem("the state after a restart is %s, and was %s (%v)", after, before, err)
+		r.problem("the state after a restart has %d bytes, and had %d (%v): before, after", len(after),
+			len(before), err)
+		for name, text := range map[string]string{"before": before, "after": after} {
+			if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+				r.problem("%v", err)
+			}
+		}
 	}
 }
 

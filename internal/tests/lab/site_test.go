@@ -286,18 +286,24 @@ func (s *site) level(limit time.Duration, old bool) error {
 	return errors.New("the nodes do not reach their feature level")
 }
 
-// contents returns what a snapshot file holds besides the place in the log and the time, which go on
-// when a node starts again: no header, no checksum.
+// contents returns what a snapshot file holds besides its first record, the place in the log and the
+// time, and its fourth, the terms in which nodes waited: both change when a node starts again. (If
+// nothing has waited the fourth is a key, which is not compared then.)
 func contents(snapshot string) string {
-	const header = len("coordd snapshot\n") + 4 // and the version
-	if len(snapshot) < header+8 {
-		return "no snapshot: " + snapshot
+	const magic = len("coordd snapshot\n") + 4 // and the version
+	var held strings.Builder
+	rest := []byte(snapshot[min(magic, len(snapshot)):])
+	for i := 0; len(rest) > 8; i++ {
+		size := int(binary.LittleEndian.Uint64(rest))
+		if i != 0 && i != 3 {
+			held.Write(rest[:8+size])
+		}
+		rest = rest[8+size:]
 	}
-	size := binary.LittleEndian.Uint64([]byte(snapshot[header:]))
-	return snapshot[header+8+int(size) : len(snapshot)-4]
+	return held.String()
 }
 
-// states returns a hash of the contents of every member, as soon as all states are equal.
+// states returns the contents of every member, as soon as all states are equal.
 func (s *site) states() (string, error) {
 	hashes := map[string]string{} // by node
 	held := ""
@@ -314,7 +320,7 @@ func (s *site) states() (string, error) {
 			}
 			hash := fmt.Sprintf("%x", sha256.Sum256([]byte(state)))
 			hashes[n.id], all[hash] = hash, true
-			held = fmt.Sprintf("%x", sha256.Sum256([]byte(contents(state))))
+			held = contents(state)
 		}
 		return len(all) == 1
 	}) {

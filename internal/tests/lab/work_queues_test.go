@@ -6,7 +6,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -187,7 +186,7 @@ func readGroup(consumer string) func(context.Context, redis.UniversalClient) (an
 	return func(ctx context.Context, c redis.UniversalClient) (any, error) {
 		v, err := c.XReadGroup(ctx, &redis.XReadGroupArgs{Group: streamGroup, Consumer: consumer,
 			Streams: []string{streamKey, ">"}, Count: 4, Block: 20e6}).Result()
-		if errors.Is(err, redis.Nil) || err != nil {
+		if err != nil {
 			return nil, err
 		}
 		var ids []string

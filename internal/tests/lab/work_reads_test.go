@@ -227,9 +227,9 @@ func (c *cachers) judge(w *work) {
 			m.invalidate(a.conn)
 			wrong = ""
 			for key, n := range m.kept {
-				now, err := w.admin.Get(context.Background(), key).Int()
-				if err != nil || now != n {
-					wrong = fmt.Sprintf("%s: %d is cached, %d (%v) is there", key, n, now, err)
+				v, err := w.admin.Get(context.Background(), key).Result()
+				if now, _ := strconv.Atoi(v); now != n || err != nil && n > 0 {
+					wrong = fmt.Sprintf("%s: %d is cached, %q (%v) is there", key, n, v, err)
 				}
 			}
 			return wrong == ""

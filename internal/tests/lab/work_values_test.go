@@ -179,13 +179,13 @@ func transaction(commands ...[]any) func(context.Context, redis.UniversalClient)
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, redis.Nil) {
+		if err != nil && err != redis.Nil {
 			return nil, err
 		}
 		var replies []any
 		for _, cmd := range cmds {
 			v, err := cmd.(*redis.Cmd).Result()
-			if err != nil && !errors.Is(err, redis.Nil) {
+			if err != nil && err != redis.Nil {
 				return nil, err
 			}
 			replies = append(replies, v)
@@ -226,7 +226,7 @@ func addWatched(ctx context.Context, c redis.UniversalClient, key string) (any, 
 	sent := false
 	err := c.Watch(ctx, func(tx *redis.Tx) error {
 		v, err := tx.Do(ctx, "GET", key).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
+		if err != nil && err != redis.Nil {
 			return err
 		}
 		seen = v

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 const (
 	actorsEach = 3 // clients of a workload
 	turnPause  = 2 * time.Millisecond
+	// refusedPause keeps clients of a node that is down from being busy with that.
+	refusedPause = 10 * time.Millisecond
 
 	// opsAKey and unknownsAKey are after how many calls, and calls without a known outcome, the
 	// next key begins: the checker's work grows fast with a key's history.
@@ -109,8 +112,18 @@ func (a *actor) act(ctx context.Context) {
 	}
 }
 
+// maxProblems is how many violations of one workload are reported.
+const maxProblems = 8
+
 // problem reports a violation.
 func (w *work) problem(format string, args ...any) {
+	w.mu.Lock()
+	w.wrong++
+	many := w.wrong > maxProblems
+	w.mu.Unlock()
+	if many {
+		return
+	}
 	w.run.site.problem("%s: %s", w.name, fmt.Sprintf(format, args...))
 }
 
@@ -147,11 +160,13 @@ func (a *actor) do(c call) *event {
 	v, err := c.ask(context.Background(), a.c)
 	e.Return = a.run.now()
 	e.What = a.note(err, e.Return)
-	switch e.What {
-	case acked:
+	if e.What == acked {
 		e.Reply = text(v)
-	default:
+	} else {
 		e.Error = err.Error()
+	}
+	if e.What == refused {
+		time.Sleep(refusedPause)
 	}
 	if e.What == unknown && !c.reads {
 		a.id += 1000
@@ -179,11 +194,14 @@ func (k *keyed[S]) judge(w *work) {
 		by[e.Key] = append(by[e.Key], e)
 	}
 	for key, events := range by {
+		if w.wrong > maxProblems {
+			return // they would all have their pictures
+		}
 		result, info := k.model.judge(events, judgeLimit)
 		if result == porcupine.Ok {
 			continue
 		}
-		picture := filepath.Join(w.run.site.dir, fmt.Sprintf("%s-%d.html", w.name, len(events)))
+		picture := filepath.Join(w.run.site.dir, strings.Trim(key, "{}")+".html")
 		if err := porcupine.VisualizePath(k.porcupine(), info, picture); err != nil {
 			picture = fmt.Sprint(err)
 		} else if _, err := os.Stat(picture); err != nil {
