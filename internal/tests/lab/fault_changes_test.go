@@ -15,22 +15,29 @@ import (
 // changeLimit is how long a change of members is tried while other faults are there.
 const changeLimit = 20 * time.Second
 
+// behindCount times bigBytes is more than a log keeps behind a snapshot for followers that lag.
+const behindCount = 18
+
 // needSnapshot keeps a follower away until the log of the others begins behind it.
 func needSnapshot(x *scene) func() {
 	n := x.other()
 	end := x.down(n)
 	return func() {
+		big := strings.Repeat("x", bigBytes)
+		for range behindCount {
+			_, _ = x.admin(x.follower(n, x.rnd), 3*time.Second, "SET", bigKey, big)
+		}
 		for _, other := range x.members() {
 			if other != n {
-				for range 300 { // entries that a snapshot replaces
-					if _, err := x.admin(other, time.Second, "SET", "lab:behind", n.id); err != nil {
-						break
-					}
-				}
 				_, _ = x.admin(other, 5*time.Second, "RAFT", "SNAPSHOT")
 			}
 		}
 		end()
+		x.afterwards(func() {
+			log, _ := os.ReadFile(n.log())
+			x.did("%s has got a snapshot: %v", n.id,
+				strings.Contains(string(log), "Installed remote snapshot"))
+		})
 	}
 }
 

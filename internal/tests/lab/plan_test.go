@@ -74,8 +74,8 @@ func numberOf(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// pairsOf returns all pairs of n in rounds: in each round, every one is in at most one pair, and all
-// are but one if n is odd.
+// pairsOf returns all pairs of n in rounds. In each round every one is in one pair, but for one of
+// them if n is odd.
 func pairsOf(n int) (pairs [][2]int) {
 	m := n + n%2 // with one who rests
 	for r := range m - 1 {
@@ -92,9 +92,9 @@ func pairsOf(n int) (pairs [][2]int) {
 	return pairs
 }
 
-// chosen returns the pairs of faults that COORDD_CHAOS_FAULT selects, with their variants: those with
-// its words in their names, or, if there is a plus, one with the words before it and one with those
-// after it.
+// chosen returns the pairs of faults that COORDD_CHAOS_FAULT selects, with their variants: those
+// with its words in a name, or, if there is a plus, with the words before it in the name of one and
+// those after it in that of the other.
 func chosen(rnd *rand.Rand) (pairs [][2]fault) {
 	one, other, _ := strings.Cut(os.Getenv("COORDD_CHAOS_FAULT"), "+")
 	one, other = strings.TrimSpace(one), strings.TrimSpace(other)

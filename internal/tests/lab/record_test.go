@@ -69,7 +69,8 @@ func outcomeOf(err error) (what outcome, odd bool) {
 	switch {
 	case err == nil || err == redis.Nil: // a failure to find the leader wraps it, too
 		return acked, false
-	case slices.Contains(certain, word), errors.As(err, &before), errors.As(err, &dial) && dial.Op == "dial",
+	case slices.Contains(certain, word), errors.As(err, &before),
+		errors.As(err, &dial) && dial.Op == "dial",
 		strings.Contains(err.Error(), "sentinels specified in configuration are unreachable"):
 		return refused, false
 	case word != "" && word != "UNKNOWN":

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// majorityLimit is how long a majority may need to serve majorityCalls during a single fault, or
-	// slowCalls if the fault makes it slow.
+	// majorityLimit is how long a majority may need to serve majorityCalls during a single fault,
+	// or slowCalls if the fault makes it slow.
 	majorityLimit = 15 * time.Second
 	majorityCalls = 100
 	slowCalls     = 10
@@ -231,8 +231,8 @@ func (r *run) restart() {
 	}
 	after, err := r.states()
 	if err != nil || after != before {
-		r.problem("the state after a restart has %d bytes, and had %d (%v): before, after", len(after),
-			len(before), err)
+		r.problem("the state after a restart has %d bytes, and had %d (%v): before, after",
+			len(after), len(before), err)
 		for name, text := range map[string]string{"before": before, "after": after} {
 			if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
 				r.problem("%v", err)
@@ -250,11 +250,11 @@ func (r *run) report() string {
 	}
 	for _, w := range r.works {
 		w.addTo(count, reasons)
-		fmt.Fprintf(&b, "\n    %-16s %6d acknowledged, %5d refused, %4d unknown; longest wait %.2f s",
-			w.name, w.count[acked], w.count[refused], w.count[unknown], w.longest.Seconds())
+		fmt.Fprintf(&b, "\n    %-16s %6d acknowledged, %5d refused, %4d unknown; longest wait "+
+			"%.2f s", w.name, w.count[acked], w.count[refused], w.count[unknown], w.longest.Seconds())
 	}
-	return fmt.Sprintf("run %d: %d acknowledged, %d refused, %d unknown, in %.1f s%s\n    refused:%s"+
-		"\n    unknown:%s", r.number, count[acked], count[refused], count[unknown],
+	return fmt.Sprintf("run %d: %d acknowledged, %d refused, %d unknown, in %.1f s%s\n    "+
+		"refused:%s\n    unknown:%s", r.number, count[acked], count[refused], count[unknown],
 		r.now().Seconds(), b.String(), list(reasons[refused]), list(reasons[unknown]))
 }
 

@@ -286,9 +286,9 @@ func (s *site) level(limit time.Duration, old bool) error {
 	return errors.New("the nodes do not reach their feature level")
 }
 
-// contents returns what a snapshot file holds besides its first record, the place in the log and the
-// time, and its fourth, the terms in which nodes waited: both change when a node starts again. (If
-// nothing has waited the fourth is a key, which is not compared then.)
+// contents returns what a snapshot file holds besides its first record, the place in the log and
+// the time, and its fourth, the terms in which nodes waited: both change when a node starts again.
+// (If nothing has waited the fourth is a key, which is not compared then.)
 func contents(snapshot string) string {
 	const magic = len("coordd snapshot\n") + 4 // and the version
 	var held strings.Builder

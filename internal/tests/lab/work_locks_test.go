@@ -1,7 +1,7 @@
 //go:build linux
 
-// Locks of several kinds. Those with a lease check that it is never over early: a lease begins after
-// its request was sent, so it lasts at least until then plus its length.
+// Locks of several kinds. Those with a lease check that it is never over early: a lease begins
+// after its request was sent, so it lasts at least until then plus its length.
 
 package lab
 

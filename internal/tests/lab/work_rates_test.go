@@ -66,7 +66,8 @@ func (r rate) turn(a *actor) {
 	a.do(call{key: key, op: "ask", ask: command(r.ask(key)...)})
 }
 
-// judge looks at all calls between the beginning of one that was let through and the end of another.
+// judge looks at all calls between the beginning of one that was let through and the end of
+// another.
 func (r rate) judge(w *work) {
 	by := map[string][]*event{}
 	for _, e := range w.events {
@@ -112,9 +113,6 @@ func windows(*work) player {
 		},
 		through: func(reply string) bool { return !strings.HasPrefix(reply, "[0 ") },
 		most: func(d time.Duration) int {
-			if d < slideTime {
-				return slideLimit
-			}
 			return int(d/slideTime+1) * slideLimit
 		},
 	}}
