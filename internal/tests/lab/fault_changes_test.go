@@ -35,7 +35,7 @@ func needSnapshot(x *scene) func() {
 		end()
 		x.afterwards(func() {
 			log, _ := os.ReadFile(n.log())
-			x.did("%s has got a snapshot: %v", n.id,
+			x.did("%s has got a snapshot: %v", n.id(),
 				strings.Contains(string(log), "Installed remote snapshot"))
 		})
 	}
@@ -73,7 +73,7 @@ func (x *scene) inTurn(change func(n *node)) func() {
 		for _, i := range x.rnd.Perm(founding) {
 			n := x.all[i]
 			clean := n.stop()
-			x.did("restarts %s, stopped cleanly: %v", n.id, clean)
+			x.did("restarts %s, stopped cleanly: %v", n.id(), clean)
 			change(n)
 			n.start()
 			await(2*time.Second, func() bool {
@@ -108,7 +108,7 @@ func (x *scene) listed(id string) (role string, answered bool) {
 func (x *scene) remove(id string, limit time.Duration) bool {
 	return await(limit, func() bool {
 		for _, n := range x.members() {
-			if n.id != id {
+			if n.id() != id {
 				if _, err := x.admin(n, 3*time.Second, "RAFT", "REMOVE", id); err == nil ||
 					strings.Contains(err.Error(), "was already removed") {
 					return true
@@ -124,20 +124,20 @@ func (x *scene) remove(id string, limit time.Duration) bool {
 func (x *scene) joined(n *node) bool {
 	return await(changeLimit, func() bool {
 		n.start()
-		role, _ := x.listed(n.id)
+		role, _ := x.listed(n.id())
 		return role == "voter" || role == "leader"
 	})
 }
 
 // join makes a node a member under a new id, without data.
 func (x *scene) join(n *node) {
-	_ = os.RemoveAll(n.dataDir())
 	x.mu.Lock()
 	id := fmt.Sprint("n", x.nextID)
 	x.nextID++
 	x.mu.Unlock()
 	n.mu.Lock()
-	n.id, n.joins, n.first = id, true, false
+	_ = os.RemoveAll(n.dataDir())
+	n.named, n.joins, n.first = id, true, false
 	n.mu.Unlock()
 	x.did("lets %s join", id)
 	n.start()
@@ -148,8 +148,8 @@ func addMember(x *scene) func() {
 	n := x.all[founding]
 	x.join(n)
 	return func() {
-		x.did("%s votes: %v", n.id, x.joined(n))
-		if !x.remove(n.id, changeLimit) {
+		x.did("%s votes: %v", n.id(), x.joined(n))
+		if !x.remove(n.id(), changeLimit) {
 			x.afterwards(func() { x.mustRemove(n) })
 			return
 		}
@@ -159,8 +159,8 @@ func addMember(x *scene) func() {
 
 // mustRemove removes a member when there are no faults any more.
 func (x *scene) mustRemove(n *node) {
-	if !x.remove(n.id, changeLimit) {
-		x.problem("%s cannot be removed", n.id)
+	if !x.remove(n.id(), changeLimit) {
+		x.problem("%s cannot be removed", n.id())
 	}
 	n.kill()
 }
@@ -169,9 +169,9 @@ func (x *scene) mustRemove(n *node) {
 func replaceMember(x *scene) func() {
 	n := x.other()
 	n.kill()
-	if !x.remove(n.id, changeLimit/2) {
+	if !x.remove(n.id(), changeLimit/2) {
 		return func() {
-			x.did("could not remove %s", n.id)
+			x.did("could not remove %s", n.id())
 			n.start()
 			x.afterwards(func() { x.replaced(n) })
 		}
@@ -183,13 +183,13 @@ func replaceMember(x *scene) func() {
 // replaced makes sure that a node is a member: that its removal, whose outcome was not known, came
 // to nothing, or that its successor has joined.
 func (x *scene) replaced(n *node) {
-	role, _ := x.listed(n.id)
+	role, _ := x.listed(n.id())
 	if role == "" && !x.joined(n) {
 		n.kill()
 		x.join(n)
 	}
 	if !x.joined(n) {
-		x.problem("%s does not become a voter: %s", n.id, n.lastLine())
+		x.problem("%s does not become a voter: %s", n.id(), n.lastLine())
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // down kills nodes. At the end they start again.
 func (x *scene) down(nodes ...*node) func() {
 	for _, n := range nodes {
-		x.did("kills %s", n.id)
+		x.did("kills %s", n.id())
 		n.kill()
 	}
 	return func() {
@@ -44,7 +44,7 @@ var kills = []variant{
 		return x.again(300*time.Millisecond, time.Second, func() {
 			in := x.members()
 			n := in[x.rnd.IntN(len(in))]
-			x.did("kills %s and starts it", n.id)
+			x.did("kills %s and starts it", n.id())
 			n.kill()
 			n.start()
 		})
@@ -52,7 +52,7 @@ var kills = []variant{
 }
 
 func (x *scene) pause(n *node) func() {
-	x.did("stops %s", n.id)
+	x.did("stops %s", n.id())
 	n.signal(syscall.SIGSTOP)
 	return func() { n.signal(syscall.SIGCONT) }
 }
@@ -147,7 +147,7 @@ func (x *scene) fill(n *node) func() {
 			x.problem("%v", err)
 		}
 		if !n.running() {
-			x.did("starts %s, which had ended: %s", n.id, n.lastLine())
+			x.did("starts %s, which had ended: %s", n.id(), n.lastLine())
 			n.start()
 		}
 	}
@@ -161,7 +161,7 @@ func slowDisk(x *scene) func() {
 		return nil
 	}
 	delay := 20 + x.rnd.IntN(130)
-	x.did("delays each fsync of %s by %d ms", n.id, delay)
+	x.did("delays each fsync of %s by %d ms", n.id(), delay)
 	cmd := exec.Command("strace", "-f", "-q", "-e", "trace=fsync,fdatasync", "-e",
 		fmt.Sprintf("inject=fsync,fdatasync:delay_exit=%d", delay*1000), "-o", os.DevNull, "-p",
 		fmt.Sprint(pid))

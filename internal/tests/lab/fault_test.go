@@ -178,7 +178,7 @@ var partitions = []variant{
 
 func cutLeader(x *scene) func() {
 	lead, f := x.lead(), x.net.Faults()
-	x.did("cuts off %s", lead.id)
+	x.did("cuts off %s", lead.id())
 	x.others(lead, func(i int) { f.Cut(lead.number, i) })
 	return f.Heal
 }

@@ -32,20 +32,28 @@ type node struct {
 	wall      string // the file that moves its wall clock
 
 	mu     sync.Mutex
-	id     string
-	member bool // of the cluster, or about to be one
-	first  bool // it runs release 0.1
-	joins  bool // it was not there at the beginning
+	named  string // its id, which is another one after it was replaced
+	member bool   // of the cluster, or about to be one
+	first  bool   // it runs release 0.1
+	joins  bool   // it was not there at the beginning
 	cmd    *exec.Cmd
 	done   chan struct{}
 }
 
-func (n *node) dataDir() string { return filepath.Join(n.disk, n.id) }
+// id returns the node's name in the cluster.
+func (n *node) id() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.named
+}
+
+// dataDir returns the data directory of the id. The caller holds mu.
+func (n *node) dataDir() string { return filepath.Join(n.disk, n.named) }
 
 // args returns the flags of the next start.
 func (n *node) args() []string {
 	s := n.site
-	args := []string{"--id", n.id, "--listen", n.addr, "--data-dir", n.dataDir(),
+	args := []string{"--id", n.named, "--listen", n.addr, "--data-dir", n.dataDir(),
 		"--snapshot-entries", fmt.Sprint(snapshotEntries), "--log-format", "text"}
 	if n.joins {
 		var addrs []string
@@ -65,10 +73,11 @@ func (n *node) args() []string {
 		args = append(args, "--insecure-peers")
 	default:
 		file := func(name string) string { return filepath.Join(s.certs, name) }
-		args = append(args, "--peer-tls", "required", "--peer-tls-cert", file(n.id+"-peer.crt"),
-			"--peer-tls-key", file(n.id+"-peer.key"), "--peer-tls-ca", file("peer-ca.crt"),
-			"--tls-listen", n.secure, "--tls-cert", file(n.id+".crt"), "--tls-key",
-			file(n.id+".key"), "--tls-ca", file("ca.crt"))
+		args = append(args, "--peer-tls", "required", "--peer-tls-cert",
+			file(n.named+"-peer.crt"), "--peer-tls-key", file(n.named+"-peer.key"),
+			"--peer-tls-ca", file("peer-ca.crt"),
+			"--tls-listen", n.secure, "--tls-cert", file(n.named+".crt"), "--tls-key",
+			file(n.named+".key"), "--tls-ca", file("ca.crt"))
 	}
 	return append(args, "--protected-mode", "no")
 }
@@ -86,7 +95,7 @@ func (n *node) start() {
 	}
 	path, err := binary()
 	if err != nil {
-		n.site.problem("%s: %v", n.id, err)
+		n.site.problem("%s: %v", n.named, err)
 		return
 	}
 	cmd := exec.Command(path, n.args()...)
@@ -98,13 +107,13 @@ func (n *node) start() {
 	cmd.Env = append(os.Environ(), "COORDD_TEST_WALL="+n.wall)
 	log, err := os.OpenFile(n.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		n.site.problem("%s: %v", n.id, err)
+		n.site.problem("%s: %v", n.named, err)
 		return
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		n.site.problem("%s: %v", n.id, err)
+		n.site.problem("%s: %v", n.named, err)
 		return
 	}
 	done := make(chan struct{})

@@ -166,7 +166,7 @@ func (r *run) acknowledged() (n int) {
 func (r *run) heal() {
 	for _, n := range r.members() {
 		if !n.running() {
-			r.did("starts %s, which had ended: %s", n.id, n.lastLine())
+			r.did("starts %s, which had ended: %s", n.id(), n.lastLine())
 		}
 		n.start()
 	}
@@ -213,17 +213,17 @@ func (r *run) restart() {
 	for _, n := range r.members() {
 		if open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.pid())); err != nil ||
 			len(open) > maxFiles && !r.needs(smallLog) {
-			r.problem("%s has %d files open, %v", n.id, len(open), err)
+			r.problem("%s has %d files open, %v", n.id(), len(open), err)
 		}
 	}
 	for _, n := range r.members() {
 		if !n.stop() {
-			r.problem("%s did not stop cleanly: %s", n.id, n.lastLine())
+			r.problem("%s did not stop cleanly: %s", n.id(), n.lastLine())
 		}
 	}
 	for _, n := range r.all {
 		if n.namespace != "" && len(netns.Processes(n.namespace)) > 0 {
-			r.problem("processes of %s remain", n.id)
+			r.problem("processes of %s remain", n.id())
 		}
 	}
 	for _, n := range r.members() {
@@ -251,7 +251,8 @@ func (r *run) report() string {
 	for _, w := range r.works {
 		w.addTo(count, reasons)
 		fmt.Fprintf(&b, "\n    %-16s %6d acknowledged, %5d refused, %4d unknown; longest wait "+
-			"%.2f s", w.name, w.count[acked], w.count[refused], w.count[unknown], w.longest.Seconds())
+			"%.2f s", w.name, w.count[acked], w.count[refused], w.count[unknown],
+			w.longest.Seconds())
 	}
 	return fmt.Sprintf("run %d: %d acknowledged, %d refused, %d unknown, in %.1f s%s\n    "+
 		"refused:%s\n    unknown:%s", r.number, count[acked], count[refused], count[unknown],

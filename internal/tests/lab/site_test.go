@@ -129,7 +129,7 @@ func (s *site) place(p *plan) error {
 	}
 	var members []string
 	for i := range founding + 1 {
-		n := &node{site: s, number: i, id: fmt.Sprint("n", i+1), member: i < founding,
+		n := &node{site: s, number: i, named: fmt.Sprint("n", i+1), member: i < founding,
 			joins: i >= founding, first: p.needs(oldRelease) && i < founding,
 			disk: filepath.Join(s.dir, fmt.Sprint("disk", i+1)),
 			wall: filepath.Join(s.dir, fmt.Sprint("wall", i+1))}
@@ -151,7 +151,7 @@ func (s *site) place(p *plan) error {
 			s.disks = append(s.disks, n.disk)
 		}
 		if i < founding {
-			members = append(members, n.id+"="+n.peer)
+			members = append(members, n.named+"="+n.peer)
 		}
 		s.all = append(s.all, n)
 	}
@@ -259,11 +259,11 @@ func (s *site) serve(limit time.Duration) error {
 	for _, n := range s.members() {
 		var err error
 		if !await(time.Until(end), func() bool {
-			_, err = s.admin(n, 3*time.Second, "SET", "lab:serves", n.id)
+			_, err = s.admin(n, 3*time.Second, "SET", "lab:serves", n.id())
 			return err == nil
 		}) {
-			return fmt.Errorf("%s takes no write %v after the faults: %w; its last words: %s", n.id,
-				limit, err, n.lastLine())
+			return fmt.Errorf("%s takes no write %v after the faults: %w; its last words: %s",
+				n.id(), limit, err, n.lastLine())
 		}
 	}
 	return nil
@@ -314,12 +314,12 @@ func (s *site) states() (string, error) {
 			v, err := s.admin(n, 10*time.Second, "RAFT", "BACKUP")
 			state, ok := v.(string)
 			if err != nil || !ok {
-				hashes[n.id] = fmt.Sprint(err)
-				all[n.id] = true
+				hashes[n.id()] = fmt.Sprint(err)
+				all[n.id()] = true
 				continue
 			}
 			hash := fmt.Sprintf("%x", sha256.Sum256([]byte(state)))
-			hashes[n.id], all[hash] = hash, true
+			hashes[n.id()], all[hash] = hash, true
 			held = contents(state)
 		}
 		return len(all) == 1
