@@ -8,7 +8,7 @@
 # make guide        run the code of docs/guide
 # make page          the page in headless Chromium; writes docs/images
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
-# make chaos         network, disk and process faults; as root, ten minutes
+# make chaos         clusters under pairs of faults; as root, ten minutes
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
 # make rules         check and test the alert rules with promtool
 # make monitoring    rules and dashboard in a real Prometheus, through a failover; two minutes
@@ -53,7 +53,7 @@ lint:
 	$(GO) vet -C testdata/clients/libraries/go ./...
 	$(GO) vet -C testdata/bench ./...
 	$(GO) vet -tags coordd_next ./commands
-	$(GO) vet -tags coordd_small_segments ./cluster
+	$(GO) vet -tags coordd_small_segments,coordd_moved_wall ./cluster
 	$(GO) run $(STATICCHECK) ./...
 	@dead=$$($(GO) run $(DEADCODE) ./cmd/... ./testdata/...) && \
 		dead=$$(echo "$$dead" | grep -v '^internal/resp/'); \

@@ -20,7 +20,7 @@ var (
 func (SystemClock) Monotonic() time.Duration { return system.now() }
 
 // Wall returns the time of day.
-func (SystemClock) Wall() time.Time { return time.Now() }
+func (SystemClock) Wall() time.Time { return wallNow() }
 
 // anchorEvery is how often a steadyClock takes a new anchor. Between anchors one clock's gain can
 // offset its earlier loss, so this bounds what can be gained: 8.3 % of it.

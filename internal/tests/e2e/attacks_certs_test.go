@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -354,7 +355,7 @@ func loaded(t *testing.T, p certs.Pair) tls.Certificate {
 // it runs.
 func startRefused(t *testing.T, dir string, p certs.Pair) string {
 	t.Helper()
-	binary, err := builtBinary()
+	binary, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/binaries"
 )
 
 // Whatever a flag's path leads to, a node says in one line why it does not start, or it starts. It
 // does not hang, use up the memory, or overwrite a file.
 func TestPathsOfFlags(t *testing.T) {
-	binary, err := builtBinary()
+	binary, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}

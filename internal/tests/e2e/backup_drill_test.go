@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -42,7 +43,7 @@ func TestRestoreDrill(t *testing.T) {
 	if err != nil {
 		t.Skip("SKIPPED: no redis-cli")
 	}
-	binary, err := builtBinary()
+	binary, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestRestoreDrill(t *testing.T) {
 func TestScheduledBackups(t *testing.T) {
 	n, c := startSingle(t, filepath.Join(t.TempDir(), "source"))
 	sample.Fill(t, c, "one")
-	binary, err := builtBinary()
+	binary, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/s3"
 	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/wait"
@@ -33,7 +34,7 @@ import (
 // command runs coordd to its end and returns its exit code and its output.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	path, err := builtBinary()
+	path, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}

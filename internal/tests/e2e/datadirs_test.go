@@ -22,6 +22,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/binaries"
 )
 
 var makeDataDirs = flag.String("make-datadirs", "",
@@ -235,7 +236,7 @@ func (m *dirMaker) restore(store, source, target string) {
 	p.setFlag("--data-dir", source)
 	p.start()
 	p.waitReady()
-	path, err := builtBinary()
+	path, err := binaries.Coordd()
 	if err != nil {
 		m.t.Fatal(err)
 	}

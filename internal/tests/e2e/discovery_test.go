@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -52,7 +53,7 @@ var (
 
 // goSeeker builds the Go program of all kinds once for all tests.
 var goSeeker = sync.OnceValues(func() (string, error) {
-	return build(".", "-C", "../../../testdata/clients/libraries/go/discover")
+	return binaries.Build(".", "-C", "../../../testdata/clients/libraries/go/discover")
 })
 
 // goProgram returns the Go program, or none if its requirements are missing.

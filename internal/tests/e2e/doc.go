@@ -4,6 +4,7 @@
 // checked at the end.
 //
 // All of these tests are in one package, so that those that measure times never run at the same
-// time. process_test.go has the processes, membership_test.go clusters that change,
-// netns_linux_test.go networks that fail. Tests that call chaos run with make chaos.
+// time. process_test.go has the processes, membership_test.go clusters that change. Tests that call
+// chaos run with make chaos. Histories under faults of all kinds are the laboratory's, in
+// internal/tests/lab.
 package e2e

@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -159,7 +160,7 @@ func checkMixed(t *testing.T, ps []*process) {
 }
 
 func TestNextRelease(t *testing.T) {
-	if _, err := nextBinary(); err != nil { // before anything waits for it
+	if _, err := binaries.Next(); err != nil { // before anything waits for it
 		t.Fatal(err)
 	}
 	ps := startProcesses(t, 3)
@@ -248,11 +249,11 @@ func restoreTooNew(t *testing.T, from *process) {
 	if err := os.WriteFile(file, []byte(state), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	old, err := builtBinary()
+	old, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := nextBinary()
+	next, err := binaries.Next()
 	if err != nil {
 		t.Fatal(err)
 	}

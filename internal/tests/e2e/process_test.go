@@ -11,52 +11,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // chaos reports whether the slow tests with asserted times run: make chaos.
 func chaos() bool { return os.Getenv("COORDD_CHAOS") != "" }
-
-// builtBinary builds coordd once for all tests of the package and returns its path. nextBinary does
-// so for the simulated next release, see commands/level_next.go, and smallBinary for one with small
-// log files, see cluster/log_wal_segment_small.go.
-var (
-	builtBinary = sync.OnceValues(func() (string, error) { return build(coorddPackage) })
-	nextBinary  = sync.OnceValues(func() (string, error) {
-		return build(coorddPackage, "-tags", "coordd_next")
-	})
-	smallBinary = sync.OnceValues(func() (string, error) {
-		return build(coorddPackage, "-tags", "coordd_small_segments")
-	})
-)
-
-// buildDirs are the directories of the binaries, which are removed at the end.
-var buildDirs []string
-
-const coorddPackage = "github.com/coordd/coordd/cmd/coordd"
-
-// build builds a package as the binary coordd and returns its path.
-func build(pkg string, flags ...string) (string, error) {
-	dir, err := os.MkdirTemp("", "coordd-test-")
-	if err != nil {
-		return "", err
-	}
-	buildDirs = append(buildDirs, dir)
-	path := filepath.Join(dir, "coordd")
-	if out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path,
-		pkg)...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %v\n%s", err, out)
-	}
-	return path, nil
-}
 
 func TestMain(m *testing.M) {
 	if task := os.Getenv(strangersEnv); task != "" {
@@ -67,9 +34,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	for _, dir := range buildDirs {
-		_ = os.RemoveAll(dir)
-	}
+	binaries.Remove()
 	os.Exit(code)
 }
 
@@ -173,14 +138,14 @@ func freePorts(t *testing.T, n int) []int {
 
 func (p *process) start() {
 	p.t.Helper()
-	binary := builtBinary
+	binary := binaries.Coordd
 	switch {
 	case p.next:
-		binary = nextBinary
+		binary = binaries.Next
 	case p.first:
-		binary = firstBinary
+		binary = binaries.First
 	case p.tiny:
-		binary = smallBinary
+		binary = binaries.Small
 	}
 	path, err := binary()
 	if err != nil {

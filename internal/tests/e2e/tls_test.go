@@ -22,6 +22,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -29,7 +30,7 @@ import (
 // certsDir has coordd certs make certificates, and returns a function that does so again.
 func certsDir(t *testing.T) (dir string, again func()) {
 	t.Helper()
-	path, err := builtBinary()
+	path, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestToolsOverTLS(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(out)) != "OK" {
 		t.Errorf("redis-cli --tls: %q %v", out, err)
 	}
-	coordd, err := builtBinary()
+	coordd, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)
 	}

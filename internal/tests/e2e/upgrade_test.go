@@ -7,46 +7,22 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
-
-// firstRelease is the commit of release 0.1.
-const firstRelease = "bcf0274"
-
-// firstBinary builds release 0.1 once for all tests.
-var firstBinary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "coordd-test-")
-	if err != nil {
-		return "", err
-	}
-	buildDirs = append(buildDirs, dir)
-	archive := filepath.Join(dir, "sources.tar")
-	for _, cmd := range []*exec.Cmd{
-		exec.Command("git", "-C", "../../..", "archive", "-o", archive, firstRelease),
-		exec.Command("tar", "-x", "-f", archive, "-C", dir),
-	} {
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("%v: %v\n%s", cmd, err, out)
-		}
-	}
-	return build("./cmd/coordd", "-C", dir, "-trimpath") // so that the next run finds it compiled
-})
 
 // startFirst starts a cluster of release 0.1.
 func startFirst(t *testing.T, nodes int) []*process {
 	t.Helper()
-	if exec.Command("git", "-C", "../../..", "cat-file", "-e",
-		firstRelease+"^{commit}").Run() != nil {
-		t.Skipf("SKIPPED: the commit %s of release 0.1 not found", firstRelease)
+	if why := binaries.MissingFirst(); why != "" {
+		t.Skip(why)
 	}
-	if _, err := firstBinary(); err != nil { // before anything waits for it
+	if _, err := binaries.First(); err != nil { // before anything waits for it
 		t.Fatal(err)
 	}
 	return startProcessesWith(t, nodes, func(p *process) { p.first = true })

@@ -1,8 +1,4 @@
-// A network between namespaces with faults on demand. Every host has its own namespace with a TUN
-// device, and the test carries each packet from one to another. It can lose or delay packets, in
-// one or both directions, without support from the kernel.
-
-package e2e
+package netns
 
 import (
 	"encoding/binary"
@@ -15,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 	"unsafe"
 )
@@ -27,30 +22,37 @@ const (
 	linkRoom = 4096
 )
 
-// network is hosts that reach each other. The last one is the test itself, in its own namespace,
+// Network is hosts that reach each other. The last one is the test itself, in its own namespace,
 // with the clients.
-type network struct {
-	hosts []*host
+type Network struct {
+	Hosts []*Host
 	rnd   *rand.Rand // guarded by mu
 
 	mu     sync.Mutex
-	rules  map[[2]int]rule // by sender and receiver
+	faults []*Faults
 	queues map[[2]int]chan delayedPacket
 	done   chan struct{}
 	wg     sync.WaitGroup
 }
 
-type host struct {
-	name, addr string
-	namespace  string // "" for the test's own
+// Host is a member of a Network.
+type Host struct {
+	Name, Addr string
+	Namespace  string // "" for the test's own
 	device     string
 	tun        *os.File
 }
 
-// rule is what happens to packets in one direction between two hosts.
-type rule struct {
-	lose  float64       // this part of them, 1: all
-	delay time.Duration // each, and up to a fifth more or less
+// Rule is what happens to packets in one direction between two hosts.
+type Rule struct {
+	Lose  float64       // this part of them, 1: all
+	Delay time.Duration // each, and up to a fifth more or less
+}
+
+// Faults are rules that begin and end independently of others: a packet suffers all of them.
+type Faults struct {
+	w     *Network
+	rules map[[2]int]Rule // by sender and receiver; guarded by the network's mu
 }
 
 type delayedPacket struct {
@@ -58,8 +60,8 @@ type delayedPacket struct {
 	due    time.Time
 }
 
-// noNamespaces returns why namespaces cannot be created here; "" if they can.
-func noNamespaces() string {
+// Missing returns why namespaces cannot be created here; "" if they can.
+func Missing() string {
 	if os.Getuid() != 0 {
 		return "SKIPPED: network namespaces are made by root alone"
 	}
@@ -77,58 +79,56 @@ func noNamespaces() string {
 	return ""
 }
 
-// newNetwork creates the namespaces n1, n2 … and their connections, and removes them after the
-// test.
-func newNetwork(t *testing.T, seed uint64, hosts int) *network {
-	t.Helper()
+// New creates the namespaces n1, n2 … and their connections, until Close.
+func New(seed uint64, hosts int) (*Network, error) {
 	removeLeftNamespaces()
-	w := &network{rnd: rand.New(rand.NewPCG(seed, 1)), rules: map[[2]int]rule{},
-		queues: map[[2]int]chan delayedPacket{}, done: make(chan struct{})}
-	t.Cleanup(w.close)
+	w := &Network{rnd: rand.New(rand.NewPCG(seed, 1)), queues: map[[2]int]chan delayedPacket{},
+		done: make(chan struct{})}
 	for i := range hosts + 1 {
-		h := &host{name: fmt.Sprint("n", i+1),
-			addr:   fmt.Sprintf("198.18.%d.%d", os.Getpid()%256, i+1),
+		h := &Host{Name: fmt.Sprint("n", i+1),
+			Addr:   fmt.Sprintf("198.18.%d.%d", os.Getpid()%256, i+1),
 			device: fmt.Sprintf("cc%dn%d", os.Getpid(), i+1)}
 		if i == hosts {
-			h.name = "clients"
+			h.Name = "clients"
 		} else {
-			h.namespace = fmt.Sprint(namespacePrefix, os.Getpid(), "-", h.name)
+			h.Namespace = fmt.Sprint(namespacePrefix, os.Getpid(), "-", h.Name)
 		}
-		w.hosts = append(w.hosts, h)
+		w.Hosts = append(w.Hosts, h)
 		if err := h.connect(); err != nil {
-			t.Fatal(err)
+			w.Close()
+			return nil, err
 		}
 	}
-	for i := range w.hosts {
+	for i := range w.Hosts {
 		w.wg.Add(1)
 		go func() {
 			defer w.wg.Done()
 			w.carry(i)
 		}()
 	}
-	return w
+	return w, nil
 }
 
 // connect creates the host's namespace and device.
-func (h *host) connect() error {
+func (h *Host) connect() error {
 	var err error
 	if h.tun, err = openTUN(h.device); err != nil {
 		return fmt.Errorf("a TUN device: %w", err)
 	}
 	in := []string{}
-	if h.namespace != "" {
-		if err := ip("netns", "add", h.namespace); err != nil {
+	if h.Namespace != "" {
+		if err := ip("netns", "add", h.Namespace); err != nil {
 			return err
 		}
-		if err := ip("link", "set", h.device, "netns", h.namespace); err != nil {
+		if err := ip("link", "set", h.device, "netns", h.Namespace); err != nil {
 			return err
 		}
-		in = []string{"-n", h.namespace}
+		in = []string{"-n", h.Namespace}
 		if err := ip(append(in, "link", "set", "lo", "up")...); err != nil {
 			return err
 		}
 	}
-	if err := ip(append(in, "addr", "add", h.addr+"/24", "dev", h.device)...); err != nil {
+	if err := ip(append(in, "addr", "add", h.Addr+"/24", "dev", h.device)...); err != nil {
 		return err
 	}
 	return ip(append(in, "link", "set", h.device, "mtu", strconv.Itoa(maxPacket), "up")...)
@@ -159,10 +159,10 @@ func openTUN(name string) (*os.File, error) {
 }
 
 // carry forwards what a host sends until the network is closed.
-func (w *network) carry(from int) {
+func (w *Network) carry(from int) {
 	buf := make([]byte, maxPacket)
 	for {
-		n, err := w.hosts[from].tun.Read(buf)
+		n, err := w.Hosts[from].tun.Read(buf)
 		if err != nil {
 			return
 		}
@@ -183,14 +183,14 @@ func (w *network) carry(from int) {
 			default:
 			}
 		default:
-			_, _ = w.hosts[to].tun.Write(buf[:n]) // a full queue loses it
+			_, _ = w.Hosts[to].tun.Write(buf[:n]) // a full queue loses it
 		}
 	}
 }
 
-func (w *network) hostOf(addr string) int {
-	for i, h := range w.hosts {
-		if h.addr == addr {
+func (w *Network) hostOf(addr string) int {
+	for i, h := range w.Hosts {
+		if h.Addr == addr {
 			return i
 		}
 	}
@@ -198,18 +198,20 @@ func (w *network) hostOf(addr string) int {
 }
 
 // fate returns what happens to the next packet.
-func (w *network) fate(from, to int) (lose bool, delay time.Duration) {
+func (w *Network) fate(from, to int) (lose bool, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r, ok := w.rules[[2]int{from, to}]
-	if !ok {
-		return false, 0
+	for _, f := range w.faults {
+		if r, ok := f.rules[[2]int{from, to}]; ok {
+			lose = lose || w.rnd.Float64() < r.Lose
+			delay += time.Duration(float64(r.Delay) * (0.8 + 0.4*w.rnd.Float64()))
+		}
 	}
-	return w.rnd.Float64() < r.lose, time.Duration(float64(r.delay) * (0.8 + 0.4*w.rnd.Float64()))
+	return lose, delay
 }
 
 // queue returns the queue of a delayed link. It keeps the order of packets.
-func (w *network) queue(from, to int) chan<- delayedPacket {
+func (w *Network) queue(from, to int) chan<- delayedPacket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := [2]int{from, to}
@@ -226,7 +228,7 @@ func (w *network) queue(from, to int) chan<- delayedPacket {
 	return queue
 }
 
-func (w *network) deliver(queue <-chan delayedPacket, to int) {
+func (w *Network) deliver(queue <-chan delayedPacket, to int) {
 	for {
 		var p delayedPacket
 		select {
@@ -236,44 +238,54 @@ func (w *network) deliver(queue <-chan delayedPacket, to int) {
 		}
 		select {
 		case <-time.After(time.Until(p.due)):
-			_, _ = w.hosts[to].tun.Write(p.packet)
+			_, _ = w.Hosts[to].tun.Write(p.packet)
 		case <-w.done:
 			return
 		}
 	}
 }
 
-// set sets the rule for packets from one host to another.
-func (w *network) set(from, to int, r rule) {
+// Faults returns an empty set of rules.
+func (w *Network) Faults() *Faults {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rules[[2]int{from, to}] = r
+	f := &Faults{w: w, rules: map[[2]int]Rule{}}
+	w.faults = append(w.faults, f)
+	return f
 }
 
-// cut drops everything between two hosts.
-func (w *network) cut(a, b int) {
-	w.set(a, b, rule{lose: 1})
-	w.set(b, a, rule{lose: 1})
+// Set sets the rule for packets from one host to another.
+func (f *Faults) Set(from, to int, r Rule) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	f.rules[[2]int{from, to}] = r
 }
 
-// heal removes all rules.
-func (w *network) heal() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.rules)
+// Cut drops everything between two hosts.
+func (f *Faults) Cut(a, b int) {
+	f.Set(a, b, Rule{Lose: 1})
+	f.Set(b, a, Rule{Lose: 1})
 }
 
-func (w *network) close() {
+// Heal removes all rules of this set.
+func (f *Faults) Heal() {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	clear(f.rules)
+}
+
+// Close removes the namespaces.
+func (w *Network) Close() {
 	close(w.done)
-	for _, h := range w.hosts {
+	for _, h := range w.Hosts {
 		if h.tun != nil {
 			_ = h.tun.Close()
 		}
 	}
 	w.wg.Wait()
-	for _, h := range w.hosts {
-		if h.namespace != "" {
-			_ = exec.Command("ip", "netns", "del", h.namespace).Run()
+	for _, h := range w.Hosts {
+		if h.Namespace != "" {
+			_ = exec.Command("ip", "netns", "del", h.Namespace).Run()
 		}
 	}
 }
@@ -290,15 +302,15 @@ func removeLeftNamespaces() {
 		if !ours || err != nil || pid == os.Getpid() || syscall.Kill(pid, 0) == nil {
 			continue
 		}
-		for _, p := range processesIn(name) {
+		for _, p := range Processes(name) {
 			_ = syscall.Kill(p, syscall.SIGKILL)
 		}
 		_ = exec.Command("ip", "netns", "del", name).Run()
 	}
 }
 
-// processesIn lists the processes of a namespace.
-func processesIn(namespace string) (pids []int) {
+// Processes lists the processes of a namespace.
+func Processes(namespace string) (pids []int) {
 	out, _ := exec.Command("ip", "netns", "pids", namespace).Output()
 	for _, word := range strings.Fields(string(out)) {
 		if pid, err := strconv.Atoi(word); err == nil {

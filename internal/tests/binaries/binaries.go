@@ -1,0 +1,105 @@
+package binaries
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// FirstRelease is the commit of release 0.1.
+const FirstRelease = "bcf0274"
+
+const coordd = "github.com/coordd/coordd/cmd/coordd"
+
+// Each builds its binary once in a process and returns the path. Call Remove at the end.
+var (
+	// Coordd is coordd as it is.
+	Coordd = tagged()
+	// Next is the simulated next release, see commands/level_next.go.
+	Next = tagged("coordd_next")
+	// Small has small log files, see cluster/log_wal_segment_small.go.
+	Small = tagged("coordd_small_segments")
+	// Moved has a wall clock that a test moves, see cluster/clock_wall_moved.go.
+	Moved = tagged("coordd_moved_wall")
+	// MovedSmall is both.
+	MovedSmall = tagged("coordd_moved_wall", "coordd_small_segments")
+	// First is release 0.1, from the history of the repository.
+	First = sync.OnceValues(first)
+)
+
+var made struct {
+	sync.Mutex
+	dirs []string
+}
+
+func tagged(tags ...string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		return Build(coordd, "-tags", strings.Join(tags, ","))
+	})
+}
+
+// Build builds a package as the binary coordd, with flags of go build, and returns its path.
+func Build(pkg string, flags ...string) (string, error) {
+	dir, err := directory()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "coordd")
+	if out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path,
+		pkg)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// directory makes one that Remove removes.
+func directory() (string, error) {
+	dir, err := os.MkdirTemp("", "coordd-test-")
+	if err != nil {
+		return "", err
+	}
+	made.Lock()
+	defer made.Unlock()
+	made.dirs = append(made.dirs, dir)
+	return dir, nil
+}
+
+// Remove removes all binaries.
+func Remove() {
+	made.Lock()
+	defer made.Unlock()
+	for _, dir := range made.dirs {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// MissingFirst returns why First cannot be built here; "" if it can.
+func MissingFirst() string {
+	if exec.Command("git", "-C", root, "cat-file", "-e", FirstRelease+"^{commit}").Run() != nil {
+		return "SKIPPED: the commit " + FirstRelease + " of release 0.1 not found"
+	}
+	return ""
+}
+
+// root is the repository, seen from a package of tests.
+const root = "../../.."
+
+func first() (string, error) {
+	dir, err := directory()
+	if err != nil {
+		return "", err
+	}
+	archive := filepath.Join(dir, "sources.tar")
+	for _, cmd := range []*exec.Cmd{
+		exec.Command("git", "-C", root, "archive", "-o", archive, FirstRelease),
+		exec.Command("tar", "-x", "-f", archive, "-C", dir),
+	} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
+		}
+	}
+	return Build("./cmd/coordd", "-C", dir, "-trimpath") // so that the next run finds it compiled
+}
