@@ -14,8 +14,11 @@ import (
 	"github.com/coordd/coordd/internal/files"
 )
 
-// currentTermKey is where hashicorp/raft keeps a node's term.
-var currentTermKey = []byte("CurrentTerm")
+// Where hashicorp/raft keeps a node's term, and the term of its newest vote.
+var (
+	currentTermKey  = []byte("CurrentTerm")
+	lastVoteTermKey = []byte("LastVoteTerm")
+)
 
 // Origin is where a seeded cluster begins.
 type Origin struct {
