@@ -15,6 +15,9 @@ import (
 // smallSnapshots makes a node take a snapshot every few writes.
 var smallSnapshots = []string{"--snapshot-entries", "64"}
 
+// everybody is a file of users who let everybody in.
+const everybody = "user default on nopass sanitize-payload ~* &* +@all\n"
+
 // single is a node alone, on a disk that crashes.
 type single struct {
 	*node
@@ -42,7 +45,7 @@ func newSingle(t *testing.T, flags ...string) *single {
 	})
 	s.node = newNode(t, "n1", append([]string{"--data-dir", s.path("data"), "--users-file",
 		s.path("users.acl"), "--audit-log", s.path("audit.log")}, flags...)...)
-	s.base.Put("users.acl", []byte("user default on nopass sanitize-payload ~* &* +@all\n"))
+	s.base.Put("users.acl", []byte(everybody))
 	return s
 }
 

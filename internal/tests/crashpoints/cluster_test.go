@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,18 +40,13 @@ func newTrio(t *testing.T, flags ...string) *trio {
 			t.Error(err)
 		}
 	})
-	c.base.Put("users.acl", []byte("user default on nopass sanitize-payload ~* &* +@all\n"))
-	users, err := c.base.ReadFile("users.acl")
-	if err != nil {
-		t.Fatal(err)
-	}
 	members := []string{"n1=" + c.peer}
 	for _, id := range []string{"n2", "n3"} {
 		dir := t.TempDir()
 		n := newNode(t, id, append([]string{"--data-dir", filepath.Join(dir, "data"),
 			"--users-file", filepath.Join(dir, "users.acl")}, flags...)...)
 		put := crashdisk.New()
-		put.Put("users.acl", users)
+		put.Put("users.acl", []byte(everybody))
 		if err := put.Extract(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -268,6 +263,18 @@ func (c *trio) through(n *node, times int) func() error {
 	return func() error { return c.led.writes(n.client, times) }
 }
 
+// voter waits until the cluster has three voters.
+func (c *trio) voter() error {
+	return until(within, "n1 is a voter", func() (bool, error) {
+		if c.ended() {
+			return false, c.ending()
+		}
+		members, err := c.others[0].do("RAFT", "MEMBERS")
+		text := fmt.Sprint(members)
+		return err == nil && strings.Count(text, "voter")+strings.Count(text, "leader") == 3, nil
+	})
+}
+
 // behind returns n1, dead, that lacks more than the others' logs still hold.
 func (c *trio) behind() error {
 	if err := c.revive(); err != nil {
@@ -314,6 +321,51 @@ func (c *trio) conflict() error {
 	return c.led.writes(c.others[0].client, 4)
 }
 
+// founds begins anew: n2 and n3 start on empty directories, and n1's disk is empty.
+func (c *trio) founds() error {
+	for _, n := range c.all() {
+		n.kill()
+	}
+	c.led = newLedger("f:")
+	for _, n := range c.others {
+		if err := errors.Join(os.RemoveAll(n.flag("--data-dir")), n.start()); err != nil {
+			return err
+		}
+	}
+	return c.fresh()
+}
+
+// fresh puts in an empty disk.
+func (c *trio) fresh() error {
+	d := crashdisk.New()
+	d.Put("users.acl", []byte(everybody))
+	return c.insert(d)
+}
+
+// joins removes the node that n1 was from the cluster of n2 and n3, and makes it another one.
+func (c *trio) joins() error {
+	was := "n1"
+	if text, err := c.disk.ReadFile("data/VERSION"); err == nil {
+		_, text, _ := strings.Cut(string(text), "node: ")
+		was, _, _ = strings.Cut(text, "\n")
+	}
+	c.kill()
+	c.args = slices.Clone(c.args[:slices.Index(c.args, "--cluster")])
+	c.args[1] = "auto"
+	c.args = append(c.args, "--peer-listen", c.peer, "--join", c.others[0].addr, "--cluster", "")
+	if err := until(within, was+" is removed", func() (bool, error) {
+		members, err := c.others[0].do("RAFT", "MEMBERS")
+		if err != nil || !strings.Contains(fmt.Sprint(members), was+" ") {
+			return err == nil, nil
+		}
+		_, _ = c.others[0].do("RAFT", "REMOVE", was) // the members tell
+		return false, nil
+	}); err != nil {
+		return err
+	}
+	return c.fresh()
+}
+
 // trios are the scenarios of a node among three.
 var trios = map[string]func(t *testing.T, c *trio){
 	// n1 follows while n3 is dead: n1 has stored what is acknowledged
@@ -346,6 +398,15 @@ var trios = map[string]func(t *testing.T, c *trio){
 		c.life = []func() error{c.transfers(c.node), c.through(c.node, 1),
 			c.transfers(c.others[0]), c.through(c.others[0], 1)}
 	},
+	"found": func(t *testing.T, c *trio) {
+		c.starts, c.setUp = true, c.founds
+		c.life = []func() error{c.start, c.await, func() error { return c.led.serves(c.node) },
+			c.through(c.others[0], 2)}
+	},
+	"join": func(t *testing.T, c *trio) {
+		c.starts, c.setUp = true, c.joins
+		c.life = []func() error{c.start, c.await, c.voter, c.through(c.others[0], 2)}
+	},
 	"install": func(t *testing.T, c *trio) {
 		c.starts, c.setUp = true, c.behind
 		c.life = []func() error{c.start, c.await, c.caughtUp}
@@ -355,6 +416,3 @@ var trios = map[string]func(t *testing.T, c *trio){
 		c.life = []func() error{c.start, c.await, c.caughtUp}
 	},
 }
-
-// trioNames are the scenarios in their order.
-func trioNames() []string { return slices.Sorted(maps.Keys(trios)) }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,12 +54,19 @@ func build(tags string) (string, error) {
 }
 
 func TestMain(m *testing.M) {
+	redis.SetLogger(silent{}) // nodes that do not answer are the rule
 	code := m.Run()
 	for _, dir := range built {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
+
+// silent is a log of go-redis.
+type silent struct{}
+
+// Printf implements go-redis's logger.
+func (silent) Printf(context.Context, string, ...any) {}
 
 // needMounts skips a test where disks cannot be mounted.
 func needMounts(t *testing.T) {
@@ -127,6 +135,9 @@ func newNode(t *testing.T, id string, flags ...string) *node {
 	})
 	return n
 }
+
+// flag returns the value of a flag.
+func (n *node) flag(name string) string { return n.args[slices.Index(n.args, name)+1] }
 
 // start starts the process.
 func (n *node) start() error {

@@ -1,8 +1,10 @@
 package crashpoints
 
 import (
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,15 +74,23 @@ func TestCrashPoints(t *testing.T) {
 		t.Run(scenario.name, func(t *testing.T) {
 			r.need(t)
 			s := scenario.make(t)
-			r.both(t, s, s.crash, s.fail, s.evidence)
+			r.both(t, &s.count, s.crash, s.fail, s.evidence)
 		})
 	}
-	for _, name := range trioNames() {
+	for _, name := range slices.Sorted(maps.Keys(trios)) {
 		t.Run(name, func(t *testing.T) {
 			r.need(t)
 			c := newTrio(t, smallSnapshots...)
 			trios[name](t, c)
-			r.both(t, c.single, c.try, c.try, c.evidence)
+			r.both(t, &c.count, c.try, c.try, c.evidence)
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		t.Run(name, func(t *testing.T) {
+			r.need(t)
+			l := newTool(t)
+			tools[name](t, l)
+			r.both(t, &l.count, l.try, l.try, l.evidence)
 		})
 	}
 	report(t)
@@ -103,8 +113,8 @@ func (r *runner) need(t *testing.T) {
 
 type trial = func(p point, rnd *rand.Rand) (crashdisk.Op, error)
 
-// both tries crashes and errors in a scenario.
-func (r *runner) both(t *testing.T, s *single, crash, fail trial, evidence func(string) error) {
+// both tries crashes and errors in a scenario, which counts in *to.
+func (r *runner) both(t *testing.T, to **count, crash, fail trial, evidence func(string) error) {
 	for _, kind := range []string{"crash", "error"} {
 		t.Run(kind, func(t *testing.T) {
 			r.need(t)
@@ -114,8 +124,8 @@ func (r *runner) both(t *testing.T, s *single, crash, fail trial, evidence func(
 			if kind == "error" {
 				y.run, y.whats = fail, []string{"EIO", "ENOSPC", "EMFILE"}
 			}
-			s.count = newCount(t.Name())
-			y.count = s.count
+			y.count = newCount(t.Name())
+			*to = y.count
 			y.all()
 		})
 	}
