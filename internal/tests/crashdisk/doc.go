@@ -15,5 +15,6 @@
 // later sync succeeds, and after a loss of power they are gone unless they were written again.
 //
 // The processes that use a mounted disk must not be the one that serves it: a page fault in a
-// mapped file would wait for Go's collector, which waits for the page fault.
+// mapped file would wait for Go's collector, which waits for the page fault. For the same reason no
+// command starts with exec.Cmd.Dir on a mounted disk.
 package crashdisk

@@ -29,12 +29,16 @@ func mounted(t *testing.T) (*Disk, string) {
 	return d, dir
 }
 
+// inside returns a command that runs a script in the directory. The shell goes there itself: exec's
+// Dir would, before the new program runs, while Go's scheduler may wait for it.
+func inside(dir, script string) *exec.Cmd {
+	return exec.Command("sh", "-c", `cd "$0" && `+script, dir)
+}
+
 // shell runs a script in the directory, in a process of its own, and returns its output.
 func shell(t *testing.T, dir, script string) string {
 	t.Helper()
-	c := exec.Command("sh", "-c", script)
-	c.Dir = dir
-	out, err := c.CombinedOutput()
+	out, err := inside(dir, script).CombinedOutput()
 	if err != nil {
 		out = append(out, " "+err.Error()...)
 	}
@@ -93,8 +97,7 @@ print("same")
 func TestMountCrash(t *testing.T) {
 	d, dir := mounted(t)
 	d.CrashAt(3)
-	c := exec.Command("sh", "-c", "echo one >f; echo two >>f; echo said")
-	c.Dir = dir
+	c := inside(dir, "echo one >f; echo two >>f; echo said")
 	out := &strings.Builder{}
 	c.Stdout = out
 	if err := c.Start(); err != nil {

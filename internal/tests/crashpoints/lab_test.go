@@ -28,7 +28,7 @@ import (
 
 // within is how long a start, an end or a return to service may take. On a busy machine an election
 // takes several tries.
-const within = 30 * time.Second
+const within = 60 * time.Second
 
 // Binaries with log files of 16 KiB: of this release, and of the simulated next one.
 var (
