@@ -271,7 +271,7 @@ func (c *trio) voter() error {
 		}
 		members, err := c.others[0].do("RAFT", "MEMBERS")
 		text := fmt.Sprint(members)
-		return err == nil && strings.Count(text, "voter")+strings.Count(text, "leader") == 3, nil
+		return err == nil && strings.Count(text, "role:voter")+strings.Count(text, "role:leader") == 3, nil
 	})
 }
 
@@ -355,7 +355,7 @@ func (c *trio) joins() error {
 	c.args = append(c.args, "--peer-listen", c.peer, "--join", c.others[0].addr, "--cluster", "")
 	if err := until(within, was+" is removed", func() (bool, error) {
 		members, err := c.others[0].do("RAFT", "MEMBERS")
-		if err != nil || !strings.Contains(fmt.Sprint(members), was+" ") {
+		if err != nil || !strings.Contains(fmt.Sprint(members), "id:"+was+" ") {
 			return err == nil, nil
 		}
 		_, _ = c.others[0].do("RAFT", "REMOVE", was) // the members tell
@@ -367,9 +367,9 @@ func (c *trio) joins() error {
 }
 
 // trios are the scenarios of a node among three.
-var trios = map[string]func(t *testing.T, c *trio){
+var trios = map[string]func(c *trio){
 	// n1 follows while n3 is dead: n1 has stored what is acknowledged
-	"follow": func(t *testing.T, c *trio) {
+	"follow": func(c *trio) {
 		c.needed = true
 		c.setUp = func() error {
 			c.others[1].kill()
@@ -380,7 +380,7 @@ var trios = map[string]func(t *testing.T, c *trio){
 		}
 		c.life = []func() error{c.through(c.others[0], 40)}
 	},
-	"lead": func(t *testing.T, c *trio) {
+	"lead": func(c *trio) {
 		c.setUp = func() error {
 			if err := c.revive(); err != nil {
 				return err
@@ -389,7 +389,7 @@ var trios = map[string]func(t *testing.T, c *trio){
 		}
 		c.life = []func() error{c.through(c.node, 20), c.through(c.others[0], 20)}
 	},
-	"elect": func(t *testing.T, c *trio) {
+	"elect": func(c *trio) {
 		c.needed = true
 		c.setUp = func() error {
 			c.others[1].kill()
@@ -398,20 +398,20 @@ var trios = map[string]func(t *testing.T, c *trio){
 		c.life = []func() error{c.transfers(c.node), c.through(c.node, 1),
 			c.transfers(c.others[0]), c.through(c.others[0], 1)}
 	},
-	"found": func(t *testing.T, c *trio) {
+	"found": func(c *trio) {
 		c.starts, c.setUp = true, c.founds
 		c.life = []func() error{c.start, c.await, func() error { return c.led.serves(c.node) },
 			c.through(c.others[0], 2)}
 	},
-	"join": func(t *testing.T, c *trio) {
+	"join": func(c *trio) {
 		c.starts, c.setUp = true, c.joins
 		c.life = []func() error{c.start, c.await, c.voter, c.through(c.others[0], 2)}
 	},
-	"install": func(t *testing.T, c *trio) {
+	"install": func(c *trio) {
 		c.starts, c.setUp = true, c.behind
 		c.life = []func() error{c.start, c.await, c.caughtUp}
 	},
-	"conflict": func(t *testing.T, c *trio) {
+	"conflict": func(c *trio) {
 		c.starts, c.setUp = true, c.conflict
 		c.life = []func() error{c.start, c.await, c.caughtUp}
 	},

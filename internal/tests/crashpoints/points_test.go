@@ -31,7 +31,7 @@ const (
 )
 
 // sampleTime is when a sample takes no further scenario.
-const sampleTime = 35 * time.Second
+const sampleTime = 30 * time.Second
 
 // point is an operation, and what happens there: a crash with an outcome, or an error.
 type point struct {

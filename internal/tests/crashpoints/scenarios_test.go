@@ -13,37 +13,34 @@ import (
 )
 
 // alone are the scenarios of single nodes.
-var alone = []struct {
-	name string
-	make func(t *testing.T) *single
-}{
-	{"life", func(t *testing.T) *single {
+var alone = map[string]func(t *testing.T) *single{
+	"life": func(t *testing.T) *single {
 		s := newSingle(t, smallSnapshots...)
 		s.life = []func() error{s.run, s.writes(20), s.command("ACL", "SETUSER", "u", "on", "~*"),
 			s.command("ACL", "SAVE"), s.writes(25), s.command("RAFT", "SNAPSHOT"), s.writes(5),
 			s.stop}
 		return s
-	}},
-	{"open", func(t *testing.T) *single {
+	},
+	"open": func(t *testing.T) *single {
 		s := newSingle(t, smallSnapshots...)
 		if err := s.prepare(s.run, s.writes(40)); err != nil {
 			t.Fatal(err)
 		}
 		s.life = []func() error{s.run, s.writes(1)}
 		return s
-	}},
-	{"bolt", func(t *testing.T) *single {
+	},
+	"bolt": func(t *testing.T) *single {
 		s := newSingle(t, "--log-store", "bolt", smallSnapshots[0], smallSnapshots[1])
 		s.life = []func() error{s.run, s.writes(20)}
 		return s
-	}},
-	{"auto", func(t *testing.T) *single {
+	},
+	"auto": func(t *testing.T) *single {
 		s := newSingle(t)
 		s.args[1] = "auto"
 		s.life = []func() error{s.run, s.writes(2)}
 		return s
-	}},
-	{"level", func(t *testing.T) *single {
+	},
+	"level": func(t *testing.T) *single {
 		s := newSingle(t)
 		if err := s.prepare(s.run, s.writes(3)); err != nil {
 			t.Fatal(err)
@@ -51,7 +48,7 @@ var alone = []struct {
 		s.during, s.after = nextRelease, nextRelease
 		s.life = []func() error{s.run, s.raised, s.writes(2)}
 		return s
-	}},
+	},
 }
 
 // raised waits until the cluster has the next release's level.
@@ -66,31 +63,21 @@ func (s *single) raised() error {
 	})
 }
 
-// TestCrashPoints has the power fail, or the disk return an error, at operations of a node's life.
+// TestCrashPoints has the power fail, or the disk return an error, at operations of nodes' lives and
+// of subcommands.
 func TestCrashPoints(t *testing.T) {
 	needMounts(t)
-	r := &runner{t: t, seed: random.Seed(t), began: time.Now()}
-	for _, scenario := range alone {
-		t.Run(scenario.name, func(t *testing.T) {
-			r.need(t)
-			s := scenario.make(t)
-			r.both(t, &s.count, s.crash, s.fail, s.evidence)
-		})
+	r := &runner{seed: random.Seed(t), began: time.Now()}
+	scenarios := r.scenarios()
+	names := slices.Sorted(maps.Keys(scenarios))
+	if r.samples() { // other ones each time
+		rnd := rand.New(rand.NewPCG(r.seed, 0))
+		rnd.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	}
-	for _, name := range slices.Sorted(maps.Keys(trios)) {
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			r.need(t)
-			c := newTrio(t, smallSnapshots...)
-			trios[name](t, c)
-			r.both(t, &c.count, c.try, c.try, c.evidence)
-		})
-	}
-	for _, name := range slices.Sorted(maps.Keys(tools)) {
-		t.Run(name, func(t *testing.T) {
-			r.need(t)
-			l := newTool(t)
-			tools[name](t, l)
-			r.both(t, &l.count, l.try, l.try, l.evidence)
+			scenarios[name](t)
 		})
 	}
 	report(t)
@@ -98,16 +85,46 @@ func TestCrashPoints(t *testing.T) {
 
 // runner runs scenarios.
 type runner struct {
-	t     *testing.T
 	seed  uint64
 	began time.Time
+}
+
+// scenarios returns all scenarios by their names.
+func (r *runner) scenarios() map[string]func(t *testing.T) {
+	all := map[string]func(t *testing.T){}
+	for name, of := range alone {
+		all[name] = func(t *testing.T) {
+			s := of(t)
+			r.both(t, &s.count, s.crash, s.fail, s.evidence)
+		}
+	}
+	for name, of := range trios {
+		all[name] = func(t *testing.T) {
+			c := newTrio(t, smallSnapshots...)
+			of(c)
+			r.both(t, &c.count, c.try, c.try, c.evidence)
+		}
+	}
+	for name, of := range tools {
+		all[name] = func(t *testing.T) {
+			l := newTool(t)
+			of(t, l)
+			r.both(t, &l.count, l.try, l.try, l.evidence)
+		}
+	}
+	return all
+}
+
+// samples reports whether only a sample is tried.
+func (r *runner) samples() bool {
+	return os.Getenv(pointsVariable)+os.Getenv(pointVariable) == ""
 }
 
 // need skips a scenario if the time of the sample is over.
 func (r *runner) need(t *testing.T) {
 	t.Helper()
-	if os.Getenv(pointsVariable)+os.Getenv(pointVariable) == "" && time.Since(r.began) > sampleTime {
-		t.Skip("SKIPPED: the time of the sample is over")
+	if r.samples() && time.Since(r.began) > sampleTime {
+		t.Skip("the time of the sample is over")
 	}
 }
 
