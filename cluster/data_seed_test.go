@@ -168,7 +168,7 @@ func TestSeedLeavesNothing(t *testing.T) {
 	}
 }
 
-// What an interrupted call left is refused by a node, and another call begins anew.
+// What an interrupted call left is refused by a node, and another call replaces it.
 func TestInterruptedSeed(t *testing.T) {
 	dir, left := filepath.Join(t.TempDir(), "n1"), filepath.Join(t.TempDir(), "left")
 	state := func(w io.Writer) error { return json.NewEncoder(w).Encode(toyState{}) }

@@ -36,8 +36,9 @@ type Mount struct {
 
 // MountAt mounts the disk at an empty directory.
 //
-// The kernel may keep what it knows of names and attributes, since nobody else changes them. It has
-// no write-back cache: each write(2) reaches the disk before it returns, and a mapped file shows it.
+// The kernel may keep what it knows of names and attributes, since nobody else changes them. It
+// writes nothing back later: each write(2) reaches the disk before it returns, and a mapped file
+// shows it.
 func (d *Disk) MountAt(dir string) (*Mount, error) {
 	server, err := fuse.NewServer(&fileSystem{fuse.NewDefaultRawFileSystem(), d}, dir,
 		&fuse.MountOptions{DirectMountStrict: true, FsName: "crashdisk", Name: "crashdisk",

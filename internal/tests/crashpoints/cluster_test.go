@@ -271,7 +271,8 @@ func (c *trio) voter() error {
 		}
 		members, err := c.others[0].do("RAFT", "MEMBERS")
 		text := fmt.Sprint(members)
-		return err == nil && strings.Count(text, "role:voter")+strings.Count(text, "role:leader") == 3, nil
+		voters := strings.Count(text, "role:voter") + strings.Count(text, "role:leader")
+		return err == nil && voters == 3, nil
 	})
 }
 
@@ -321,7 +322,7 @@ func (c *trio) conflict() error {
 	return c.led.writes(c.others[0].client, 4)
 }
 
-// founds begins anew: n2 and n3 start on empty directories, and n1's disk is empty.
+// founds begins a new cluster: n2 and n3 start on empty directories, and n1's disk is empty.
 func (c *trio) founds() error {
 	for _, n := range c.all() {
 		n.kill()

@@ -220,8 +220,8 @@ func (n *node) ending() error {
 	return sentence(n.cmd.ProcessState, n.log.String())
 }
 
-// sentence returns errEnded with the last line of a process that has ended with code 1, a message or
-// an error in its log, or why that is no sentence.
+// sentence returns errEnded with the last line of a process that has ended with code 1, a message
+// or an error in its log, or why that is no sentence.
 func sentence(state *os.ProcessState, output string) error {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	last := lines[len(lines)-1]

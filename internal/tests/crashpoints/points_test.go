@@ -3,6 +3,7 @@
 package crashpoints
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -180,9 +181,10 @@ func (y *try) keep(p point, hit crashdisk.Op, err error) {
 	if e == nil {
 		e = y.evidence(dir)
 	}
+	name := strings.ReplaceAll(y.t.Name(), "/", "$/^")
 	y.t.Fatalf("%s, at operation %s: %v\nkept in %s (%v); to repeat it:\n"+
 		"%s=%d %s='%s' go test ./internal/tests/crashpoints -count 1 -run '^%s$'", p, hit, err, dir,
-		e, random.SeedVariable, y.seed, pointVariable, p, strings.ReplaceAll(y.t.Name(), "/", "$/^"))
+		e, random.SeedVariable, y.seed, pointVariable, p, name)
 }
 
 // ended counts a node that ended with a sentence.
@@ -194,7 +196,9 @@ var digits = strings.NewReplacer("0", "", "1", "", "2", "", "3", "", "4", "", "5
 
 // report prints the counts.
 func report(t *testing.T) {
-	slices.SortFunc(counts, func(a, b *count) int { return strings.Compare(a.scenario, b.scenario) })
+	slices.SortFunc(counts, func(a, b *count) int {
+		return strings.Compare(a.scenario, b.scenario)
+	})
 	all := 0
 	for _, c := range counts {
 		for _, n := range c.whats {
@@ -219,12 +223,11 @@ func words(counts map[string]int) string {
 
 // writeLogs writes the outputs of nodes as evidence.
 func writeLogs(dir string, nodes ...*node) error {
+	var errs []error
 	for _, n := range nodes {
-		for name, log := range map[string]string{"log": n.log.String(), "log.before": n.old.String()} {
-			if err := os.WriteFile(filepath.Join(dir, n.id+"."+name), []byte(log), 0o600); err != nil {
-				return err
-			}
-		}
+		path := filepath.Join(dir, n.id+".log")
+		errs = append(errs, os.WriteFile(path, []byte(n.log.String()), 0o600),
+			os.WriteFile(path+".before", []byte(n.old.String()), 0o600))
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -63,8 +63,8 @@ func (s *single) raised() error {
 	})
 }
 
-// TestCrashPoints has the power fail, or the disk return an error, at operations of nodes' lives and
-// of subcommands.
+// TestCrashPoints has the power fail, or the disk return an error, at operations of nodes' lives
+// and of subcommands.
 func TestCrashPoints(t *testing.T) {
 	needMounts(t)
 	r := &runner{seed: random.Seed(t), began: time.Now()}
