@@ -156,6 +156,7 @@ func (s *single) fail(p point, rnd *rand.Rand) (crashdisk.Op, error) {
 	err := s.live(p)
 	hit := s.disk.Hit()
 	s.count.most = max(s.count.most, first(s.disk.Taken()))
+	p.heal(s.disk)
 	if err == nil {
 		err = s.goesOn()
 	}
@@ -194,15 +195,21 @@ func (s *single) evidence(dir string) error {
 	return errors.Join(errs...)
 }
 
-// run starts the node and waits until it serves. A new cluster is ready before it has users.
+// run starts the node and waits until it serves.
 func (s *single) run() error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	if err := s.await(); err != nil {
-		return err
-	}
-	return s.led.serves(s.node)
+	return until(within, s.id+" acknowledges its first write", func() (bool, error) {
+		switch err := s.led.write(s.client); {
+		case s.ended():
+			return false, s.ending()
+		case err != nil && s.reached():
+			return false, err // what follows is looked at after the life
+		default:
+			return err == nil, nil
+		}
+	})
 }
 
 // writes returns a step that writes.

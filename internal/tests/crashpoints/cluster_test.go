@@ -127,6 +127,7 @@ func (c *trio) try(p point, rnd *rand.Rand) (hit crashdisk.Op, err error) {
 	err = c.live(p)
 	hit = c.disk.Hit()
 	c.count.most = max(c.count.most, first(c.disk.Taken()))
+	p.heal(c.disk)
 	if err == nil && p.outcome == "" {
 		err = c.goesOn()
 	}

@@ -39,6 +39,7 @@ type point struct {
 	n       int
 	outcome crashdisk.Outcome // empty: an error
 	errno   syscall.Errno
+	lasting bool // of the error: from the operation on, for the rest of the life
 }
 
 // String names a point, as COORDD_CRASHPOINT has it.
@@ -49,12 +50,17 @@ func (p point) what() string {
 		return string(p.outcome)
 	}
 	for name, errno := range errnos {
-		if errno == p.errno {
+		if errno == p.errno && p.lasting {
+			return name + lastingSuffix
+		} else if errno == p.errno {
 			return name
 		}
 	}
 	return p.errno.Error()
 }
+
+// lastingSuffix follows the name of an error that lasts.
+const lastingSuffix = "+"
 
 // errnos are the errors that operations return, by their names.
 var errnos = map[string]syscall.Errno{"EIO": syscall.EIO, "ENOSPC": syscall.ENOSPC,
@@ -65,7 +71,14 @@ func (p point) plan(d *crashdisk.Disk) {
 	if p.outcome != "" {
 		d.CrashAt(p.n)
 	} else {
-		d.FailAt(p.n, p.errno, false)
+		d.FailAt(p.n, p.errno, p.lasting)
+	}
+}
+
+// heal ends an error that lasts.
+func (p point) heal(d *crashdisk.Disk) {
+	if p.lasting {
+		d.Go()
 	}
 }
 
@@ -152,8 +165,9 @@ func (y *try) some(each int) {
 // one tries a point and reports whether the scenario reached it. A failure ends the test.
 func (y *try) one(n int, what string) bool {
 	p := point{n: n, outcome: crashdisk.Outcome(what)}
-	if errno, ok := errnos[what]; ok {
-		p.outcome, p.errno = "", errno
+	name, lasting := strings.CutSuffix(what, lastingSuffix)
+	if errno, ok := errnos[name]; ok {
+		p.outcome, p.errno, p.lasting = "", errno, lasting
 	}
 	hit, err := y.run(p, y.random(p.String()))
 	if err != nil {

@@ -139,7 +139,7 @@ func (r *runner) both(t *testing.T, to **count, crash, fail trial, evidence func
 				whats: []string{string(crashdisk.Lost), string(crashdisk.Torn),
 					string(crashdisk.Kept)}}
 			if kind == "error" {
-				y.run, y.whats = fail, []string{"EIO", "ENOSPC", "EMFILE"}
+				y.run, y.whats = fail, []string{"EIO", "ENOSPC", "EMFILE", "ENOSPC+"}
 			}
 			y.count = newCount(t.Name())
 			*to = y.count
