@@ -67,6 +67,9 @@ func (s *single) raised() error {
 // and of subcommands.
 func TestCrashPoints(t *testing.T) {
 	needMounts(t)
+	if _, err := thisRelease(); err != nil {
+		t.Fatal(err)
+	}
 	r := &runner{seed: random.Seed(t), began: time.Now()}
 	scenarios := r.scenarios()
 	names := slices.Sorted(maps.Keys(scenarios))
