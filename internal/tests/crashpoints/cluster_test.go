@@ -86,6 +86,9 @@ func (c *trio) leads(to *node) error {
 				return true, nil
 			}
 		}
+		if c.reached() {
+			return false, errors.New("the disk failed meanwhile")
+		}
 		for _, n := range c.all() {
 			if n.cmd != nil && !n.ended() {
 				_, _ = n.do("RAFT", "TRANSFER", to.id) // another try follows
@@ -112,6 +115,7 @@ func (c *trio) caughtUp() error {
 
 // try tries a point, from the present state of the cluster.
 func (c *trio) try(p point, rnd *rand.Rand) (hit crashdisk.Op, err error) {
+	c.reach = nil // of the point before
 	if err := c.setUp(); err != nil {
 		return hit, fmt.Errorf("before the life: %w", err)
 	}
@@ -246,17 +250,9 @@ func (c *trio) revive() error {
 	return nil
 }
 
-// transfers returns a step that makes a node the leader if n1 is up to it.
+// transfers returns a step that makes a node the leader.
 func (c *trio) transfers(to *node) func() error {
-	return func() error {
-		began := time.Now()
-		for !c.reached() && time.Since(began) < within {
-			if err := c.leads(to); err == nil {
-				return nil
-			}
-		}
-		return errors.New("no transfer")
-	}
+	return func() error { return c.leads(to) }
 }
 
 // through returns a step that writes through a node.
