@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -84,23 +83,16 @@ func (p point) heal(d *crashdisk.Disk) {
 
 // count is what became of the points of a scenario.
 type count struct {
-	scenario string
-	whats    map[string]int // by outcome or error
-	kinds    map[string]int // by operation
-	most     int            // operations in the scenario
-	ends     map[string]int // sentences with which nodes ended
+	whats map[string]int // by outcome or error
+	kinds map[string]int // by operation
+	most  int            // operations in the scenario
+	ends  map[string]int // sentences with which nodes ended
 }
 
-var (
-	countsMu sync.Mutex
-	counts   []*count
-)
+var counts []*count
 
-func newCount(scenario string) *count {
-	c := &count{scenario: scenario, whats: map[string]int{}, kinds: map[string]int{},
-		ends: map[string]int{}}
-	countsMu.Lock()
-	defer countsMu.Unlock()
+func newCount() *count {
+	c := &count{whats: map[string]int{}, kinds: map[string]int{}, ends: map[string]int{}}
 	counts = append(counts, c)
 	return c
 }
@@ -209,22 +201,26 @@ var digits = strings.NewReplacer("0", "", "1", "", "2", "", "3", "", "4", "", "5
 	"7", "", "8", "", "9", "")
 
 // report prints the counts.
-func report(t *testing.T) {
-	slices.SortFunc(counts, func(a, b *count) int {
-		return strings.Compare(a.scenario, b.scenario)
-	})
-	all := 0
+func (c *count) report(t *testing.T) {
+	t.Logf("%d operations; tried %s; at %s", c.most, words(c.whats), words(c.kinds))
+	for _, says := range slices.Sorted(maps.Keys(c.ends)) {
+		t.Logf("    %d ended: %s", c.ends[says], says)
+	}
+}
+
+// reportAll prints the sums over all scenarios.
+func reportAll(t *testing.T) {
+	whats, kinds, points := map[string]int{}, map[string]int{}, 0
 	for _, c := range counts {
-		for _, n := range c.whats {
-			all += n
+		for what, n := range c.whats {
+			whats[what] += n
+			points += n
 		}
-		t.Logf("%s: %d operations; tried %s; at %s", c.scenario, c.most, words(c.whats),
-			words(c.kinds))
-		for says, n := range c.ends {
-			t.Logf("    %d ended: %s", n, says)
+		for kind, n := range c.kinds {
+			kinds[kind] += n
 		}
 	}
-	t.Logf("%d points", all)
+	t.Logf("%d points: %s; at %s", points, words(whats), words(kinds))
 }
 
 func words(counts map[string]int) string {

@@ -83,7 +83,7 @@ func TestCrashPoints(t *testing.T) {
 			scenarios[name](t)
 		})
 	}
-	report(t)
+	reportAll(t)
 }
 
 // runner runs scenarios.
@@ -144,8 +144,9 @@ func (r *runner) both(t *testing.T, to **count, crash, fail trial, evidence func
 			if kind == "error" {
 				y.run, y.whats = fail, []string{"EIO", "ENOSPC", "EMFILE", "ENOSPC+"}
 			}
-			y.count = newCount(t.Name())
+			y.count = newCount()
 			*to = y.count
+			defer y.count.report(t)
 			y.all()
 		})
 	}
