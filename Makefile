@@ -12,6 +12,7 @@
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
 # make rules         check and test the alert rules with promtool
 # make monitoring    rules and dashboard in a real Prometheus, through a failover; two minutes
+# make crashpoints   crashes and disk errors at each operation of a node's disk; as root, on Linux
 # make soak          the slow tests: more failures, longer fuzzing
 # make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
@@ -26,7 +27,7 @@ TESTFLAGS ?= -race -vet=off -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page release packages containers rules monitoring
+.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page release packages containers rules monitoring crashpoints
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -116,6 +117,11 @@ rules:
 monitoring:
 	sh .ci/deps rules
 	COORDD_MONITORING=1 $(GO) test ./internal/tests/e2e -run TestAlertsInPrometheus -count 1 -v
+
+# CRASHPOINTS: how many operations of each scenario, by chance; or all
+CRASHPOINTS ?= all
+crashpoints:
+	COORDD_CRASHPOINTS=$(CRASHPOINTS) $(GO) test ./internal/tests/crashpoints -count 1 -v -timeout 5h
 
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)

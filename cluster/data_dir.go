@@ -216,6 +216,10 @@ func readVersion(dir string) (dirVersion, error) {
 
 // refuseForeign refuses a directory that holds stores but no version file.
 func refuseForeign(dir string) error {
+	if seedingBegan(dir) {
+		return fmt.Errorf("data directory %s was not restored to the end: run coordd restore again",
+			dir)
+	}
 	for _, name := range []string{stableName, walName, boltLogName, snapshotsName} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return fmt.Errorf(

@@ -14,8 +14,11 @@ import (
 	"github.com/coordd/coordd/internal/files"
 )
 
-// currentTermKey is where hashicorp/raft keeps a node's term.
-var currentTermKey = []byte("CurrentTerm")
+// Where hashicorp/raft keeps a node's term, and the term of its newest vote.
+var (
+	currentTermKey  = []byte("CurrentTerm")
+	lastVoteTermKey = []byte("LastVoteTerm")
+)
 
 // Origin is where a seeded cluster begins.
 type Origin struct {
@@ -31,7 +34,7 @@ type Origin struct {
 // log, and has one snapshot: the bytes that write writes, as the state at that origin. It uses only
 // ID, DataDir, LogStore, Members, PeerAdvertise and Logger of cfg. Members seeded alike begin as if
 // they had been one cluster that stopped there. Seed refuses a directory that is not empty, without
-// changing it; on an error it removes what it created.
+// changing it, unless an interrupted call left it; on an error it removes what it created.
 //
 // Every member must be seeded: one that starts with an empty directory instead counts as having
 // lost its disk. The version file comes last: an unfinished directory has stores without one, which
@@ -49,6 +52,9 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 			err = errors.Join(err, clearDir(cfg.DataDir, made))
 		}
 	}()
+	if err := markSeeding(cfg.DataDir); err != nil {
+		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
+	}
 	s, err := openStores(cfg.DataDir, cfg.LogStore, cfg.Logger)
 	if err != nil {
 		return err
@@ -60,7 +66,30 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 		logStore: cfg.LogStore, level: from.Level}, os.Link); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
+	if err := files.Remove(filepath.Join(cfg.DataDir, seedingName)); err != nil {
+		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
+	}
 	return files.SyncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
+}
+
+// seedingName is an empty file in a directory that Seed has not finished. It is there before
+// anything else, so that only what Seed made is beside it.
+const seedingName = "RESTORING"
+
+// markSeeding creates that file, unless an interrupted call left it.
+func markSeeding(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, seedingName), os.O_CREATE|os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), files.SyncDir(dir))
+}
+
+// seedingBegan reports whether an interrupted call of Seed left the directory.
+func seedingBegan(dir string) bool {
+	_, marked := os.Stat(filepath.Join(dir, seedingName))
+	_, finished := os.Stat(filepath.Join(dir, versionName))
+	return marked == nil && errors.Is(finished, os.ErrNotExist)
 }
 
 // seed writes term and snapshot.
@@ -92,7 +121,8 @@ func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) err
 	return sink.Close()
 }
 
-// claimEmpty creates dir unless it exists and is empty. made reports whether it created it.
+// claimEmpty creates dir unless it exists and is empty, or empties what an interrupted call of Seed
+// left. made reports whether it created it.
 func claimEmpty(dir string) (made bool, err error) {
 	files, err := os.ReadDir(dir)
 	switch {
@@ -103,6 +133,10 @@ func claimEmpty(dir string) (made bool, err error) {
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("cannot read data directory %s: %w", dir, err)
+	case len(files) > 0 && seedingBegan(dir):
+		if err := removeSeeded(dir); err != nil {
+			return false, fmt.Errorf("cannot empty data directory %s: %w", dir, err)
+		}
 	case len(files) > 0:
 		return false, fmt.Errorf("data directory %s is not empty: it holds %s", dir,
 			files[0].Name())
@@ -110,14 +144,28 @@ func claimEmpty(dir string) (made bool, err error) {
 	return false, nil
 }
 
+// removeSeeded removes what is in dir, for good, except the file that says that it may.
+func removeSeeded(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != seedingName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(err, files.SyncDir(dir))
+}
+
 // clearDir undoes what claimEmpty allowed.
 func clearDir(dir string, made bool) error {
-	if made {
-		return os.RemoveAll(dir)
+	if err := removeSeeded(dir); err != nil {
+		return err
 	}
-	files, err := os.ReadDir(dir)
-	for _, f := range files {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+	err := os.Remove(filepath.Join(dir, seedingName))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if made {
+		err = errors.Join(err, os.Remove(dir))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,6 +165,38 @@ func TestSeedLeavesNothing(t *testing.T) {
 		if files, err := os.ReadDir(dir); len(files) > 0 || (dir != there) != os.IsNotExist(err) {
 			t.Error(dir, files, err)
 		}
+	}
+}
+
+// What an interrupted call left is refused by a node, and another call replaces it.
+func TestInterruptedSeed(t *testing.T) {
+	dir, left := filepath.Join(t.TempDir(), "n1"), filepath.Join(t.TempDir(), "left")
+	state := func(w io.Writer) error { return json.NewEncoder(w).Encode(toyState{}) }
+	from := Origin{Cluster: "x", Index: 5, Term: 5, Level: firstLevel}
+	if err := Seed(Config{ID: "n1", DataDir: dir}, from, func(w io.Writer) error {
+		return errors.Join(os.CopyFS(left, os.DirFS(dir)), state(w))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, seedingName)); !os.IsNotExist(err) {
+		t.Error("the mark is left:", err)
+	}
+	if n, err := Open(Config{ID: "n1", DataDir: left}, newToy()); err == nil ||
+		!strings.HasSuffix(err.Error(), "was not restored to the end: run coordd restore again") {
+		t.Fatal(n, err)
+	}
+	if err := Seed(Config{ID: "n1", DataDir: left}, from, state); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Open(Config{ID: "n1", DataDir: left}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	eventually(t, "it leads", func() bool { return n.Status().Ready })
+	if err := Seed(Config{ID: "n1", DataDir: left}, from, state); err == nil ||
+		!strings.Contains(err.Error(), "is not empty") {
+		t.Error(err)
 	}
 }
 

@@ -99,7 +99,9 @@ type walFiles struct {
 func (v *walFiles) endOpening(err error) error {
 	if err != nil {
 		for _, f := range v.opened {
-			err = errors.Join(err, f.Close())
+			if e := f.Close(); !errors.Is(e, fs.ErrClosed) { // who failed may have closed it
+				err = errors.Join(err, e)
+			}
 		}
 	}
 	v.opening, v.opened = false, nil

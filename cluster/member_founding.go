@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +60,34 @@ func (s *stores) get(key []byte) (string, error) {
 		err = nil
 	}
 	return string(b), err
+}
+
+// undoFounding undoes a founding that was interrupted after Raft had stored the first term, and
+// before it had stored the first configuration: with the one and without the other, it would wait
+// for a leader and found nothing. The node has promised nothing, since the first vote is given in
+// term 2.
+func (s *stores) undoFounding() error {
+	term, err := s.number(currentTermKey)
+	if err != nil || term != 1 {
+		return err
+	}
+	voted, err1 := s.number(lastVoteTermKey)
+	last, err2 := s.log.LastIndex()
+	snapshots, err3 := s.snapshots.List()
+	if err := errors.Join(err1, err2, err3); err != nil || voted > 0 || last > 0 ||
+		len(snapshots) > 0 {
+		return err
+	}
+	return s.stable.SetUint64(currentTermKey, 0)
+}
+
+// number returns the stable store's number for a key, 0 if there is none.
+func (s *stores) number(key []byte) (uint64, error) {
+	n, err := s.stable.GetUint64(key)
+	if err != nil && err.Error() == "not found" {
+		err = nil
+	}
+	return n, err
 }
 
 // checkFounding decides whether this node founds a cluster, joins one or continues in its own. It

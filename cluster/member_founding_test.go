@@ -3,9 +3,14 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/hashicorp/raft"
 )
 
 // TestOtherMembersAreRefused starts n1 on the state of another set of members, from the log and
@@ -55,4 +60,26 @@ func TestMemberAloneIsRefused(t *testing.T) {
 	}
 	c.reopen("n2")
 	c.ready("n2")
+}
+
+// A founding that was interrupted between Raft's two steps, the term and the configuration, is made
+// again by the next start.
+func TestInterruptedFounding(t *testing.T) {
+	dir, full := t.TempDir(), &atomic.Pointer[error]{}
+	full.Store(&errFull)
+	cfg := Config{ID: "n1", DataDir: dir, Logger: testLogger(),
+		wrapLog: func(s raft.LogStore) raft.LogStore {
+			return refusingLog{s, &atomic.Pointer[error]{}, full}
+		}}
+	if n, err := Open(cfg, newToy()); !errors.Is(err, errFull) &&
+		!strings.Contains(fmt.Sprint(err), errFull.Error()) {
+		t.Fatal(n, err)
+	}
+	full.Store(nil)
+	n, err := Open(cfg, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	eventually(t, "it leads", func() bool { return n.Status().Ready })
 }

@@ -186,7 +186,11 @@ func (n *Node) startRaft() error {
 	transport.receiveCertified()
 	n.transport = transport
 	rc := n.cfg.raftConfig()
-	existing, err := raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
+	existing := false
+	err := n.stores.undoFounding()
+	if err == nil {
+		existing, err = raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
+	}
 	if err == nil {
 		if err := n.checkFounding(existing); err != nil {
 			transport.Close()

@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/coordd/coordd/internal/node"
@@ -50,9 +51,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintf(stderr, "coordd: %v; see %s\n", err, helpFor(args))
 		return 2
 	}
-	fmt.Fprintf(stderr, "coordd: %v\n", err)
+	fmt.Fprintf(stderr, "coordd: %s\n", inOneLine(err))
 	return 1
 }
+
+// inOneLine is the text of an error, which may be several that were joined.
+func inOneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // console is what a subcommand has of its process.
 type console struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -35,5 +36,12 @@ func TestHangupWhileStarting(t *testing.T) {
 	cancel()
 	if code := <-done; code != 0 {
 		t.Errorf("it exited with %d:\n%s", code, errs.String())
+	}
+}
+
+// Whoever reads the output of a node finds the reason in one line.
+func TestErrorsAreOneLine(t *testing.T) {
+	if got := inOneLine(errors.Join(errors.New("a"), errors.New("b"))); got != "a; b" {
+		t.Errorf("%q", got)
 	}
 }

@@ -79,14 +79,15 @@ func (n backend) WaitingNodes() []string { return n.adapter.WaitingNodes() }
 func (n backend) Watch(on bool) { n.adapter.Watch(on) }
 
 // Users implements server.Backend. The users are known once the node has caught up with its leader
-// for the first time.
+// for the first time. The machine of a new cluster lets everybody in, so its first users are
+// awaited from the start; a node that still reads its log may have others there.
 func (n backend) Users() *server.Users {
-	if !n.usersKnown.Load() {
-		return nil
-	}
-	users := n.adapter.Users()
-	if users.Changed == 0 && n.cfg.FirstUsers != nil {
+	known, users := n.usersKnown.Load(), n.adapter.Users()
+	switch {
+	case users.Changed == 0 && n.cfg.FirstUsers != nil && (known || !n.Status().Loading):
 		return server.UsersAwaited
+	case !known:
+		return nil
 	}
 	return (*server.Users)(users)
 }

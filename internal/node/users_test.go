@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/tests/wait"
+	"github.com/coordd/coordd/server"
 )
 
 // A cluster that refuses its first users would let nobody in: the node ends, and says why.
@@ -30,6 +31,26 @@ func TestRefusedFirstUsersEndTheNode(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the node goes on")
 	}
+}
+
+// A new cluster that is told its users lets nobody in before it has them, also while it elects its
+// first leader: its machine knows no users and would refuse nobody.
+func TestNobodyComesBeforeTheFirstUsers(t *testing.T) {
+	cfg := single(t.TempDir())
+	cfg.FirstUsers = []byte("user default on >secret ~* &* +@all\n")
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	wait.For(t, 20*time.Second, "the first users", func() bool {
+		loads := backend{n}.Status().Loading
+		users := backend{n}.Users()
+		if users == nil && !loads {
+			t.Fatal("the node neither knows users nor awaits them")
+		}
+		return users != nil && users != server.UsersAwaited
+	})
 }
 
 // A request to reset the default user that cannot be met is tried once: it never succeeds, and each
