@@ -64,6 +64,25 @@ func TestEntryInFlightIsUnknown(t *testing.T) {
 	}
 }
 
+// TestForwardedWriteInFlightIsUnknown is TestEntryInFlightIsUnknown for a write of a follower, which
+// hears from the leader that the outcome is unknown. The entry is in two of four logs.
+func TestForwardedWriteInFlightIsUnknown(t *testing.T) {
+	c := newCluster(t, 4, nil)
+	lead, followers := c.leader(), c.followers()
+	for _, n := range followers[1:] {
+		c.net.pause(n.cfg.ID)
+	}
+	last, done := lead.raft.LastIndex(), make(chan error, 1)
+	go func() {
+		_, err := followers[0].write(context.Background(), []byte("in flight"), 1)
+		done <- err
+	}()
+	eventually(t, "the entry is logged", func() bool { return lead.raft.LastIndex() > last })
+	if err := <-done; !errors.Is(err, ErrUnknown) {
+		t.Errorf("write: %v", err)
+	}
+}
+
 // TestReadsAcrossPartitions reads on every node while leaders are isolated and healed: a read that
 // began after a write was acknowledged must see it.
 func TestReadsAcrossPartitions(t *testing.T) {
