@@ -19,8 +19,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/mutations"
 )
 
-// limit bounds a command, with the building of its tests; endWait is how long it has to end what it
-// started.
+// limit bounds a run of tests, and endWait how long their processes may take to end after it.
 const (
 	limit   = 5 * time.Minute
 	endWait = 20 * time.Second
@@ -127,8 +126,6 @@ type event struct {
 
 // test builds and runs tests. An error means that they could not be built or did not end in time.
 func (t *tree) test(ctx context.Context, c mutations.Command) (result, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	binary := filepath.Join(t.dir, "mutated.test")
 	build := []string{"test", "-c", "-vet=off", "-o", binary}
 	run := []string{"tool", "test2json", "-t", binary, "-test.v=test2json"}
@@ -150,6 +147,8 @@ func (t *tree) test(ctx context.Context, c mutations.Command) (result, error) {
 			return result{}, fmt.Errorf("building: %w\n%s", err, out)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	out, err := t.command(ctx, c.Package, c.Env, run...).Output()
 	var failed *exec.ExitError
 	if ctx.Err() != nil || err != nil && !errors.As(err, &failed) {
@@ -166,7 +165,9 @@ func (t *tree) test(ctx context.Context, c mutations.Command) (result, error) {
 // processes that it started.
 func (t *tree) command(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = filepath.Join(t.dir, dir), append(os.Environ(), env...)
+	cmd.Dir = filepath.Join(t.dir, dir)
+	// the next copy, in another directory, finds in the cache what this one has built
+	cmd.Env = append(append(os.Environ(), "GOFLAGS=-trimpath"), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = endWait
