@@ -8,6 +8,7 @@
 # make guide        run the code of docs/guide
 # make page          the page in headless Chromium; writes docs/images
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
+# make mutations     plant bugs, and check that tests find them; half an hour
 # make chaos         clusters under pairs of faults; as root, ten minutes
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
 # make rules         check and test the alert rules with promtool
@@ -27,7 +28,7 @@ TESTFLAGS ?= -race -vet=off -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page release packages containers rules monitoring crashpoints
+.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -78,6 +79,10 @@ clients:
 systems:
 	sh .ci/deps systems
 	$(GO) run ./testdata/systems
+
+# MUTATIONS='name …' runs only these.
+mutations: deps
+	$(GO) run ./testdata/mutations $(MUTATIONS)
 
 suites:
 	sh .ci/deps suites

@@ -77,6 +77,35 @@ func TestSlewingTurns(t *testing.T) {
 	}
 }
 
+// TestStampFollowsReads: while the time of day follows a wall clock back, a stamp is still later than
+// what reads have named.
+func TestStampFollowsReads(t *testing.T) {
+	clock := &stubClock{mono: time.Second}
+	ahead := 1000 * (clock.Wall().UnixMilli() + time.Minute.Milliseconds())
+	lead := newLeaderClock(clock, origin{stamp{1000, ahead}, clock.mono, true})
+	clock.mono += 2 * readAheadUs * time.Microsecond
+	lead.now() // it begins to follow
+	clock.mono += (behindEveryUs - 501) * time.Microsecond
+	s, before := lead.stamp(), lead.now()
+	lead.settled(s)
+	clock.mono += 500 * time.Microsecond
+	named := s.wallUs
+	for range 400 {
+		us, ok := lead.instant(named, s.wallUs, 0)
+		if !ok || us <= named {
+			t.Fatalf("a read names %d %v after %d", us, ok, named)
+		}
+		named = us
+	}
+	clock.mono += 2 * time.Microsecond
+	if now := lead.now(); now.offsetMs != before.offsetMs-1 {
+		t.Fatalf("the offset went by %d ms", now.offsetMs-before.offsetMs)
+	}
+	if next := lead.stamp(); next.wallUs <= named {
+		t.Errorf("an entry is stamped %d µs before what a read has named", named-next.wallUs)
+	}
+}
+
 // TestTimeOfDayGoesOn: a new leader continues from the newest stamp, whatever its own wall clock
 // says. Only if the cluster clock stood still does it jump to its wall clock, and only forward.
 func TestTimeOfDayGoesOn(t *testing.T) {

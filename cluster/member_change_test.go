@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -206,5 +207,35 @@ func TestTransferLosesNothing(t *testing.T) {
 		if err := <-failures; err != nil {
 			t.Errorf("a write failed: %v", err)
 		}
+	}
+}
+
+// TestTwoVotersRemovedAtOnce asks for two removals at once, of four voters of which one is down.
+// After either of them the cluster works, after both it could not commit.
+func TestTwoVotersRemovedAtOnce(t *testing.T) {
+	c := newCluster(t, 4, nil)
+	lead, others := c.leader(), c.followers()
+	down := others[2].cfg.ID
+	c.close(down)
+	eventually(t, "the leader misses it", func() bool { return !lead.link(down).up() })
+	errs := make(chan error, 2)
+	for _, n := range others[:2] {
+		go func() { errs <- lead.ChangeMembers(MemberChange{Kind: RemoveMember, ID: n.cfg.ID}) }()
+	}
+	removed := 0
+	for range cap(errs) {
+		if err := <-errs; err == nil {
+			removed++
+		} else if !errors.Is(err, ErrRefused) {
+			t.Errorf("a removal: %v", err)
+		}
+	}
+	if removed != 1 {
+		t.Errorf("%d of two removals were made", removed)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := lead.write(ctx, []byte("w"), 1); err != nil {
+		t.Errorf("the rest cannot write: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -156,6 +157,47 @@ func TestCloseDrains(t *testing.T) {
 	c.leader() // has applied what was acknowledged
 	if list := c.converged(); !slices.Equal(list, []string{"first"}) {
 		t.Errorf("what ran: %q", list)
+	}
+}
+
+// A leader renews a follower's connection, as when certificates change, with a write in flight. The
+// goodbye waits for its reply: the follower would send it again, and it would run twice.
+func TestGoodbyeWaitsForWritesInFlight(t *testing.T) {
+	c, powers := powered(t, 3, func(cfg *Config) {
+		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
+	})
+	lead, follower := c.leader(), c.followers()[0]
+	c.write(follower, "before")
+	powers[lead.cfg.ID].held.Lock()
+	release := sync.OnceFunc(powers[lead.cfg.ID].held.Unlock)
+	defer release()
+	last, answer := lead.raft.LastIndex(), make(chan error, 1)
+	go func() {
+		_, err := follower.write(t.Context(), []byte("w"), 1)
+		answer <- err
+	}()
+	eventually(t, "the write is in flight", func() bool { return lead.raft.LastIndex() > last })
+	var in *inbound
+	lead.linksMu.Lock()
+	for other := range lead.inbounds {
+		if other.peer == follower.cfg.ID {
+			in = other
+		}
+	}
+	lead.linksMu.Unlock()
+	in.renew()
+	eventually(t, "the goodbye waits, or the connection is over", func() bool {
+		lead.linksMu.Lock()
+		defer lead.linksMu.Unlock()
+		_, there := lead.inbounds[in]
+		return len(in.slots) == cap(in.slots) || !there
+	})
+	release()
+	if err := <-answer; err != nil {
+		t.Errorf("the write: %v", err)
+	}
+	if got := c.read(lead, "w"); got != "1" {
+		t.Errorf("the write ran %s times", got)
 	}
 }
 

@@ -64,6 +64,25 @@ func TestEntryInFlightIsUnknown(t *testing.T) {
 	}
 }
 
+// TestForwardedWriteInFlightIsUnknown is TestEntryInFlightIsUnknown for a write of a follower, which
+// hears from the leader that the outcome is unknown. The entry is in two of four logs.
+func TestForwardedWriteInFlightIsUnknown(t *testing.T) {
+	c := newCluster(t, 4, nil)
+	lead, followers := c.leader(), c.followers()
+	for _, n := range followers[1:] {
+		c.net.pause(n.cfg.ID)
+	}
+	last, done := lead.raft.LastIndex(), make(chan error, 1)
+	go func() {
+		_, err := followers[0].write(context.Background(), []byte("in flight"), 1)
+		done <- err
+	}()
+	eventually(t, "the entry is logged", func() bool { return lead.raft.LastIndex() > last })
+	if err := <-done; !errors.Is(err, ErrUnknown) {
+		t.Errorf("write: %v", err)
+	}
+}
+
 // TestReadsAcrossPartitions reads on every node while leaders are isolated and healed: a read that
 // began after a write was acknowledged must see it.
 func TestReadsAcrossPartitions(t *testing.T) {
@@ -234,7 +253,33 @@ func TestNoClientWaitsForever(t *testing.T) {
 
 func TestLinkLostWithAFrame(t *testing.T) {
 	c := newCluster(t, 3, nil)
-	lead, follower := c.leader(), c.followers()[0]
+	c.loseFrame(c.leader(), c.followers()[0])
+}
+
+// A goodbye is about one connection. A write that is on its way when a later one breaks may have
+// run.
+func TestGoodbyeEndsOneConnection(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.leader().cfg.ID
+	c.close(id)
+	c.leader()
+	c.reopen(id)
+	c.ready(id)
+	eventually(t, "it leads again", func() bool {
+		lead := c.leader()
+		return lead.cfg.ID == id || lead.TransferLeadership(id) == nil && c.leader().cfg.ID == id
+	})
+	c.loseFrame(c.leader(), c.followers()[0])
+}
+
+// loseFrame breaks the connection from a follower to the leader with a write on its way, which must
+// become unknown.
+func (c *testCluster) loseFrame(lead, follower *Node) {
+	c.t.Helper()
+	eventually(c.t, "the follower knows the leader", func() bool {
+		r := follower.route.Load()
+		return r.leaderID == lead.cfg.ID && r.link != nil && r.link.up()
+	})
 	c.net.pause(lead.cfg.ID) // the frame leaves, the leader does not see it
 	link := follower.link(lead.cfg.ID)
 	done := make(chan error, 1)
@@ -242,13 +287,13 @@ func TestLinkLostWithAFrame(t *testing.T) {
 		_, err := follower.write(context.Background(), []byte("w"), 1)
 		done <- err
 	}()
-	eventually(t, "the frame is on its way", link.begun)
+	eventually(c.t, "the frame is on its way", link.begun)
 	link.mu.Lock()
 	w := link.wire
 	link.mu.Unlock()
 	w.close()
 	if err := <-done; !errors.Is(err, ErrUnknown) {
-		t.Errorf("write: %v", err)
+		c.t.Errorf("write: %v", err)
 	}
 }
 

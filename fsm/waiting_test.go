@@ -203,6 +203,25 @@ func TestEveryWayToBringSomething(t *testing.T) {
 	w.want("1: *2 $1 l $1 x")
 }
 
+// Those that a request serves at many keys are served in order of arrival, on every machine.
+func TestManyKeysAreServedInOrder(t *testing.T) {
+	w := newWaitMachine(t)
+	var want []string
+	for i := range 20 {
+		there := lineRequest(fmt.Sprintf("RPUSH l%d x", i))
+		there.DB = 1
+		w.apply(there)
+	}
+	for i := range 20 {
+		k := i * 7 % 20 // neither the order of the keys nor that in which they were made
+		w.wait("n1", uint64(i+1), fmt.Sprintf("BLPOP l%d 0", k))
+		name := fmt.Sprint("l", k)
+		want = append(want, fmt.Sprintf("%d: *2 $%d %s $1 x", i+1, len(name), name))
+	}
+	w.run("SWAPDB 0 1")
+	w.want(strings.Join(want, ", "))
+}
+
 // A command that cannot run any more has its error, and takes nothing.
 func TestServedWithAnError(t *testing.T) {
 	w := newWaitMachine(t)

@@ -87,6 +87,9 @@ func TestApplyNeverWaitsForDelivery(t *testing.T) {
 
 	for _, c := range []*client{sub, pat, monitor} {
 		for {
+			if ready, open := c.Ready(20 * time.Second); !ready && open {
+				t.Fatal("a client that lost messages is still connected")
+			}
 			if raw, err := c.Receive(); err != nil {
 				break
 			} else if c == pat {

@@ -1,0 +1,138 @@
+package mutations
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Dir is where the patches are, relative to the top of the repository.
+const Dir = "testdata/mutations"
+
+// Classes are the kinds of bugs of which there is at least one each.
+var Classes = []string{
+	"reads by State()==Leader",
+	"a confirmation that counts old answers",
+	"reply before commit",
+	"retry of an unknown write",
+	"expiry by wall clock",
+	"expiry by a follower's clock",
+	"barrier skipped",
+	"crossed replies in forwarding",
+	"a frame sent again after a goodbye",
+	"map order in the machine",
+	"TIME that does not rise",
+	"floats formatted by the platform",
+	"snapshot without the script cache",
+	"snapshot without waiters",
+	"snapshot without idle times",
+	"restore that keeps the old epoch",
+	"two members changed at once",
+	"birth not checked",
+	"fsync dropped in the leader",
+	"fsync dropped in a follower",
+	"sealed tail not repaired",
+	"suffix cut without rollback",
+	"dry run that leaves a trace",
+	"invalidation before the reply",
+	"ACL checked on the follower only",
+	"delivery that drops on a full queue",
+	"a goodbye that overtakes a reply",
+}
+
+// Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
+//
+//	what is broken, in one or more lines
+//	class: one of Classes
+//	find: the command that fails because of it
+type Mutation struct {
+	Name  string
+	What  string // a sentence
+	Class string
+	Find  Command
+	Path  string // of the patch
+}
+
+// Command is a run of tests.
+type Command struct {
+	Env     []string // NAME=value
+	Package string   // ./cluster
+	Run     string   // the regular expression of -run
+	Flags   []string // all flags of go test
+}
+
+// String returns the command as the patch has it.
+func (c Command) String() string {
+	words := append(slices.Clone(c.Env), "go", "test", c.Package)
+	return strings.Join(append(words, c.Flags...), " ")
+}
+
+// Load reads the patches of the repository at root, in the order of their names.
+func Load(root string) ([]Mutation, error) {
+	paths, err := filepath.Glob(filepath.Join(root, Dir, "*.patch"))
+	if err != nil {
+		return nil, err
+	}
+	var list []Mutation
+	for _, path := range paths {
+		m, err := read(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+func read(path string) (Mutation, error) {
+	m := Mutation{Name: strings.TrimSuffix(filepath.Base(path), ".patch"), Path: path}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return m, err
+	}
+	head, _, ok := strings.Cut(string(text), "\ndiff --git ")
+	if !ok {
+		return m, fmt.Errorf("it has no head and no diff")
+	}
+	var what []string
+	find := ""
+	for line := range strings.Lines(head) {
+		line = strings.TrimSpace(line)
+		if class, ok := strings.CutPrefix(line, "class: "); ok {
+			m.Class = class
+		} else if command, ok := strings.CutPrefix(line, "find: "); ok {
+			find = command
+		} else if line != "" {
+			what = append(what, line)
+		}
+	}
+	m.What = strings.Join(what, " ")
+	if !strings.HasSuffix(m.What, ".") {
+		return m, fmt.Errorf("its head has no sentence that says what is broken")
+	}
+	if !slices.Contains(Classes, m.Class) {
+		return m, fmt.Errorf("its class is %q, none of those in mutations.go", m.Class)
+	}
+	m.Find, err = parseCommand(find)
+	return m, err
+}
+
+var assignment = regexp.MustCompile(`^[A-Z_]+=`)
+
+// parseCommand reads [NAME=value …] go test PACKAGE -run EXPRESSION -count N [FLAG …].
+func parseCommand(text string) (Command, error) {
+	var c Command
+	words := strings.Fields(text)
+	for len(words) > 0 && assignment.MatchString(words[0]) {
+		c.Env, words = append(c.Env, words[0]), words[1:]
+	}
+	if len(words) < 7 || words[0] != "go" || words[1] != "test" ||
+		!strings.HasPrefix(words[2], "./") || words[3] != "-run" || words[5] != "-count" {
+		return c, fmt.Errorf("find: %q is not go test PACKAGE -run EXPRESSION -count N", text)
+	}
+	c.Package, c.Run, c.Flags = words[2], words[4], words[3:]
+	return c, nil
+}
