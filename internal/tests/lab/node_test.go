@@ -29,6 +29,7 @@ type node struct {
 	addr      string // for clients
 	secure    string // for clients over TLS
 	peer      string
+	web       string // its HTTP port
 	wall      string // the file that moves its wall clock
 
 	mu     sync.Mutex
@@ -79,7 +80,7 @@ func (n *node) args() []string {
 			"--tls-listen", n.secure, "--tls-cert", file(n.named+".crt"), "--tls-key",
 			file(n.named+".key"), "--tls-ca", file("ca.crt"))
 	}
-	return append(args, "--protected-mode", "no")
+	return append(args, "--protected-mode", "no", "--http-listen", n.web)
 }
 
 // start starts the node, unless it runs.

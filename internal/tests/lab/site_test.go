@@ -123,7 +123,7 @@ func newSite(p *plan) (*site, error) {
 
 // place gives each node its addresses and its disk.
 func (s *site) place(p *plan) error {
-	free, err := ports.Free(3 * (founding + 1))
+	free, err := ports.Free(4 * (founding + 1))
 	if err != nil {
 		return err
 	}
@@ -134,11 +134,13 @@ func (s *site) place(p *plan) error {
 			disk: filepath.Join(s.dir, fmt.Sprint("disk", i+1)),
 			wall: filepath.Join(s.dir, fmt.Sprint("wall", i+1))}
 		at := func(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
-		n.addr, n.secure, n.peer = at(free[3*i]), at(free[3*i+1]), at(free[3*i+2])
+		n.addr, n.secure, n.peer = at(free[4*i]), at(free[4*i+1]), at(free[4*i+2])
+		n.web = at(free[4*i+3])
 		if s.net != nil {
 			h := s.net.Hosts[i]
 			n.namespace = h.Namespace
 			n.addr, n.secure, n.peer = h.Addr+":6379", h.Addr+":6380", h.Addr+":7000"
+			n.web = h.Addr + ":8001"
 		}
 		if err := os.Mkdir(n.disk, 0o700); err != nil {
 			return err
