@@ -56,7 +56,7 @@ func newDisk(seed uint64) *disk {
 func (d *disk) step(logs bool) error {
 	d.mu.Lock()
 	wait := time.Duration(0)
-	if slowDisks {
+	if patched {
 		wait = time.Duration(d.rnd.ExpFloat64() * float64(d.latency))
 	}
 	stuck := d.stuck
@@ -78,7 +78,7 @@ func (d *disk) step(logs bool) error {
 	if wait > 0 {
 		time.Sleep(wait)
 	}
-	if stuck != nil && slowDisks {
+	if stuck != nil && patched {
 		<-stuck
 	}
 	return err

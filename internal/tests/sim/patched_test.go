@@ -4,8 +4,8 @@ package sim
 
 import _ "unsafe" // for linkname
 
-// slowDisks: see runtimepatch.
-const slowDisks = true
+// patched: see runtimepatch.
+const patched = true
 
 //go:linkname setSeed
 func setSeed(seed uint64)

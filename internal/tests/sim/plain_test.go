@@ -2,8 +2,8 @@
 
 package sim
 
-// slowDisks: a goroutine that waits for a mutex keeps time from passing, so nobody may sleep who
+// patched: a goroutine that waits for a mutex keeps time from passing, so nobody may sleep who
 // may hold one.
-const slowDisks = false
+const patched = false
 
 func seedRuntime(uint64) func() { return func() {} }

@@ -4,8 +4,12 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 )
@@ -32,6 +36,10 @@ var (
 
 // run runs a schedule.
 func run(t *testing.T, sc *schedule, setup func(*simulation)) (r result) {
+	// Twice: pools keep what was used in another bubble through one collection.
+	runtime.GC()
+	runtime.GC()
+	cryptotest.SetGlobalRandom(t, sc.seed)
 	synctest.Test(t, func(*testing.T) {
 		defer seedRuntime(sc.seed)()
 		s := newSimulation(sc)
@@ -183,6 +191,16 @@ func (s *simulation) shutdown() {
 		p.stop(0)
 	}
 	s.running.Wait()
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(1)
+	if patched {
+		debug.SetGCPercent(-1) // see run
+		debug.SetMemoryLimit(2 << 30)
+	}
+	os.Exit(m.Run())
 }
 
 func TestOne(t *testing.T) {
