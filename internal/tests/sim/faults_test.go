@@ -75,6 +75,10 @@ func (s *simulation) inject(e event) {
 		s.net.breakAll(p.host)
 	case "admin":
 		s.admin(p, e.args[1])
+	case "join":
+		s.join(p)
+	case "remove":
+		s.remove(p)
 	default:
 		panic("no fault " + e.kind)
 	}
@@ -184,11 +188,51 @@ func (p *process) crashAt(steps int, mode string, restart time.Duration) {
 	d.crash = func() { p.ends(run, mode, mode == "kill", restart) }
 }
 
+// join starts a new node, which joins the cluster of p.
+func (s *simulation) join(p *process) {
+	q := s.add(len(s.processes) + 1)
+	q.join, q.known = true, p.known
+	q.start()
+}
+
+// remove removes a node from the cluster, however often that must be tried, and then stops it.
+func (s *simulation) remove(p *process) {
+	c := s.adminClient(0)
+	s.healed.Add(1)
+	s.running.Go(func() {
+		defer s.healed.Done()
+		defer c.close()
+		for began := time.Now(); time.Since(began) < lengthOf+recovery; {
+			if c.to%len(s.processes) == indexOf(s.processes, p) {
+				c.to++
+			}
+			replies, err := c.call(patience, []string{"RAFT", "REMOVE", p.id})
+			s.note("removal of %s: %v %v", p.id, replies, err)
+			if err == nil && (replies[0] == "OK" || strings.Contains(replies[0], "no member")) {
+				p.mu.Lock()
+				p.gone = true
+				p.mu.Unlock()
+				p.stop(0)
+				return
+			}
+			time.Sleep(300 * time.Millisecond)
+		}
+		s.violation("%s cannot be removed", p.id)
+	})
+}
+
+// adminClient returns a client of its own host.
+func (s *simulation) adminClient(to int) *client {
+	s.admins++
+	return &client{s: s, number: 100 + s.admins, to: to,
+		machine: s.net.boot(fmt.Sprintf("10.0.2.%d", s.admins))}
+}
+
 // breakAll breaks all connections of a host.
 func (n *network) breakAll(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for p := range n.pipes {
+	for _, p := range n.sorted() {
 		if p.route.from == host {
 			p.breaks(syscall.ECONNRESET)
 		}
@@ -197,9 +241,7 @@ func (n *network) breakAll(host string) {
 
 // admin has a client of its own send a command to a node.
 func (s *simulation) admin(p *process, what string) {
-	s.admins++
-	c := &client{s: s, number: 100 + s.admins, to: indexOf(s.processes, p),
-		machine: s.net.boot(fmt.Sprintf("10.0.2.%d", s.admins))}
+	c := s.adminClient(indexOf(s.processes, p))
 	s.running.Go(func() {
 		defer c.close()
 		replies, err := c.call(patience, []string{"RAFT", strings.ToUpper(what)})

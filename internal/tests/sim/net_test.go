@@ -59,7 +59,7 @@ func (n *network) cut(r route, by int) {
 	if n.cuts[r] += by; n.cuts[r] == 0 {
 		delete(n.cuts, r)
 	}
-	for p := range n.pipes {
+	for _, p := range n.sorted() {
 		switch {
 		case p.route != r || p.dead:
 		case by > 0 && p.stalled.IsZero():
@@ -70,6 +70,13 @@ func (n *network) cut(r route, by int) {
 			p.kick()
 		}
 	}
+}
+
+// sorted returns the pipes in an order that is the same in every run.
+func (n *network) sorted() []*pipe {
+	return slices.SortedFunc(maps.Keys(n.pipes), func(a, b *pipe) int {
+		return cmp.Compare(a.number, b.number)
+	})
 }
 
 // stall delivers nothing more until it is told otherwise, and breaks the connection in time.
@@ -261,6 +268,7 @@ func hashOf(s string) (h uint64) {
 // pipe is one direction of a connection.
 type pipe struct {
 	n        *network
+	number   uint64
 	rnd      *rand.Rand
 	route    route
 	other    *pipe
@@ -284,7 +292,8 @@ type segment struct {
 
 // pipe makes a pipe; the caller holds mu.
 func (n *network) pipe(r route, rnd *rand.Rand) *pipe {
-	p := &pipe{n: n, rnd: rnd, route: r, wake: make(chan struct{}, 1)}
+	n.number++
+	p := &pipe{n: n, number: n.number, rnd: rnd, route: r, wake: make(chan struct{}, 1)}
 	n.pipes[p] = true
 	return p
 }

@@ -75,12 +75,13 @@ type process struct {
 	clock   *clock
 	disk    *disk
 	machine *machine
-	node    *node.Node // nil: it is not open
-	run     int        // counts starts and ends
-	up      bool       // a run has begun and not ended
-	known   uint64     // the newest feature level of its release
-	join    bool       // it joins a cluster
-	gone    bool       // for good: it was removed
+	node    *node.Node    // nil: it is not open
+	run     int           // counts starts and ends
+	up      bool          // a run has begun and not ended
+	known   uint64        // the newest feature level of its release
+	join    bool          // it joins a cluster
+	gone    bool          // for good: it was removed
+	over    chan struct{} // closed when the run ends
 }
 
 func (p *process) clientAddr() string { return net.JoinHostPort(p.host, "6379") }
@@ -93,9 +94,9 @@ func (p *process) start() {
 		p.mu.Unlock()
 		return
 	}
-	p.up = true
+	p.up, p.over = true, make(chan struct{})
 	p.run++
-	run, d := p.run, p.disk
+	run, over, d := p.run, p.over, p.disk
 	p.machine = p.s.net.boot(p.host)
 	d.crash = func() { p.ends(run, "power", false, time.Second) }
 	p.clock = newClock(p.rnd)
@@ -118,10 +119,10 @@ func (p *process) start() {
 	ls := node.Listeners{Client: p.machine.listen(p.clientAddr()),
 		Peer: p.machine.listen(p.peerAddr())}
 	p.mu.Unlock()
-	p.s.running.Go(func() { p.open(run, cfg, ls) })
+	p.s.running.Go(func() { p.open(run, over, cfg, ls) })
 }
 
-func (p *process) open(run int, cfg node.Config, ls node.Listeners) {
+func (p *process) open(run int, over chan struct{}, cfg node.Config, ls node.Listeners) {
 	n, err := node.Start(cfg, ls, p.logger(run))
 	p.mu.Lock()
 	current := p.run == run
@@ -135,6 +136,12 @@ func (p *process) open(run int, cfg node.Config, ls node.Listeners) {
 	case err != nil && current:
 		p.s.note("%s does not start: %v", p.id, err)
 		p.ends(run, "kill", true, time.Second)
+	case err == nil:
+		select {
+		case err := <-n.Failed(): // the program would end
+			p.fatal(run, err)
+		case <-over:
+		}
 	}
 }
 
@@ -155,6 +162,7 @@ func (p *process) ends(run int, mode string, tells bool, restart time.Duration) 
 		return
 	}
 	p.up = false
+	close(p.over)
 	p.run++
 	old, n := p.disk, p.node
 	p.node = nil
@@ -200,7 +208,7 @@ func (p *process) stop(restart time.Duration) {
 // fatal is the node's wish to end the process.
 func (p *process) fatal(run int, err error) {
 	p.s.note("%s ends: %v", p.id, err)
-	if strings.Contains(err.Error(), "hash") || strings.Contains(err.Error(), "diverge") {
+	if strings.Contains(err.Error(), "differs from the leader's") {
 		p.s.violation("%s: %v", p.id, err)
 	}
 	p.ends(run, "kill", true, time.Second)

@@ -103,6 +103,9 @@ func newSchedule(seed uint64) *schedule {
 	if sc.level != 0 {
 		g.upgrade()
 	}
+	if sc.nodes > 1 && g.IntN(4) == 0 {
+		g.membership()
+	}
 	slices.SortStableFunc(sc.events, func(a, b event) int { return int(a.at - b.at) })
 	return sc
 }
@@ -196,6 +199,18 @@ func (g *generator) fault() {
 		g.add(at, -1, "break", g.node())
 	case 12:
 		g.add(at, -1, "admin", g.node(), []string{"snapshot", "transfer"}[g.IntN(2)])
+	}
+}
+
+// membership adds a node, removes one, or does both.
+func (g *generator) membership() {
+	at := func() time.Duration { return time.Second + time.Duration(g.Int64N(int64(lengthOf))) }
+	what := g.IntN(3)
+	if what != 0 {
+		g.add(at(), -1, "join", "n1")
+	}
+	if what != 1 {
+		g.add(at(), -1, "remove", []string{g.node(), "leader"}[g.IntN(2)])
 	}
 }
 

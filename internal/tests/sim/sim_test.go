@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -196,11 +197,44 @@ func (s *simulation) shutdown() {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	runtime.GOMAXPROCS(1)
+	runtime.MemProfileRate = 0 // sampling draws random numbers
 	if patched {
 		debug.SetGCPercent(-1) // see run
 		debug.SetMemoryLimit(2 << 30)
 	}
 	os.Exit(m.Run())
+}
+
+var repeats = flag.Int("sim.repeats", 1, "how often each seed runs")
+
+// TestRepeats runs each seed again and again and compares the histories.
+func TestRepeats(t *testing.T) {
+	for seed := uint64(*firstSeed); seed < uint64(*firstSeed+*seeds); seed++ {
+		var first *bytes.Buffer
+		same := 0
+		for i := range *repeats {
+			var log bytes.Buffer
+			run(t, newSchedule(seed), func(s *simulation) { s.log = &log })
+			if i == 0 {
+				first = &log
+				continue
+			}
+			if bytes.Equal(first.Bytes(), log.Bytes()) {
+				same++
+				continue
+			}
+			a, b := strings.Split(first.String(), "\n"), strings.Split(log.String(), "\n")
+			for j := range a {
+				if j >= len(b) || a[j] != b[j] {
+					t.Logf("seed %d run %d differs at line %d of %d:\n%s\n%s", seed, i, j, len(a),
+						strings.Join(a[max(0, j-6):min(len(a), j+3)], "\n"),
+						strings.Join(b[max(0, j-6):min(len(b), j+3)], "\n"))
+					break
+				}
+			}
+		}
+		t.Logf("seed %d: %d of %d equal the first", seed, same, *repeats-1)
+	}
 }
 
 func TestOne(t *testing.T) {
