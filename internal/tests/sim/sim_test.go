@@ -1,13 +1,11 @@
+// One run of a schedule: work, faults, recovery, checks.
+
 package sim
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/cryptotest"
@@ -30,16 +28,12 @@ func (r result) String() string {
 	return strings.Join(r.violations, "\n") + "\n" + strings.Join(r.notes, "\n")
 }
 
-var (
-	firstSeed = flag.Int64("sim.seed", 1, "the first seed")
-	seeds     = flag.Int64("sim.seeds", 5, "how many seeds")
-)
-
-// run runs a schedule.
+// run runs a schedule in a bubble of its own. Then the memory is collected, twice: pools keep what
+// was used in the bubble through one collection. In a bubble there is none: it would change the
+// order of goroutines.
 func run(t *testing.T, sc *schedule, setup func(*simulation)) (r result) {
-	// Twice: pools keep what was used in another bubble through one collection.
-	runtime.GC()
-	runtime.GC()
+	defer runtime.GC()
+	defer runtime.GC()
 	cryptotest.SetGlobalRandom(t, sc.seed)
 	synctest.Test(t, func(*testing.T) {
 		defer seedRuntime(sc.seed)()
@@ -192,59 +186,4 @@ func (s *simulation) shutdown() {
 		p.stop(0)
 	}
 	s.running.Wait()
-}
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	runtime.GOMAXPROCS(1)
-	runtime.MemProfileRate = 0 // sampling draws random numbers
-	if patched {
-		debug.SetGCPercent(-1) // see run
-		debug.SetMemoryLimit(2 << 30)
-	}
-	os.Exit(m.Run())
-}
-
-var repeats = flag.Int("sim.repeats", 1, "how often each seed runs")
-
-// TestRepeats runs each seed again and again and compares the histories.
-func TestRepeats(t *testing.T) {
-	for seed := uint64(*firstSeed); seed < uint64(*firstSeed+*seeds); seed++ {
-		var first *bytes.Buffer
-		same := 0
-		for i := range *repeats {
-			var log bytes.Buffer
-			run(t, newSchedule(seed), func(s *simulation) { s.log = &log })
-			if i == 0 {
-				first = &log
-				continue
-			}
-			if bytes.Equal(first.Bytes(), log.Bytes()) {
-				same++
-				continue
-			}
-			a, b := strings.Split(first.String(), "\n"), strings.Split(log.String(), "\n")
-			for j := range a {
-				if j >= len(b) || a[j] != b[j] {
-					t.Logf("seed %d run %d differs at line %d of %d:\n%s\n%s", seed, i, j, len(a),
-						strings.Join(a[max(0, j-6):min(len(a), j+3)], "\n"),
-						strings.Join(b[max(0, j-6):min(len(b), j+3)], "\n"))
-					break
-				}
-			}
-		}
-		t.Logf("seed %d: %d of %d equal the first", seed, same, *repeats-1)
-	}
-}
-
-func TestOne(t *testing.T) {
-	for seed := uint64(*firstSeed); seed < uint64(*firstSeed+*seeds); seed++ {
-		began := time.Now()
-		r := run(t, newSchedule(seed), nil)
-		t.Logf("seed %d: %d operations, %d answered, %v simulated in %v, hash %x, undecided %d", seed,
-			r.operations, r.answered, r.simulated, time.Since(began), r.hash, r.undecided)
-		if len(r.violations) > 0 {
-			t.Errorf("seed %d:\n%s", seed, r)
-		}
-	}
 }
