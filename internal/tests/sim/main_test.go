@@ -19,7 +19,8 @@ import (
 
 // kept are seeds that found a bug, with the bug.
 var kept = []uint64{
-	8, // a follower tried a closed connection to the leader in a loop, and nothing else ran
+	8,    // a follower tried a closed connection to the leader in a loop, and nothing else ran
+	5054, // a new leader asked for its barrier in a loop while it handed leadership over
 }
 
 const (
