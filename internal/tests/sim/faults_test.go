@@ -208,7 +208,8 @@ func (s *simulation) remove(p *process) {
 			}
 			replies, err := c.call(patience, []string{"RAFT", "REMOVE", p.id})
 			s.note("removal of %s: %v %v", p.id, replies, err)
-			if err == nil && (replies[0] == "OK" || strings.Contains(replies[0], "no member")) {
+			if err == nil && (replies[0] == "OK" ||
+				strings.Contains(replies[0], "was already removed")) {
 				p.mu.Lock()
 				p.gone = true
 				p.mu.Unlock()

@@ -37,6 +37,7 @@ type network struct {
 	pipes     map[*pipe]bool
 	dials     map[route]uint64
 	number    uint64 // of the newest end of a connection
+	trace     func(format string, args ...any)
 }
 
 // route is one direction between two hosts.
@@ -447,6 +448,10 @@ func (c *conn) put(data []byte) {
 		at = p.last
 	}
 	p.last = at
+	if c.n.trace != nil {
+		c.n.trace("%v %s > %s (%d): %d bytes %x", time.Now().UnixMicro(), c.local, c.remote, p.number,
+			len(data), hashOf(string(data)))
+	}
 	if p.queue = append(p.queue, segment{at, data}); !p.stalled.IsZero() && len(p.queue) == 1 {
 		p.suspect()
 	}

@@ -41,6 +41,9 @@ func run(t *testing.T, sc *schedule, setup func(*simulation)) (r result) {
 		if setup != nil {
 			setup(s)
 		}
+		if s.log != nil {
+			s.net.trace = s.trace
+		}
 		for _, p := range s.processes {
 			p.start()
 		}

@@ -62,8 +62,9 @@ func TestWorker(t *testing.T) {
 		all.undecided += r.undecided
 		all.simulated += r.simulated
 		if len(r.violations) > 0 {
-			t.Errorf("seed %d:\n%s", seed, r)
-			t.Errorf("a shorter schedule that fails:\n%s", shrink(t, sc))
+			t.Fail()
+			fmt.Printf("%s\nseed %d failed\n", r, seed) // at once: the process may be ended
+			fmt.Printf("a shorter schedule that fails:\n%s", shrink(t, sc))
 		}
 		if *repeats > 1 {
 			compareRuns(t, sc)

@@ -33,6 +33,9 @@ var changes = []change{
 		"func cheaprand() uint32 {\n	if x, ok := seeded(); ok {\n		return uint32(x)\n	}\n"},
 	{"runtime/rand.go", "func rand() uint64 {\n",
 		"func rand() uint64 {\n	if x, ok := seeded(); ok {\n		return x\n	}\n"},
+	// the order of a map follows from the hashes of its keys, too
+	{"runtime/alg.go", "key[i] = bootstrapRand()", "key[i] = uint64(i)"},
+	{"runtime/alg.go", "hashkey[i] = uintptr(bootstrapRand())", "hashkey[i] = uintptr(2*i + 1)"},
 	{"runtime/sema.go", "func internal_sync_nanotime() int64 {\n",
 		"func internal_sync_nanotime() int64 {\n" +
 			"	if b := getg().bubble; b != nil && b.seed != 0 {\n		return b.now\n	}\n"},
@@ -63,12 +66,13 @@ func (b *synctestBubble) next() uint64 {
 	return b.seed * 0x9e3779b97f4a7c15 >> 16
 }
 
-// seeded returns a random number of the bubble that runs, if it has a seed.
+// seeded returns a random number of the bubble that runs, if it has a seed. What the runtime does on
+// its own stacks, such as growing a goroutine's, takes none: how often depends on its caches.
 //
 //go:nosplit
 func seeded() (uint64, bool) {
-	gp := getg().m.curg
-	if gp == nil || gp.bubble == nil || gp.bubble.seed == 0 {
+	gp := getg()
+	if gp != gp.m.curg || gp.bubble == nil || gp.bubble.seed == 0 {
 		return 0, false
 	}
 	return gp.bubble.next()<<32 ^ gp.bubble.next(), true
