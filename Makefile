@@ -14,6 +14,7 @@
 # make rules         check and test the alert rules with promtool
 # make monitoring    rules and dashboard in a real Prometheus, through a failover; two minutes
 # make crashpoints   crashes and disk errors at each operation of a node's disk; as root, on Linux
+# make simulate      SEEDS simulated clusters, two at a time; see docs/adr/0044-simulation.md
 # make soak          the slow tests: more failures, longer fuzzing
 # make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
@@ -28,7 +29,7 @@ TESTFLAGS ?= -race -vet=off -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints
+.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -56,6 +57,7 @@ lint:
 	$(GO) vet -C testdata/bench ./...
 	$(GO) vet -tags coordd_next ./commands
 	$(GO) vet -tags coordd_small_segments,coordd_moved_wall ./cluster
+	$(GO) vet -tags coordd_sim ./internal/tests/sim
 	$(GO) run $(STATICCHECK) ./...
 	@dead=$$($(GO) run $(DEADCODE) ./cmd/... ./testdata/...) && \
 		dead=$$(echo "$$dead" | grep -v '^internal/resp/'); \
@@ -99,6 +101,10 @@ page:
 CALLS ?= 2000000
 differential: deps
 	COORDD_DIFFERENTIAL=$(CALLS) $(GO) test ./internal/tests/differential -count 1 -v -timeout 2h
+
+SEEDS ?= 10000
+simulate:
+	COORDD_SIMULATE=$(SEEDS) $(GO) test ./internal/tests/sim -run TestSimulations -count 1 -v -timeout 24h
 
 FUZZTIME ?= 30s
 fuzz:

@@ -25,7 +25,7 @@ import (
 
 // stores is an opened data directory.
 type stores struct {
-	stable    *raftboltdb.BoltStore
+	stable    raft.StableStore
 	log       raft.LogStore
 	snapshots *snapshotStore
 	closers   []io.Closer

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -130,7 +131,12 @@ func (n *Node) establish() *leadership {
 	}
 	barrier := n.raft.Barrier(0)
 	if err := barrier.Error(); err != nil {
-		kick(n.routeWake)
+		again := func() { kick(n.routeWake) }
+		if errors.Is(err, raft.ErrLeadershipTransferInProgress) { // Raft refuses it at once
+			time.AfterFunc(leaderTick, again)
+		} else {
+			again()
+		}
 		return nil
 	}
 	// Terms only grow, and a node leads a term at most once without a break: if it leads this term

@@ -31,11 +31,7 @@ const indexEntry = 4
 
 // fileLayer is where the log's files are: the file system, except in tests. Its writable files are
 // segmentFiles.
-type fileLayer interface {
-	types.VFS
-	// SyncDir makes the names in a directory durable.
-	SyncDir(dir string) error
-}
+type fileLayer = LogFiles
 
 // segmentFile is a writable file of the layer.
 type segmentFile interface {

@@ -56,10 +56,34 @@ func levelsOf(m any) Leveled {
 type levelGuard struct {
 	levels Leveled
 	dir    string
+	world  *World // in place of dir; nil: none
 	fatal  func(error)
 
 	mu    sync.Mutex
 	noted uint64 // in the version file
+}
+
+// open reads the noted level, and checks that the directory is that of node with that kind of log
+// store.
+func (g *levelGuard) open(node, logStore string) (err error) {
+	if g.world != nil {
+		g.noted = g.world.Level
+		return g.levels.CheckLevel("the disk", g.noted)
+	}
+	g.noted, err = prepareDir(g.dir, node, logStore, g.levels)
+	return err
+}
+
+// note records that what is stored needs a level.
+func (g *levelGuard) note(level uint64) error {
+	if g.world != nil {
+		return g.world.NoteLevel(level)
+	}
+	if err := noteLevel(g.dir, level); err != nil {
+		return fmt.Errorf("cannot record feature level %d in data directory %s: %w", level,
+			g.dir, err)
+	}
+	return nil
 }
 
 // entry admits a log entry.
@@ -89,9 +113,8 @@ func (g *levelGuard) pass(what string, level uint64) error {
 	if level <= g.noted {
 		return nil
 	}
-	if err := noteLevel(g.dir, level); err != nil {
-		return fmt.Errorf("cannot record feature level %d in data directory %s: %w", level,
-			g.dir, err)
+	if err := g.note(level); err != nil {
+		return err
 	}
 	g.noted = level
 	return nil

@@ -113,9 +113,9 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err := cfg.applyDefaults(); err != nil {
 		return nil, err
 	}
-	levels := levelsOf(m)
-	noted, err := prepareDir(cfg.DataDir, cfg.ID, cfg.LogStore, levels)
-	if err != nil {
+	levels := cfg.World.levels(levelsOf(m))
+	guard := &levelGuard{levels: levels, dir: cfg.DataDir, fatal: cfg.Fatal, world: cfg.World}
+	if err := guard.open(cfg.ID, cfg.LogStore); err != nil {
 		return nil, err
 	}
 	if ln == nil {
@@ -124,9 +124,12 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 		}
 	}
 	n := newNode(cfg, m)
-	n.levels, n.guard = levels, &levelGuard{levels: levels, dir: cfg.DataDir, fatal: cfg.Fatal,
-		noted: noted}
-	n.stores, err = openStores(cfg.DataDir, cfg.LogStore, n.logger)
+	n.levels, n.guard = levels, guard
+	if cfg.World != nil {
+		n.stores, err = cfg.World.openStores(n.logger)
+	} else {
+		n.stores, err = openStores(cfg.DataDir, cfg.LogStore, n.logger)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -72,6 +72,7 @@ type Config struct {
 	// ends the process: this release cannot read what the node received, or Raft is wrong about the
 	// log; default: log, and refuse whatever depends on it
 	Fatal func(error)
+	World *World // a simulation's network and disk; nil: the real ones
 
 	dial     dialFunc                          // tests cut links here
 	tuneRaft func(*raft.Config)                // tests shorten intervals here
@@ -114,7 +115,7 @@ func (c *Config) applyDefaults() error {
 	if err := CheckID(c.ID); err != nil {
 		return err
 	}
-	if c.DataDir == "" {
+	if c.DataDir == "" && c.World == nil {
 		return fmt.Errorf("no data directory is configured")
 	}
 	switch c.LogStore {
@@ -157,7 +158,11 @@ func (c *Config) applyDefaults() error {
 	if c.Fatal == nil {
 		c.Fatal = func(err error) { c.Logger.Error("this node cannot continue", "error", err) }
 	}
-	if c.dial == nil {
+	switch {
+	case c.dial != nil:
+	case c.World != nil:
+		c.dial = c.World.Dial
+	default:
 		c.dial = dialTCP
 	}
 	return c.checkMembers()

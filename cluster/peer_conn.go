@@ -67,6 +67,13 @@ func (w *peerConn) backlog() int {
 	return w.bytes
 }
 
+// ended reports whether the connection is closed.
+func (w *peerConn) ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
 // write is the writer goroutine. A frame counts as begun from before the write that carries it,
 // unless that write failed before any byte left.
 func (w *peerConn) write() {

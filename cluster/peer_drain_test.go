@@ -110,6 +110,22 @@ func TestDrainNotice(t *testing.T) {
 	}
 }
 
+// TestClosedConnectionTakesNothing closes a connection that is not found to be down yet. The
+// proposer would try it again and again until it is, and let nobody else run meanwhile.
+func TestClosedConnectionTakesNothing(t *testing.T) {
+	here, there := net.Pipe()
+	defer there.Close()
+	l := newLink(newCluster(t, 1, nil).leader(), "n2")
+	l.wire = newPeerConn(here, bufio.NewReader(here))
+	for _, open := range []bool{true, false} {
+		if _, ready := l.room(frameWrite); ready != open || l.roomForHeavy(frameWrite) != open {
+			t.Errorf("open: %v, takes frames: %v", open, ready)
+		}
+		l.wire.close()
+	}
+	<-l.wire.done
+}
+
 // TestCloseDrains closes a node that a member has sent one request and half of another. The node
 // answers the first one, sends a drain notice, and stops when the member closes the connection.
 func TestCloseDrains(t *testing.T) {

@@ -305,8 +305,9 @@ func (l *link) receive(w *peerConn) error {
 	}
 }
 
-// takes reports whether frames may be sent. The caller holds mu.
-func (l *link) takes() bool { return l.wire != nil && !l.renewing }
+// takes reports whether frames may be sent. The caller holds mu. On a connection that is closed and
+// not yet found to be down, forward would be tried again and again.
+func (l *link) takes() bool { return l.wire != nil && !l.renewing && !l.wire.ended() }
 
 // renew has the link connect again, after the frames in flight are answered or ReplyWait.
 func (l *link) renew() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -94,6 +95,11 @@ func (n *Node) askToJoin(ctx context.Context, addr string) error {
 		var err error
 		if o.TLSConfig, err = n.cfg.TLS.Dial(); err != nil {
 			return err
+		}
+	}
+	if w := n.cfg.World; w != nil {
+		o.Dialer = func(ctx context.Context, _, addr string) (net.Conn, error) {
+			return w.Dial(ctx, addr)
 		}
 	}
 	client := redis.NewClient(o)

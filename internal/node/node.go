@@ -83,6 +83,7 @@ type Config struct {
 	HeartbeatTimeout  time.Duration
 	LeaderWait        time.Duration // 0: the default; negative: requests do not wait for a leader
 	Clock             cluster.Clock // nil: the system's
+	World             *World        // of a simulation; nil: the real one
 
 	PresentAs          server.Presentation
 	RedisVersion       string // what INFO and HELLO report; empty: commands.WholeVersion
@@ -110,6 +111,12 @@ type Config struct {
 
 	Tracing tracing.Config // where spans go; its node, version and logger are this one's
 	Audit   audit.Config   // where the audit trail goes; its node and logger are this one's
+}
+
+// World is what a simulation puts in place of the network, the disk and the process.
+type World struct {
+	cluster.World
+	Exit func(error) // in place of ending the process
 }
 
 // Listeners are sockets that are bound before a node starts. The node binds those that are nil, if
@@ -293,6 +300,9 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 		HeartbeatTimeout:  n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
 		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal, Answer: n.server.Answer,
 	}
+	if n.cfg.World != nil {
+		c.World = &n.cfg.World.World
+	}
 	if c.PeerAdvertise == "" {
 		c.PeerAdvertise = peer.Addr().String()
 	}
@@ -337,6 +347,10 @@ func (n *Node) serve(ln net.Listener) {
 // fatal ends the process: the machine cannot continue, and wrong answers are worse than none.
 func (n *Node) fatal(err error) {
 	n.log.Error("fatal error, the node stops", "error", err)
+	if n.cfg.World != nil {
+		n.cfg.World.Exit(err)
+		return
+	}
 	os.Exit(1)
 }
 
@@ -375,6 +389,9 @@ func (n *Node) Close() error {
 
 // Locks returns what the node observes of locks and windows.
 func (n *Node) Locks() *locks.Observer { return n.locks }
+
+// Leads reports whether the node believes that it leads its cluster.
+func (n *Node) Leads() bool { return n.cluster.Status().Role == cluster.RoleLeader }
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.cfg.ID }

@@ -1,0 +1,75 @@
+// What is below a node in a simulation, in place of the network and the file system.
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// World is the network and the disk of a simulated node: Config.World, which is nil elsewhere. The
+// node uses all that is set here, and nothing of Config.DataDir.
+type World struct {
+	// Dial opens a connection to another node's peer address.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Stable keeps Raft's term and vote. What it has accepted survives the node.
+	Stable raft.StableStore
+	// LogFiles and LogMeta are below raft-wal, with segments of LogSegment bytes.
+	LogFiles   LogFiles
+	LogMeta    types.MetaStore
+	LogSegment int
+	Snapshots  raft.SnapshotStore
+	// Level is the noted feature level, from 1, and NoteLevel notes a later one.
+	Level     uint64
+	NoteLevel func(level uint64) error
+	// KnownLevel is the newest feature level that the node pretends to know; 0: that of its release
+	KnownLevel uint64
+}
+
+// olderLevels are those of a release that knows fewer.
+type olderLevels struct {
+	Leveled
+	known uint64
+}
+
+func (o olderLevels) KnownLevel() uint64 { return o.known }
+
+func (o olderLevels) CheckLevel(what string, level uint64) error {
+	if level > o.known {
+		return fmt.Errorf("%s has feature level %d, and this simulated release knows %d", what,
+			level, o.known)
+	}
+	return o.Leveled.CheckLevel(what, level)
+}
+
+// levels returns the machine's levels as the simulated release knows them.
+func (w *World) levels(all Leveled) Leveled {
+	if w == nil || w.KnownLevel == 0 {
+		return all
+	}
+	return olderLevels{all, w.KnownLevel}
+}
+
+// LogFiles are the files of a simulated log. Those open for writing also have the methods Size,
+// Truncate, Reserved and SyncData.
+type LogFiles interface {
+	types.VFS
+	// SyncDir makes the names in a directory durable.
+	SyncDir(dir string) error
+}
+
+// openStores is openStores of a simulated disk.
+func (w *World) openStores(logger *slog.Logger) (*stores, error) {
+	log, err := openWAL("", w.LogFiles, w.LogMeta, w.LogSegment, logger)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the simulated log: %w", err)
+	}
+	s := &stores{stable: w.Stable, log: log, snapshots: newSnapshotStore(w.Snapshots, "", logger)}
+	s.closers = append(s.closers, log)
+	return s, nil
+}

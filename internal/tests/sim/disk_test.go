@@ -1,0 +1,452 @@
+// The simulated disk of a node: what is not synced is lost, kept or torn when the power fails.
+
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster"
+)
+
+const sector = 512 // bytes that reach the disk together
+
+// disk holds one node's files, metadata, stable store and snapshots.
+type disk struct {
+	segment int // bytes
+
+	mu        sync.Mutex
+	rnd       *rand.Rand
+	names     map[string]*file // as the process sees them
+	saved     map[string]*file // those that are on the disk
+	meta      []byte
+	stable    map[string][]byte
+	level     uint64
+	snapshots []*snapshot // newest first
+	latency   time.Duration
+	stuck     chan struct{} // closed when the disk continues; nil: it does
+	failing   bool          // writes of the log fail
+	full      bool          // … for lack of space
+	crashAt   int           // steps until the process ends; 0: never
+	crash     func()
+}
+
+func newDisk(seed uint64) *disk {
+	rnd := rand.New(rand.NewPCG(seed, 0x6469736b))
+	return &disk{
+		rnd: rnd, segment: []int{16 << 10, 256 << 10, 4 << 20, 4 << 20}[rnd.IntN(4)],
+		names: map[string]*file{}, saved: map[string]*file{}, stable: map[string][]byte{}, level: 1,
+		latency: []time.Duration{20, 200, 1000, 5000}[rnd.IntN(4)] * time.Microsecond,
+	}
+}
+
+// step is before each change of the disk: it takes its time, and may fail.
+func (d *disk) step(logs bool) error {
+	d.mu.Lock()
+	wait := time.Duration(0)
+	if patched {
+		wait = time.Duration(d.rnd.ExpFloat64() * float64(d.latency))
+	}
+	stuck := d.stuck
+	if d.crashAt > 0 {
+		if d.crashAt--; d.crashAt == 0 {
+			d.mu.Unlock()
+			d.crash()
+			d.mu.Lock()
+		}
+	}
+	var err error
+	switch {
+	case logs && d.full:
+		err = syscall.ENOSPC
+	case logs && d.failing:
+		err = syscall.EIO
+	}
+	d.mu.Unlock()
+	if wait > 0 {
+		time.Sleep(wait)
+	}
+	if stuck != nil && patched {
+		<-stuck
+	}
+	return err
+}
+
+// survivor is the disk that the next process finds. Its data: "kill", everything, not all of it
+// durable yet; "synced", what was synced; "torn", by chance more.
+func (d *disk) survivor(mode string) *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := &disk{segment: d.segment, rnd: rand.New(rand.NewPCG(d.rnd.Uint64(), 0)),
+		names: map[string]*file{}, saved: map[string]*file{}, meta: d.meta,
+		stable: maps.Clone(d.stable), level: d.level, snapshots: slices.Clone(d.snapshots),
+		latency: d.latency, failing: d.failing, full: d.full}
+	if mode == "kill" {
+		files := map[*file]*file{}
+		for from, to := range map[*map[string]*file]map[string]*file{&d.names: next.names,
+			&d.saved: next.saved} {
+			for name, f := range *from {
+				if files[f] == nil {
+					files[f] = &file{d: next, data: slices.Clone(f.data), size: f.size,
+						saved: slices.Clone(f.saved), savedSize: f.savedSize,
+						dirty: slices.Clone(f.dirty)}
+				}
+				to[name] = files[f]
+			}
+		}
+		return next
+	}
+	names := d.saved
+	if mode == "torn" && d.rnd.IntN(2) == 0 {
+		names = d.names
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		f := names[name]
+		data, size := slices.Clone(f.saved), f.savedSize
+		if mode == "torn" {
+			for _, w := range f.dirty {
+				for i := 0; i < len(w.data); i += sector {
+					if d.rnd.IntN(2) == 0 {
+						data = patch(data, w.at+i, w.data[i:min(i+sector, len(w.data))])
+					}
+				}
+			}
+			size = max(size, len(data))
+		}
+		next.names[name] = &file{d: next, data: data, size: size, saved: slices.Clone(data),
+			savedSize: size}
+	}
+	next.saved = maps.Clone(next.names)
+	return next
+}
+
+// world is what a node runs on, with this disk.
+func (d *disk) world(m *machine) cluster.World {
+	return cluster.World{Dial: m.dial, Stable: stable{d}, LogFiles: d, LogMeta: meta{d},
+		LogSegment: d.segment, Snapshots: snapshots{d}, Level: d.level,
+		NoteLevel: func(level uint64) error {
+			err := d.step(false)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.level = level
+			return err
+		}}
+}
+
+// file is a file of the log. Bytes after data are zero, up to size.
+type file struct {
+	d         *disk
+	data      []byte
+	size      int
+	saved     []byte
+	savedSize int
+	dirty     []written
+}
+
+type written struct {
+	at   int
+	data []byte
+}
+
+func patch(data []byte, at int, p []byte) []byte {
+	if grow := at + len(p) - len(data); grow > 0 {
+		data = append(data, make([]byte, grow)...)
+	}
+	copy(data[at:], p)
+	return data
+}
+
+func (d *disk) ListDir(string) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.names)), nil
+}
+
+func (d *disk) Create(_, name string, size uint64) (types.WritableFile, error) {
+	err := d.step(true)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.names[name] != nil:
+		return nil, fs.ErrExist
+	case err != nil:
+		return nil, err
+	}
+	f := &file{d: d, size: int(size)}
+	d.names[name] = f
+	return f, nil
+}
+
+// Delete removes a name. It comes back with a power failure unless the directory is synced.
+func (d *disk) Delete(_, name string) error {
+	_ = d.step(false)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] == nil {
+		return fs.ErrNotExist
+	}
+	delete(d.names, name)
+	return nil
+}
+
+func (d *disk) open(name string) (*file, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] == nil {
+		return nil, fs.ErrNotExist
+	}
+	return d.names[name], nil
+}
+
+func (d *disk) OpenReader(_, name string) (types.ReadableFile, error) { return d.open(name) }
+func (d *disk) OpenWriter(_, name string) (types.WritableFile, error) { return d.open(name) }
+
+func (d *disk) SyncDir(string) error {
+	if err := d.step(true); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.saved = maps.Clone(d.names)
+	return nil
+}
+
+func (f *file) Close() error   { return nil }
+func (f *file) Reserved() bool { return true }
+
+func (f *file) Size() (int64, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	return int64(f.size), nil
+}
+
+func (f *file) ReadAt(p []byte, at int64) (int, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if at >= int64(f.size) {
+		return 0, io.EOF
+	}
+	n := min(len(p), f.size-int(at))
+	clear(p[:n])
+	if int(at) < len(f.data) {
+		copy(p[:n], f.data[at:])
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *file) WriteAt(p []byte, at int64) (int, error) {
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	switch {
+	case f.d.full:
+		return 0, syscall.ENOSPC
+	case f.d.failing:
+		return 0, syscall.EIO
+	}
+	n := len(p)
+	f.size = max(f.size, int(at)+n)
+	// zeros where nothing was written need no room
+	if over := min(n, max(0, len(f.data)-int(at))); zero(p[over:]) {
+		p = p[:over]
+	}
+	if len(p) > 0 {
+		f.data = patch(f.data, int(at), p)
+		f.dirty = append(f.dirty, written{int(at), bytes.Clone(p)})
+	}
+	return n, nil
+}
+
+func zero(p []byte) bool {
+	for len(p) >= len(nothing) {
+		if !bytes.Equal(p[:len(nothing)], nothing[:]) {
+			return false
+		}
+		p = p[len(nothing):]
+	}
+	return bytes.Equal(p, nothing[:len(p)])
+}
+
+var nothing [4096]byte
+
+func (f *file) Truncate(size int64) error {
+	_ = f.d.step(false)
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	f.size = int(size)
+	f.data = f.data[:min(len(f.data), f.size)]
+	return nil
+}
+
+func (f *file) Sync() error {
+	if err := f.d.step(true); err != nil {
+		return err
+	}
+	f.d.mu.Lock()
+	defer f.d.mu.Unlock()
+	if f.size < len(f.saved) {
+		f.saved = f.saved[:f.size]
+	}
+	for _, w := range f.dirty {
+		if w.at < f.size {
+			f.saved = patch(f.saved, w.at, w.data[:min(len(w.data), f.size-w.at)])
+		}
+	}
+	f.dirty, f.savedSize = nil, f.size
+	return nil
+}
+
+func (f *file) SyncData() error { return f.Sync() }
+
+// meta is raft-wal's metadata, which changes as a whole and durably.
+type meta struct{ d *disk }
+
+func (m meta) Load(string) (state types.PersistentState, err error) {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	if m.d.meta == nil {
+		return state, nil
+	}
+	return state, json.Unmarshal(m.d.meta, &state)
+}
+
+func (m meta) CommitState(state types.PersistentState) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if err := m.d.step(true); err != nil {
+		return err
+	}
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.d.meta = text
+	return nil
+}
+
+func (meta) GetStable([]byte) ([]byte, error) { return nil, nil }
+func (meta) SetStable([]byte, []byte) error   { return nil }
+func (meta) Close() error                     { return nil }
+
+// stable is Raft's term and vote.
+type stable struct{ d *disk }
+
+func (s stable) Set(key, val []byte) error {
+	_ = s.d.step(false)
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	s.d.stable[string(key)] = bytes.Clone(val)
+	return nil
+}
+
+// Get answers like raft-boltdb, whose error Raft knows by its text.
+func (s stable) Get(key []byte) ([]byte, error) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if v, ok := s.d.stable[string(key)]; ok {
+		return v, nil
+	}
+	return nil, fmt.Errorf("not found")
+}
+
+func (s stable) SetUint64(key []byte, val uint64) error {
+	return s.Set(key, fmt.Append(nil, val))
+}
+
+func (s stable) GetUint64(key []byte) (n uint64, err error) {
+	v, err := s.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	_, err = fmt.Sscan(string(v), &n)
+	return n, err
+}
+
+// snapshots is the snapshot store: a snapshot is there once it is closed, and then durable.
+type snapshots struct{ d *disk }
+
+type snapshot struct {
+	d    *disk
+	meta raft.SnapshotMeta
+	data bytes.Buffer
+	done bool
+}
+
+func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64,
+	conf raft.Configuration, confIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	if err := s.d.step(true); err != nil {
+		return nil, err
+	}
+	return &snapshot{d: s.d, meta: raft.SnapshotMeta{Version: version,
+		ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli()), Index: index, Term: term,
+		Configuration: conf, ConfigurationIndex: confIndex}}, nil
+}
+
+func (s snapshots) List() (list []*raft.SnapshotMeta, err error) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	for _, k := range s.d.snapshots {
+		m := k.meta
+		list = append(list, &m)
+	}
+	return list, nil
+}
+
+func (s snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	for _, k := range s.d.snapshots {
+		if k.meta.ID == id {
+			m := k.meta
+			return &m, io.NopCloser(bytes.NewReader(k.data.Bytes())), nil
+		}
+	}
+	return nil, nil, fs.ErrNotExist
+}
+
+func (k *snapshot) ID() string { return k.meta.ID }
+
+func (k *snapshot) Write(p []byte) (int, error) {
+	if err := k.d.step(true); err != nil {
+		return 0, err
+	}
+	return k.data.Write(p)
+}
+
+func (k *snapshot) Cancel() error { k.done = true; return nil }
+
+func (k *snapshot) Close() error {
+	if k.done {
+		return nil
+	}
+	k.done = true
+	if err := k.d.step(true); err != nil {
+		return err
+	}
+	k.meta.Size = int64(k.data.Len())
+	k.d.mu.Lock()
+	defer k.d.mu.Unlock()
+	k.d.snapshots = append(k.d.snapshots, k)
+	slices.SortStableFunc(k.d.snapshots, func(a, b *snapshot) int {
+		if a.meta.Term != b.meta.Term {
+			return int(b.meta.Term) - int(a.meta.Term)
+		}
+		return int(b.meta.Index) - int(a.meta.Index)
+	})
+	k.d.snapshots = k.d.snapshots[:min(len(k.d.snapshots), 2)]
+	return nil
+}

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/random"
+)
+
+// kept are seeds that found a bug, with the bug.
+var kept = []uint64{
+	8,    // a follower tried a closed connection to the leader in a loop, and nothing else ran
+	5054, // a new leader asked for its barrier in a loop while it handed leadership over
+}
+
+const (
+	// shortPeriod is how long make test simulates, besides the kept seeds.
+	shortPeriod = 20 * time.Second
+	// stuckAfter is how long a seed may take: then a simulation loops, or waits for something real.
+	stuckAfter = 2 * time.Minute
+)
+
+// TestSimulations builds the simulations with the changed runtime and runs them: the kept seeds and
+// new ones for a while, or as many seeds as COORDD_SIMULATE says, in two processes.
+// COORDD_TEST_SEED is the first seed.
+func TestSimulations(t *testing.T) {
+	if patched {
+		t.Skip("it starts TestWorker")
+	}
+	binary := build(t)
+	first := random.Seed(t)
+	if n, err := strconv.ParseUint(os.Getenv("COORDD_SIMULATE"), 10, 64); err == nil {
+		const workers = 2
+		var wg sync.WaitGroup
+		for i := range uint64(workers) {
+			wg.Go(func() {
+				work(t, binary, "-sim.seed", fmt.Sprint(first+i*n/workers), "-sim.seeds",
+					fmt.Sprint((i+1)*n/workers-i*n/workers))
+			})
+		}
+		wg.Wait()
+		return
+	}
+	for _, seed := range kept {
+		work(t, binary, "-sim.seed", fmt.Sprint(seed))
+	}
+	work(t, binary, "-sim.seed", fmt.Sprint(first), "-sim.seeds", "1000000", "-sim.for",
+		shortPeriod.String())
+}
+
+// build builds the test binary of this package with the changed runtime.
+func build(t *testing.T) string {
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "sim.test")
+	for _, args := range [][]string{
+		{"run", "./runtimepatch", dir},
+		{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-tags",
+			"coordd_sim", "-o", binary, "."},
+	} {
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v\n%s", args, err, out)
+		}
+	}
+	return binary
+}
+
+// work runs TestWorker with flags, and fails the test if it fails.
+func work(t *testing.T, binary string, flags ...string) {
+	cmd := exec.Command(binary, append([]string{"-test.run", "^TestWorker$", "-test.timeout", "0"},
+		flags...)...)
+	cmd.Env = append(os.Environ(), "GOTRACEBACK=all")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var stacks bytes.Buffer
+	cmd.Stderr = &stacks
+	if err := cmd.Start(); err != nil {
+		t.Error(err)
+		return
+	}
+	// SIGQUIT has the process print its stacks.
+	watch := time.AfterFunc(stuckAfter, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	defer watch.Stop()
+	var text, seed string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		switch line := lines.Text(); {
+		case strings.HasPrefix(line, "seed "):
+			watch.Reset(stuckAfter)
+			seed = line
+		case strings.HasPrefix(line, "simulated "):
+			t.Log(line)
+		default:
+			text += line + "\n"
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%s: %v\n%s%s", seed, err, text, stacks.Bytes())
+	}
+}
