@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
 	"github.com/coordd/coordd/internal/tests/crashdisk"
 )
 
@@ -29,7 +31,7 @@ type trio struct {
 	needed bool
 	// starts: the life begins with the start of n1
 	starts bool
-	term   uint64 // the largest that n1 told
+	term   uint64 // when the life began
 }
 
 // newTrio starts a cluster.
@@ -176,9 +178,6 @@ func (c *trio) again(p point, rnd *rand.Rand) error {
 	if err := c.caughtUp(); err != nil {
 		return err
 	}
-	if term, err := c.info("raft_term"); err != nil || term < c.term {
-		return fmt.Errorf("n1 was in term %d and is in term %d, %v", c.term, term, err)
-	}
 	if err := c.led.check(c.client); err != nil {
 		return err
 	}
@@ -209,6 +208,31 @@ func (c *trio) inspect(left *crashdisk.Disk) error {
 	if index < committed {
 		return fmt.Errorf("n1's log ends with entry %d; entries up to %d were committed with it",
 			index, committed)
+	}
+	return c.votes(left, term)
+}
+
+// votes looks for the term and the vote that n1 gave. Its log ends in a term whose leader needed its
+// vote, if that began with n3 dead.
+func (c *trio) votes(left *crashdisk.Disk, last uint64) error {
+	content, err := left.ReadFile("data/raft.db")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(c.t.TempDir(), "raft.db")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return err
+	}
+	stable, err := raftboltdb.NewBoltStore(file)
+	if err != nil {
+		return err
+	}
+	defer stable.Close()
+	term, err1 := stable.GetUint64([]byte("CurrentTerm"))
+	voted, err2 := stable.GetUint64([]byte("LastVoteTerm"))
+	if err := errors.Join(err1, err2); err != nil || term < last || last > c.term && voted < last {
+		return fmt.Errorf("n1 is in term %d and voted in term %d; its log ends in term %d, %v", term,
+			voted, last, err)
 	}
 	return nil
 }
