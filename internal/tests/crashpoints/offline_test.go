@@ -207,7 +207,8 @@ func keepBackups(t *testing.T, l *tool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.base.Put("to/coordd-20260101T000000.000Z.backup", old)
+	older := "to/backup-20260101T000000.000Z.coordd"
+	l.base.Put(older, old)
 	l.args = []string{"backup", "--from", n.addr, "--to", l.path("to"), "--keep", "1"}
 	backups := func() error {
 		whole := 0
@@ -225,7 +226,13 @@ func keepBackups(t *testing.T, l *tool) {
 		}
 		return nil
 	}
-	l.check, l.after = backups, backups
+	l.check = backups
+	l.after = func() error {
+		if _, err := l.disk.ReadFile(older); err == nil {
+			return errors.New("the oldest backup was not removed")
+		}
+		return backups()
+	}
 }
 
 // starts starts a node on the disk, with the data directory data, and checks what it holds.
