@@ -95,7 +95,6 @@ const (
 	defaultLeaderWait = 2 * time.Second
 	defaultReplyWait  = 10 * time.Second
 	defaultThreshold  = 8192
-	defaultTrailing   = 10240
 	snapshotInterval  = 30 * time.Second
 	rpcTimeout        = 5 * time.Second
 	// an AppendEntries message may hold that many entries of MaxBatchBytes, and has rpcTimeout to

@@ -212,8 +212,8 @@ func (c *trio) inspect(left *crashdisk.Disk) error {
 	return c.votes(left, term)
 }
 
-// votes looks for the term and the vote that n1 gave. Its log ends in a term whose leader needed its
-// vote, if that began with n3 dead.
+// votes looks for the term and the vote that n1 gave. Its log ends in a term whose leader needed
+// its vote, if that began with n3 dead.
 func (c *trio) votes(left *crashdisk.Disk, last uint64) error {
 	content, err := left.ReadFile("data/raft.db")
 	if err != nil {
@@ -231,8 +231,8 @@ func (c *trio) votes(left *crashdisk.Disk, last uint64) error {
 	term, err1 := stable.GetUint64([]byte("CurrentTerm"))
 	voted, err2 := stable.GetUint64([]byte("LastVoteTerm"))
 	if err := errors.Join(err1, err2); err != nil || term < last || last > c.term && voted < last {
-		return fmt.Errorf("n1 is in term %d and voted in term %d; its log ends in term %d, %v", term,
-			voted, last, err)
+		return fmt.Errorf("n1 is in term %d and voted in term %d; its log ends in term %d, %v",
+			term, voted, last, err)
 	}
 	return nil
 }
@@ -303,10 +303,17 @@ func (c *trio) behind() error {
 		return err
 	}
 	c.kill()
-	if err := c.led.serves(c.others[0]); err != nil {
-		return err
+	for range 75 { // whoever leads meanwhile
+		if err := c.led.serves(c.others[0]); err != nil {
+			return err
+		}
 	}
-	return c.led.writes(c.others[0].client, 75)
+	var errs []error
+	for _, n := range c.others {
+		_, err := n.do("RAFT", "SNAPSHOT")
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // conflict leaves n1 dead with entries that the others never got, and the others with different
@@ -337,10 +344,12 @@ func (c *trio) conflict() error {
 	if err := c.others[0].await(); err != nil {
 		return err
 	}
-	if err := c.led.serves(c.others[0]); err != nil {
-		return err
+	for range 4 {
+		if err := c.led.serves(c.others[0]); err != nil {
+			return err
+		}
 	}
-	return c.led.writes(c.others[0].client, 4)
+	return nil
 }
 
 // founds begins a new cluster: n2 and n3 start on empty directories, and n1's disk is empty.
