@@ -67,8 +67,8 @@ func (d *idlers) turn(a *actor) {
 	a.mem = still
 }
 
-// proceed takes a reply if there is one, or perhaps sends a read. It reports whether the connection can
-// go on.
+// proceed takes a reply if there is one, or perhaps sends a read. It reports whether the connection
+// can go on.
 func (d *idlers) proceed(a *actor, k *idler) bool {
 	if !k.waits {
 		if a.rnd.IntN(idleTurns) > 0 {
