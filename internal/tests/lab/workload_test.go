@@ -68,6 +68,7 @@ var workloads = []workload{
 	{name: "messages", make: messages},
 	{name: "caches", newer: true, make: caches},
 	{name: "stale reads", make: staleReads},
+	{name: "idle reads", make: idleReads},
 	{name: "kept", make: keptWrites},
 }
 
