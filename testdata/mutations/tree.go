@@ -21,7 +21,7 @@ import (
 
 // limit bounds a run of tests, and endWait how long their processes may take to end after it.
 const (
-	limit   = 5 * time.Minute
+	limit   = 10 * time.Minute
 	endWait = 20 * time.Second
 )
 
