@@ -238,7 +238,8 @@ func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
 	out, in := n.pipe(to, rnd), n.pipe(route{to.to, to.from}, rnd)
 	n.number += 2
 	here := &conn{n: n, number: n.number, in: in, out: out, local: local, remote: addr, of: m}
-	there := &conn{n: n, number: n.number + 1, in: out, out: in, local: addr, remote: local, of: l.m}
+	there := &conn{n: n, number: n.number + 1, in: out, out: in, local: addr, remote: local,
+		of: l.m}
 	in.other, out.other = out, in
 	select {
 	case l.conns <- there:
@@ -449,8 +450,8 @@ func (c *conn) put(data []byte) {
 	}
 	p.last = at
 	if c.n.trace != nil {
-		c.n.trace("%v %s > %s (%d): %d bytes %x", time.Now().UnixMicro(), c.local, c.remote, p.number,
-			len(data), hashOf(string(data)))
+		c.n.trace("%v %s > %s (%d): %d bytes %x", time.Now().UnixMicro(), c.local, c.remote,
+			p.number, len(data), hashOf(string(data)))
 	}
 	if p.queue = append(p.queue, segment{at, data}); !p.stalled.IsZero() && len(p.queue) == 1 {
 		p.suspect()

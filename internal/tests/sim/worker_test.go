@@ -70,8 +70,8 @@ func TestWorker(t *testing.T) {
 			compareRuns(t, sc)
 		}
 	}
-	fmt.Printf("simulated %d seeds, %d operations, %d answered, %d keys undecided, %v in %v\n", done,
-		all.operations, all.answered, all.undecided, all.simulated.Round(time.Second),
+	fmt.Printf("simulated %d seeds, %d operations, %d answered, %d keys undecided, %v in %v\n",
+		done, all.operations, all.answered, all.undecided, all.simulated.Round(time.Second),
 		time.Since(began).Round(time.Millisecond))
 }
 

@@ -4,7 +4,7 @@
 //
 //   - select, maps, math/rand and the order of woken goroutines follow the seed;
 //   - a goroutine is not preempted, and keeps the processor in system calls;
-//   - a goroutine that waits for a mutex is durably blocked, so time passes while its holder sleeps.
+//   - a goroutine that waits for a mutex is durably blocked: time passes while its holder sleeps.
 //
 // It fails if Go's sources are not as expected: then the changes must be looked at again.
 package main
@@ -27,10 +27,12 @@ var changes = []change{
 			"	waitReasonSyncMutexLock: true, waitReasonSyncRWMutexRLock: true,\n" +
 			"	waitReasonSyncRWMutexLock: true,\n"},
 	{"runtime/synctest.go", "type synctestBubble struct {\n",
-		"type synctestBubble struct {\n	seed uint64 // state of the random numbers; 0: real ones\n"},
+		"type synctestBubble struct {\n" +
+			"	seed uint64 // state of the random numbers; 0: real ones\n"},
 	{"runtime/synctest.go", "var bubbleGen atomic.Uint64", seeding + "var bubbleGen atomic.Uint64"},
 	{"runtime/rand.go", "func cheaprand() uint32 {\n",
-		"func cheaprand() uint32 {\n	if x, ok := seeded(); ok {\n		return uint32(x)\n	}\n"},
+		"func cheaprand() uint32 {\n" +
+			"	if x, ok := seeded(); ok {\n		return uint32(x)\n	}\n"},
 	{"runtime/rand.go", "func rand() uint64 {\n",
 		"func rand() uint64 {\n	if x, ok := seeded(); ok {\n		return x\n	}\n"},
 	// the order of a map follows from the hashes of its keys, too
@@ -66,8 +68,8 @@ func (b *synctestBubble) next() uint64 {
 	return b.seed * 0x9e3779b97f4a7c15 >> 16
 }
 
-// seeded returns a random number of the bubble that runs, if it has a seed. What the runtime does on
-// its own stacks, such as growing a goroutine's, takes none: how often depends on its caches.
+// seeded returns a random number of the bubble that runs, if it has a seed. What the runtime does
+// on its own stacks, such as growing a goroutine's, takes none: how often depends on its caches.
 //
 //go:nosplit
 func seeded() (uint64, bool) {
@@ -116,7 +118,8 @@ func run() error {
 			texts[c.file] = string(text)
 		}
 		if n := strings.Count(texts[c.file], c.old); n != 1 {
-			return fmt.Errorf("%s has %d times %q: this version of Go is not known", c.file, n, c.old)
+			return fmt.Errorf("%s has %d times %q: this version of Go is not known", c.file, n,
+				c.old)
 		}
 		texts[c.file] = strings.Replace(texts[c.file], c.old, c.new, 1)
 	}
