@@ -77,8 +77,8 @@ func TestSlewingTurns(t *testing.T) {
 	}
 }
 
-// TestStampFollowsReads: while the time of day follows a wall clock back, a stamp is still later than
-// what reads have named.
+// TestStampFollowsReads: while the time of day follows a wall clock back, a stamp is still later
+// than what reads have named.
 func TestStampFollowsReads(t *testing.T) {
 	clock := &stubClock{mono: time.Second}
 	ahead := 1000 * (clock.Wall().UnixMilli() + time.Minute.Milliseconds())

@@ -64,8 +64,8 @@ func TestEntryInFlightIsUnknown(t *testing.T) {
 	}
 }
 
-// TestForwardedWriteInFlightIsUnknown is TestEntryInFlightIsUnknown for a write of a follower, which
-// hears from the leader that the outcome is unknown. The entry is in two of four logs.
+// TestForwardedWriteInFlightIsUnknown is TestEntryInFlightIsUnknown for a write of a follower. The
+// leader tells it that the outcome is unknown. The entry is in two of four logs.
 func TestForwardedWriteInFlightIsUnknown(t *testing.T) {
 	c := newCluster(t, 4, nil)
 	lead, followers := c.leader(), c.followers()
