@@ -19,16 +19,15 @@ const patience = 8 * time.Second
 
 // operation is a command that may have run.
 type operation struct {
-	client    int
-	kind      string
-	args      []string
-	begin     int64 // in the order of all events
-	end       int64 // 0: never
-	beginAt   time.Duration
-	endAt     time.Duration
-	unknown   bool // it may have run, once, at any time since, or not
-	reply     string
-	elsewhere bool // it is of a connection that broke
+	client  int
+	kind    string
+	args    []string
+	begin   int64 // in the order of all events
+	end     int64 // 0: never
+	beginAt time.Duration
+	endAt   time.Duration
+	unknown bool // it may have run, once, at any time since, or not
+	reply   string
 }
 
 // client is a client with one connection at a time.
