@@ -15,6 +15,7 @@
 # make monitoring    rules and dashboard in a real Prometheus, through a failover; two minutes
 # make crashpoints   crashes and disk errors at each operation of a node's disk; as root, on Linux
 # make simulate      SEEDS simulated clusters, two at a time; see docs/adr/0044-simulation.md
+# make proof         simulations, crash points, laboratory, soak and planted bugs; a night
 # make soak          the slow tests: more failures, longer fuzzing
 # make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
@@ -29,7 +30,7 @@ TESTFLAGS ?= -race -vet=off -timeout 20m
 # The package that takes longest starts first.
 PACKAGES = ./internal/tests/e2e ./...
 
-.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate
+.PHONY: build test lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -133,6 +134,14 @@ monitoring:
 CRASHPOINTS ?= all
 crashpoints:
 	COORDD_CRASHPOINTS=$(CRASHPOINTS) $(GO) test ./internal/tests/crashpoints -count 1 -v -timeout 5h
+
+proof:
+	sh .ci/deps chaos
+	$(MAKE) simulate
+	$(MAKE) crashpoints CRASHPOINTS=all
+	COORDD_CHAOS=1 COORDD_LAB_RUNS=300 COORDD_LAB_SECONDS=30 COORDD_LAB_SOAK=60 $(GO) test \
+		./internal/tests/lab -run 'TestPairs|TestSoak' -count 1 -v -timeout 10h
+	$(MAKE) mutations
 
 soak: deps
 	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m $(PACKAGES)

@@ -34,11 +34,6 @@ const (
 	calmBefore = 5 * time.Second
 )
 
-// soakMinutes is how long TestSoak lasts.
-func soakMinutes(t *testing.T) time.Duration {
-	return time.Duration(numberOf(t, "COORDD_LAB_SOAK", 0)) * time.Minute
-}
-
 // use is what a node uses at one time.
 type use struct {
 	resident, disk    int64 // bytes
@@ -48,7 +43,7 @@ type use struct {
 // TestSoak lets faults happen to a cluster at full load for COORDD_LAB_SOAK minutes. Memory, files
 // and goroutines of each node must be flat, its disk bounded, and the states equal at the end.
 func TestSoak(t *testing.T) {
-	lasts := soakMinutes(t)
+	lasts := time.Duration(numberOf(t, "COORDD_LAB_SOAK", 0)) * time.Minute
 	if lasts == 0 {
 		t.Skip("run by make proof")
 	}
