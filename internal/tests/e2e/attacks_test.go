@@ -45,7 +45,7 @@ const (
 	fewStrangers  = 1200                   // at most, elsewhere: more than a node lets in
 	entersWithin  = 2 * time.Second        // a client that knows a password
 	// … from the address of the strangers: chance decides, and it tries again
-	neighborWithin = 20 * time.Second
+	neighborWithin = time.Minute
 )
 
 var networkAttacks = []networkAttack{

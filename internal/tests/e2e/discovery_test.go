@@ -48,7 +48,7 @@ var (
 	needNode = []string{"node", "testdata/clients/node/node_modules/redis",
 		"testdata/clients/node/node_modules/ioredis"}
 	debianPy    = "/usr/bin/python3"
-	seekerLimit = 15 * time.Second
+	seekerLimit = 45 * time.Second
 )
 
 // goSeeker builds the Go program of all kinds once for all tests.
