@@ -54,7 +54,7 @@ var (
 	radixSuite = goSuite{name: "radix", module: "github.com/mediocregopher/radix/v4@v4.1.4",
 		ports: "6379"}.suite()
 	miniredisSuite = goSuite{name: "miniredis", module: "github.com/alicebob/miniredis/v2@v2.40.0",
-		dir: "integration", env: []string{"INT=1"}}.startsServers()
+		dir: "integration", env: []string{"INT=1"}}.startsServers(oneNode)
 	redigoSuite = goSuite{name: "redigo", module: "github.com/gomodule/redigo@v1.9.3",
 		dir: "redis"}.startsServers()
 	redsyncSuite = goSuite{name: "redsync",

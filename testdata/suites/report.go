@@ -91,7 +91,7 @@ const notThere = `
 | suites of ` + "`make suites`" + ` without a row above | not run to the end yet |
 | phpredis, aioredis (Debian) | could be had; not tried yet |
 | rueidislock, asynq but for its package rdb | run for many minutes; not judged yet |
-| redsync on followers | it starts 48 servers, each a cluster then |
+| redsync and miniredis on followers | they start many servers, each a cluster then, and miniredis waits a second for one |
 | rueidis: Sentinel, clusters, KeyDB, Dragonfly, Kvrocks | processes of these; the last three repeat the test of a single server |
 `
 
