@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/random"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestPairs(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")
 	}
-	seed := testSeed(t)
+	seed := random.Seed(t)
 	all, skipped := plans(t, seed, numberOf(t, "COORDD_LAB_RUNS", defaultRuns))
 	for name, why := range skipped {
 		t.Logf("%s: %s", name, why)
@@ -65,7 +66,7 @@ func TestPairs(t *testing.T) {
 
 // TestKillAndPause is a short run on the loopback, with all workloads.
 func TestKillAndPause(t *testing.T) {
-	seed := testSeed(t)
+	seed := random.Seed(t)
 	p := &plan{number: 1, seed: seed, faults: [2]string{"kill", "pause"},
 		variants: [2]variant{kills[seed%2], pauses[1-seed%2]}, kind: kinds[0],
 		workloads: workloads, lasts: 5 * time.Second}

@@ -48,20 +48,7 @@ func (p *plan) String() string {
 		p.kind.name, strings.Join(names, ", "))
 }
 
-// testSeed returns the seed of a random test: a new one, or COORDD_TEST_SEED's. It logs the seed.
-func testSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("COORDD_TEST_SEED=%d", seed)
-	return seed
-}
-
-// number returns a number of the environment.
+// numberOf returns a number of the environment.
 func numberOf(t *testing.T, name string, otherwise int) int {
 	s := os.Getenv(name)
 	if s == "" {

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/random"
 )
 
 const (
@@ -47,7 +49,7 @@ func TestSoak(t *testing.T) {
 	if lasts == 0 {
 		t.Skip("run by make proof")
 	}
-	seed := testSeed(t)
+	seed := random.Seed(t)
 	p := &plan{number: 1, seed: seed, kind: kinds[0], apart: missingNetwork() == "",
 		faults: [2]string{"nothing", "nothing"}}
 	s, err := newSite(p)
