@@ -23,24 +23,19 @@ var kept = []uint64{
 	5054, // a new leader asked for its barrier in a loop while it handed leadership over
 }
 
-const (
-	// shortPeriod is how long make test simulates, besides the kept seeds.
-	shortPeriod = 20 * time.Second
-	// stuckAfter is how long a seed may take: then a simulation loops, or waits for something real.
-	stuckAfter = 2 * time.Minute
-)
+// stuckAfter is how long a seed may take: then a simulation loops, or waits for something real.
+const stuckAfter = 2 * time.Minute
 
-// TestSimulations builds the simulations with the changed runtime and runs them: the kept seeds and
-// new ones for a while, or as many seeds as COORDD_SIMULATE says, in two processes.
-// COORDD_TEST_SEED is the first seed.
+// TestSimulations builds the simulations with the changed runtime and runs them: the kept seeds, or
+// as many as COORDD_SIMULATE says, in two processes. COORDD_TEST_SEED is the first seed of those.
 func TestSimulations(t *testing.T) {
 	if patched {
 		t.Skip("it starts TestWorker")
 	}
 	binary := build(t)
-	first := random.Seed(t)
 	if n, err := strconv.ParseUint(os.Getenv("COORDD_SIMULATE"), 10, 64); err == nil {
 		const workers = 2
+		first := random.Seed(t)
 		var wg sync.WaitGroup
 		for i := range uint64(workers) {
 			wg.Go(func() {
@@ -54,8 +49,6 @@ func TestSimulations(t *testing.T) {
 	for _, seed := range kept {
 		work(t, binary, "-sim.seed", fmt.Sprint(seed))
 	}
-	work(t, binary, "-sim.seed", fmt.Sprint(first), "-sim.seeds", "1000000", "-sim.for",
-		shortPeriod.String())
 }
 
 // build builds the test binary of this package with the changed runtime.
