@@ -110,6 +110,7 @@ type node struct {
 	http     string
 	args     []string
 	binary   func() (string, error)
+	starting sync.Mutex
 	cmd      *exec.Cmd
 	log, old *wait.Buffer // the output of this start and the one before
 	done     chan struct{}
@@ -146,19 +147,22 @@ func (n *node) start() error {
 		return err
 	}
 	n.old, n.log = n.log, &wait.Buffer{}
-	n.cmd = exec.Command(path, n.args...)
-	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
-	if err := n.cmd.Start(); err != nil {
+	cmd, done := exec.Command(path, n.args...), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = n.log, n.log
+	n.starting.Lock()
+	defer n.starting.Unlock()
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	cmd, done := n.cmd, make(chan struct{})
-	n.done = done
+	n.cmd, n.done = cmd, done
 	go func() { _ = cmd.Wait(); close(done) }()
 	return nil
 }
 
 // strike kills the process and does not wait for its end: it may stand still on its disk.
 func (n *node) strike() {
+	n.starting.Lock() // the power may fail while the process starts
+	defer n.starting.Unlock()
 	if n.cmd != nil {
 		_ = n.cmd.Process.Kill() // it may have ended
 	}

@@ -70,8 +70,7 @@ func newImpostor(t *testing.T, dir string, shows tls.Certificate) *impostor {
 		}
 		t.Cleanup(func() { _ = ln.Close() })
 		members = append(members, id+"="+ln.Addr().String())
-		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2]),
-			log: &wait.Buffer{}}
+		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2])}
 		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
 			filepath.Join(data, id), "--peer-listen", peer, "--heartbeat-timeout", "2s"}
 		greet := im.asClient

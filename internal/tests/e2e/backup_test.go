@@ -279,7 +279,7 @@ func TestRestoreAlone(t *testing.T) {
 				data := filepath.Join(dir, fmt.Sprint(i))
 				succeed(t, "restore", "--data-dir", data, "--log-store", store, file)
 				p := &process{t: t, id: "n1", addr: loopback(freePorts(t, 1)[0]),
-					http: loopback(freePorts(t, 1)[0]), log: &wait.Buffer{}}
+					http: loopback(freePorts(t, 1)[0])}
 				p.args = []string{"--data-dir", data, "--log-store", store, "--listen", p.addr,
 					"--http-listen", p.http, "--snapshot-entries", "64"}
 				t.Cleanup(p.kill)

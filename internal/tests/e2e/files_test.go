@@ -77,7 +77,7 @@ func TestFewFiles(t *testing.T) {
 }
 
 func TestTooFewFiles(t *testing.T) {
-	p := &process{t: t, id: "n1", most: 90, log: &wait.Buffer{},
+	p := &process{t: t, id: "n1", most: 90,
 		args: []string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()}}
 	p.start()
 	p.waitRefusal("the limit of open files (ulimit -n) is 90, this node needs at least")

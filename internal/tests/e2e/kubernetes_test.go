@@ -116,7 +116,7 @@ func prepareKubePods(t *testing.T) *kubePods {
 	for i := range set.Replicas {
 		etc, volume, ip := t.TempDir(), t.TempDir(), freeAddress(t, peer)
 		p := &process{t: t, id: fmt.Sprintf("coordd-%d", i), addr: loopback(ports[2*i]),
-			http: loopback(ports[2*i+1]), log: &wait.Buffer{}, login: "secret"}
+			http: loopback(ports[2*i+1]), login: "secret"}
 		conf := replace(t, named(t, all, "ConfigMap", "coordd").Data["coordd.conf"],
 			"0.0.0.0:6379", p.addr, "0.0.0.0:8080", p.http, "0.0.0.0:7000",
 			fmt.Sprintf("%s:%d", ip, peer), kubeService+":7000",

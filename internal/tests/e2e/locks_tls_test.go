@@ -372,7 +372,7 @@ func goOn(t *testing.T, programs []*lockProgram, what string) {
 	for i, l := range programs {
 		wait.For(t, seekerLimit, l.name+" to go on "+what, func() bool {
 			h, k := l.done()
-			return h >= held[i]+5 && k >= kept[i]+2
+			return h >= held[i]+3 && k >= kept[i]+1
 		})
 	}
 	t.Logf("%s: all after %v", what, time.Since(began).Round(time.Millisecond))

@@ -53,8 +53,7 @@ func (f *fleet) start(id string, join ...*process) *process {
 func (f *fleet) prepare(id string, join ...*process) *process {
 	f.t.Helper()
 	ports := freePorts(f.t, 3)
-	p := &process{t: f.t, id: id, addr: loopback(ports[0]), http: loopback(ports[2]),
-		log: &wait.Buffer{}}
+	p := &process{t: f.t, id: id, addr: loopback(ports[0]), http: loopback(ports[2])}
 	p.args = []string{"--id", id, "--listen", p.addr, "--peer-listen", loopback(ports[1]),
 		"--http-listen", p.http, "--data-dir", filepath.Join(f.dir, id)}
 	p.args = append(p.args, patient...)
@@ -224,7 +223,7 @@ func TestMemberIsReplaced(t *testing.T) {
 
 	// An empty node with the id of a voter is refused: it could vote twice.
 	ports := freePorts(t, 2)
-	imposter := &process{t: t, id: "n4", addr: loopback(ports[0]), log: &wait.Buffer{}}
+	imposter := &process{t: t, id: "n4", addr: loopback(ports[0])}
 	imposter.args = []string{"--id", "n4", "--listen", imposter.addr, "--peer-listen",
 		loopback(ports[1]), "--data-dir", filepath.Join(f.dir, "empty"), "--join", ps[0].addr}
 	imposter.start()

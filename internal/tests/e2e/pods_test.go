@@ -47,7 +47,7 @@ func startPods(t *testing.T, n int, flags ...string) *podSet {
 	})
 	for i := range n {
 		p := &process{t: t, id: fmt.Sprintf("pod-%d", i), addr: loopback(ports[2*i]),
-			http: loopback(ports[2*i+1]), log: &wait.Buffer{}}
+			http: loopback(ports[2*i+1])}
 		p.args = append([]string{"--id", "auto", "--listen", p.addr, "--http-listen", p.http,
 			"--data-dir", filepath.Join(dir, p.id), "--peer-listen", "", "--discover",
 			fmt.Sprintf("%s:%d", podService, s.port), "--discover-dns", s.dns.Addr,

@@ -53,7 +53,7 @@ type process struct {
 	tiny  bool // with small log files
 	most  int  // limit of open files; 0: the test's own
 	cmd   *exec.Cmd
-	log   *wait.Buffer // its output
+	log   *wait.File // its output
 	done  chan struct{}
 }
 
@@ -87,8 +87,7 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 	var ps []*process
 	for i := range n {
 		id := fmt.Sprintf("n%d", i+1)
-		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2]),
-			log: &wait.Buffer{}}
+		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2])}
 		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
 			filepath.Join(dir, id)}
 		if n > 1 {
@@ -162,7 +161,10 @@ func (p *process) start() {
 				p.args...)...)
 	}
 	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if p.log == nil {
+		p.log = wait.NewFile(p.t)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = p.log.File, p.log.File
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}

@@ -258,8 +258,7 @@ func TestToolsOverTLS(t *testing.T) {
 	}
 
 	ports := freePorts(t, 3)
-	n2 := &process{t: t, id: "n2", addr: loopback(ports[0]), http: loopback(ports[2]),
-		log: &wait.Buffer{}}
+	n2 := &process{t: t, id: "n2", addr: loopback(ports[0]), http: loopback(ports[2])}
 	n2.args = []string{"--id", "n2", "--listen", "", "--http-listen", n2.http, "--data-dir",
 		t.TempDir(), "--peer-listen", loopback(ports[1]), "--join", "rediss://" + p.addr}
 	// its certificate for serving clients is also the one that it shows as a client of p

@@ -43,7 +43,8 @@ type use struct {
 }
 
 // TestSoak lets faults happen to a cluster at full load for COORDD_LAB_SOAK minutes. Memory, files
-// and goroutines of each node must be flat, its disk bounded, and the states equal at the end.
+// and goroutines of each node must be flat and its disk bounded. At the end the states must be
+// equal, and the counters must hold each increment that was acknowledged, once.
 func TestSoak(t *testing.T) {
 	lasts := time.Duration(numberOf(t, "COORDD_LAB_SOAK", 0)) * time.Minute
 	if lasts == 0 {
@@ -66,11 +67,10 @@ func TestSoak(t *testing.T) {
 	var clients sync.WaitGroup
 	defer clients.Wait()
 	defer stop()
-	var done, failed atomic.Int64
+	var did tally
 	for i := range founding * soakClients {
 		clients.Go(func() {
-			load(ctx, s.all[i%founding].addr, rand.New(rand.NewPCG(seed, uint64(i))), &done,
-				&failed)
+			did.load(ctx, s.all[i%founding].addr, rand.New(rand.NewPCG(seed, uint64(i))))
 		})
 	}
 	seen := map[string][]use{}
@@ -102,8 +102,9 @@ func TestSoak(t *testing.T) {
 	if _, err := r.states(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%v: %d requests with a reply, %d without; %v", r.now().Round(time.Second), done.Load(),
-		failed.Load(), happened)
+	t.Logf("%v: %d requests with a reply, %d without; %v", r.now().Round(time.Second),
+		did.answered.Load(), did.failed.Load(), happened)
+	did.judge(t, s.all[0].addr)
 	for id, uses := range seen {
 		judgeUse(t, id, uses)
 	}
@@ -123,19 +124,27 @@ func soakFault(rnd *rand.Rand) variant {
 	}
 }
 
+// tally counts what clients did, and the increments of each key apart.
+type tally struct {
+	answered, failed atomic.Int64
+	keys             [soakKeys]struct{ acknowledged, unknown atomic.Int64 }
+}
+
 // load repeats what clients do, over a bounded number of keys, until the context ends.
-func load(ctx context.Context, addr string, rnd *rand.Rand, done, failed *atomic.Int64) {
+func (all *tally) load(ctx context.Context, addr string, rnd *rand.Rand) {
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1,
 		ReadTimeout: 20 * time.Second})
 	defer c.Close()
 	release := redis.NewScript(`if redis.call('get', KEYS[1]) == ARGV[1] then
 return redis.call('del', KEYS[1]) else return 0 end`)
 	for ctx.Err() == nil {
+		counted := map[*redis.IntCmd]int{} // by key
 		cmds, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for range soakPipeline / 4 {
-				n := strconv.Itoa(rnd.IntN(soakKeys))
+				key := rnd.IntN(soakKeys)
+				n := strconv.Itoa(key)
 				p.SetNX(ctx, "soak:lock:"+n, n, time.Duration(1+rnd.IntN(5000))*time.Millisecond)
-				p.Incr(ctx, "soak:count:"+n)
+				counted[p.Incr(ctx, "soak:count:"+n)] = key
 				p.ZAdd(ctx, "soak:window:"+n, redis.Z{Score: rnd.Float64(), Member: rnd.IntN(20)})
 				release.Eval(ctx, p, []string{"soak:lock:" + n}, n)
 			}
@@ -143,15 +152,45 @@ return redis.call('del', KEYS[1]) else return 0 end`)
 		})
 		for _, cmd := range cmds {
 			if e := cmd.Err(); e == nil || errors.Is(e, redis.Nil) {
-				done.Add(1)
+				all.answered.Add(1)
 			} else {
-				failed.Add(1)
+				all.failed.Add(1)
+			}
+		}
+		for cmd, key := range counted {
+			switch what, _ := outcomeOf(cmd.Err()); what {
+			case acked:
+				all.keys[key].acknowledged.Add(1)
+			case unknown:
+				all.keys[key].unknown.Add(1)
 			}
 		}
 		if err != nil && !errors.Is(err, redis.Nil) {
 			time.Sleep(refusedPause)
 		}
 	}
+}
+
+// judge compares the counters with the increments: one without a reply may have counted or not.
+func (all *tally) judge(t *testing.T, addr string) {
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: time.Minute})
+	defer c.Close()
+	var increments, unknown int64
+	for key := range all.keys {
+		least := all.keys[key].acknowledged.Load()
+		open := all.keys[key].unknown.Load()
+		increments, unknown = increments+least, unknown+open
+		n, err := c.Get(t.Context(), "soak:count:"+strconv.Itoa(key)).Int64()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+		if n < least || n > least+open {
+			t.Errorf("counter %d is %d after %d increments and %d of unknown outcome", key, n,
+				least, open)
+		}
+	}
+	t.Logf("%d counters hold all of %d increments, %d more were of unknown outcome", soakKeys,
+		increments, unknown)
 }
 
 // uses returns what the node's process uses.

@@ -34,6 +34,7 @@ var Classes = []string{
 	"birth not checked",
 	"fsync dropped in the leader",
 	"fsync dropped in a follower",
+	"fsync dropped in the stable store",
 	"sealed tail not repaired",
 	"suffix cut without rollback",
 	"dry run that leaves a trace",
@@ -41,6 +42,8 @@ var Classes = []string{
 	"ACL checked on the follower only",
 	"delivery that drops on a full queue",
 	"a goodbye that overtakes a reply",
+	"log and snapshot that do not meet",
+	"no room for the snapshot that makes room",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:

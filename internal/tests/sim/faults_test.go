@@ -76,7 +76,7 @@ func (s *simulation) inject(e event) {
 	case "admin":
 		s.admin(p, e.args[1])
 	case "join":
-		s.join(p)
+		s.join()
 	case "remove":
 		s.remove(p)
 	default:
@@ -188,10 +188,10 @@ func (p *process) crashAt(steps int, mode string, restart time.Duration) {
 	d.crash = func() { p.ends(run, mode, mode == "kill", restart) }
 }
 
-// join starts a new node, which joins the cluster of p.
-func (s *simulation) join(p *process) {
+// join starts a new node, which joins the cluster.
+func (s *simulation) join() {
 	q := s.add(len(s.processes) + 1)
-	q.join, q.known = true, p.known
+	q.join = true // of the newest release, as the others may be before it has joined
 	q.start()
 }
 

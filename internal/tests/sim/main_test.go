@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,9 @@ var kept = []uint64{
 
 // stuckAfter is how long a seed may take: then a simulation loops, or waits for something real.
 const stuckAfter = 2 * time.Minute
+
+// progress is what TestWorker prints before each simulation.
+var progress = regexp.MustCompile(`^seed \d+( with \d+ of \d+ events)?$`)
 
 // TestSimulations builds the simulations with the changed runtime and runs them: the kept seeds, or
 // as many as COORDD_SIMULATE says, in two processes. COORDD_TEST_SEED is the first seed of those.
@@ -89,7 +93,7 @@ func work(t *testing.T, binary string, flags ...string) {
 	var text, seed string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		switch line := lines.Text(); {
-		case strings.HasPrefix(line, "seed "):
+		case progress.MatchString(line):
 			watch.Reset(stuckAfter)
 			seed = line
 		case strings.HasPrefix(line, "simulated "):

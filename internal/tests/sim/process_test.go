@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/node"
 )
 
@@ -80,7 +81,7 @@ type process struct {
 	up      bool          // a run has begun and not ended
 	known   uint64        // the newest feature level of its release
 	join    bool          // it joins a cluster
-	gone    bool          // for good: it was removed
+	gone    bool          // for good: it was removed, or all ends
 	over    chan struct{} // closed when the run ends
 }
 
@@ -205,6 +206,19 @@ func (p *process) stop(restart time.Duration) {
 	})
 }
 
+// end stops the process for good, or ends a start that is in progress.
+func (p *process) end() {
+	p.mu.Lock()
+	p.gone = true
+	starting, run := p.node == nil, p.run
+	p.mu.Unlock()
+	if starting {
+		p.ends(run, "kill", true, 0)
+	} else {
+		p.stop(0)
+	}
+}
+
 // fatal is the node's wish to end the process.
 func (p *process) fatal(run int, err error) {
 	p.s.note("%s ends: %v", p.id, err)
@@ -236,6 +250,8 @@ type simulation struct {
 	healed    sync.WaitGroup // faults that end by themselves
 	admins    int
 	undecided int // keys whose check took too long
+	// snapshots of its first feature level have no marks
+	guessesMarks bool
 
 	mu         sync.Mutex
 	notes      []string
@@ -246,7 +262,8 @@ type simulation struct {
 
 func newSimulation(sc *schedule) *simulation {
 	s := &simulation{seed: sc.seed, net: newNetwork(sc.seed), began: time.Now(),
-		threshold: sc.threshold}
+		threshold:    sc.threshold,
+		guessesMarks: sc.level != 0 && sc.level < commands.LevelUsers}
 	for i := range sc.nodes {
 		p := s.add(i + 1)
 		p.known = sc.level

@@ -5,9 +5,13 @@ package sim
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -35,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// attempts is how often a failing schedule is tried: it need not fail each time.
+// attempts is how often a schedule is tried: it need not fail each time.
 const attempts = 3
 
 func TestWorker(t *testing.T) {
@@ -93,7 +97,7 @@ func runFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range max(*repeats, attempts) {
+	for i := range *repeats {
 		if r := run(t, sc, logging(os.Stdout)); len(r.violations) > 0 {
 			t.Fatalf("run %d:\n%s", i, r)
 		}
@@ -129,16 +133,27 @@ func compareRuns(t *testing.T, sc *schedule) {
 // shrinkTime bounds the search for a shorter schedule.
 const shrinkTime = 3 * time.Minute
 
-// shrink looks for a short schedule that still fails: it leaves out ever smaller parts.
+// shrink looks for a short schedule that still fails: it leaves out ever smaller parts. Each try
+// has a process of its own: what earlier simulations left in this one changes the next.
 func shrink(t *testing.T, sc *schedule) *schedule {
 	began := time.Now()
+	file := filepath.Join(t.TempDir(), "schedule")
 	fails := func(events []event) bool {
 		try := *sc
 		try.events = events
+		if err := os.WriteFile(file, []byte(try.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		for range attempts {
 			fmt.Printf("seed %d with %d of %d events\n", sc.seed, len(events), len(sc.events))
-			if len(run(t, &try, nil).violations) > 0 {
+			ctx, stop := context.WithTimeout(t.Context(), stuckAfter/2)
+			err := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestWorker$",
+				"-sim.schedule", file).Run()
+			stop()
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 				return true
+			} else if err != nil {
+				t.Fatal(err)
 			}
 		}
 		return false
