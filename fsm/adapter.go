@@ -313,6 +313,13 @@ func (a *Adapter) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
 	return a.m.ValueBytes(db, keys), true
 }
 
+// ScriptFlags returns the flags that a script declares, if it does.
+func (a *Adapter) ScriptFlags(s commands.Script) (flags commands.FunctionFlags, declared bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.ScriptFlags(s)
+}
+
 // Snapshot implements raft.FSM.
 func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) {
 	a.mu.Lock()

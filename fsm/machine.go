@@ -232,6 +232,12 @@ func (m *Machine) ValueBytes(db int, keys [][]byte) (bytes int) {
 	return bytes
 }
 
+// ScriptFlags returns the flags that a script declares, if it does.
+func (m *Machine) ScriptFlags(s commands.Script) (flags commands.FunctionFlags, declared bool) {
+	flags, declared, _ = m.engine.Declared(s)
+	return flags, declared
+}
+
 // Stats is what INFO shows of the machine.
 type Stats struct {
 	Index, Expired uint64

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/fsm/internal/detector"
 )
 
 // filledMachine applies calls, each with its words and one word for each of n elements.
@@ -53,6 +54,7 @@ func twins(t *testing.T, m, twin *Machine, run []byte) string {
 
 // A transaction has the limit of one request: replies count as work, whether they are built or not.
 func TestTransactionOfReplies(t *testing.T) {
+	detector.Skip(t)
 	const fields = 60_000
 	hash := []string{"HSET", "h", "field:# value:#"}
 	m, twin := filledMachine(t, fields, hash), filledMachine(t, fields, hash)
@@ -91,6 +93,7 @@ func slicesRepeat(call []string, n int) (calls [][]string) {
 // A command that returns and removes data keeps what does not fit into the reply, also after other
 // replies.
 func TestUnreturnedDataIsKept(t *testing.T) {
+	detector.Skip(t)
 	big := strings.Repeat("x", 20<<20)
 	m, twin := newestMachine(testTable()), newestMachine(testTable())
 	for _, call := range [][]string{{"RPUSH", "l", big, "b"}, {"HSET", "h", "f", big},
@@ -127,6 +130,7 @@ func TestUnreturnedDataIsKept(t *testing.T) {
 // XREADGROUP delivers what fits into the work and the reply of one request; only that becomes
 // pending.
 func TestBacklogIsDeliveredInParts(t *testing.T) {
+	detector.Skip(t)
 	const entries = 160_000
 	m, twin := newestMachine(testTable()), newestMachine(testTable())
 	for i := 0; i < entries; i += 10_000 {

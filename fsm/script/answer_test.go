@@ -7,11 +7,13 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/fsm/internal/detector"
 )
 
 // The reply to a table is built in one buffer of its size. A growing buffer peaks at three times
 // that and allocates five times as much.
 func TestRepliesOfTablesAreBuiltOnce(t *testing.T) {
+	detector.Skip(t)
 	long := strings.Repeat("x", 1<<20)
 	for source, own := range map[string]int{ // what the script allocates, approximately; 0: unknown
 		`local t = {} for i = 1, 60 do t[i] = ARGV[1] end return t`:                              2 << 20,
@@ -40,7 +42,7 @@ func TestRepliesOfTablesAreBuiltOnce(t *testing.T) {
 				t.Errorf("%.60s, RESP%d: %d bytes to spare", source, proto, spare)
 			}
 			// A growing buffer allocates five times the reply's size.
-			if own > 0 && got > own+len(reply)*11/10+raceOverhead*len(reply) {
+			if own > 0 && got > own+len(reply)*11/10 {
 				t.Errorf("%.60s: %d bytes allocated for a reply of %d", source, got, len(reply))
 			}
 		}

@@ -255,6 +255,10 @@ func TestWhatAScriptDeclaresIsPaidFor(t *testing.T) {
 			x.Work < most/bytesPerWork-1 || x.Work > most {
 			t.Errorf("a source declares %b, %v, with %d units", flags, declared, x.Work)
 		}
+		long := append([]byte(source), make([]byte, commands.MaxScriptBytes)...)
+		if _, declared = e.Flags(x, commands.Script{Source: long}); declared {
+			t.Error("a source that is too long to run declares flags")
+		}
 	}
 }
 

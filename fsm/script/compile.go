@@ -137,7 +137,7 @@ func splitFirstLine(source []byte, noLine, noWords error) (words [][]byte, body 
 }
 
 func (l *firstLine) readFlags(list []byte) error {
-	for _, name := range bytes.Split(list, []byte(",")) {
+	for name := range bytes.SplitSeq(list, []byte(",")) {
 		flag := commands.ParseFunctionFlag(name)
 		if flag == 0 {
 			return commands.Errorf("ERR Unexpected flag in script shebang: %s", name)

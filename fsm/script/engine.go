@@ -104,29 +104,39 @@ type chosen struct {
 }
 
 // Flags returns what the caller of a script or function knows of it before it runs: the flags that
-// it declares. There are none for a script without a first line for them, for one that is unknown,
-// and for a line that cannot be read.
+// it declares. There are none for a script without a first line for them, for one that is unknown
+// or too long, and for a line that cannot be read.
 func (e *Engine) Flags(
 	x *commands.Call, script commands.Script,
 ) (flags commands.FunctionFlags, declared bool) {
+	flags, declared, read := e.Declared(script)
+	x.Spend(read / bytesPerWork)
+	return flags, declared
+}
+
+// Declared is Flags without its price, and how many bytes of the source it read.
+func (e *Engine) Declared(
+	script commands.Script,
+) (flags commands.FunctionFlags, declared bool, read int) {
 	switch {
 	case script.Function != nil:
 		if l := e.libraryOf(script.Function); l != nil {
-			return l.function(script.Function).Flags, true
+			return l.function(script.Function).Flags, true, 0
 		}
+	case len(script.Source) > commands.MaxScriptBytes:
 	case script.Source != nil:
 		var line firstLine
 		body, err := line.readShebang(script.Source)
-		x.Spend((len(script.Source) - len(body)) / bytesPerWork)
+		read = len(script.Source) - len(body)
 		if err == nil {
-			return line.flags, line.shebang
+			return line.flags, line.shebang, read
 		}
 	default:
 		if s := e.find(script.SHA); s != nil {
-			return s.flags, s.shebang
+			return s.flags, s.shebang, 0
 		}
 	}
-	return 0, false
+	return 0, false, read
 }
 
 // choose finds what is called, without any change. It fails if EVALSHA does not know the script, or

@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/lua"
 )
 
@@ -141,6 +142,7 @@ func TestLongOperandsArePaidFor(t *testing.T) {
 }
 
 func TestRunawaysAreStopped(t *testing.T) {
+	detector.Skip(t)
 	if testing.Short() {
 		t.Skip("SKIPPED: takes some seconds, and -short was given")
 	}

@@ -5,6 +5,7 @@ package script
 
 import (
 	"fmt"
+	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/tests/random"
 	"math/rand/v2"
 	"strings"
@@ -170,6 +171,7 @@ func TestCmsgpackLikeRedis(t *testing.T) {
 }
 
 func TestRandomBytesLikeRedis(t *testing.T) {
+	detector.Skip(t)
 	redis := startRedis(t)
 	rnd := rand.New(rand.NewPCG(random.Seed(t), 0))
 	literal := func(b []byte) string {

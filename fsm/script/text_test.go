@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/lua"
 )
 
@@ -58,6 +59,7 @@ var longTexts = []string{
 }
 
 func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
+	detector.Skip(t)
 	for _, source := range longTexts {
 		limit := lua.Budget{Instructions: scriptInstructions, Bytes: scriptBytes}
 		in := newInterpreter(testTable(), true)
@@ -71,9 +73,8 @@ func TestLongTextsAllocateWhatTheyAreChargedFor(t *testing.T) {
 		}
 		made := int64(after.TotalAlloc - before.TotalAlloc)
 		charged := scriptBytes - max(left.Bytes, 0)
-		// A growing buffer allocates at least twice what it charges. The race detector's own
-		// allocations are a third in the worst row.
-		if most := charged + charged/2 + 1<<20; made > most {
+		// A growing buffer allocates at least twice what it charges.
+		if most := charged + charged/4 + 1<<20; made > most {
 			t.Errorf("%s: %d bytes were allocated, charged %d", source, made, charged)
 		}
 		if made > 80<<20 {

@@ -1,0 +1,12 @@
+package detector
+
+import "testing"
+
+// Skip skips a test with one goroutine and much data, if the race detector is on: it would take
+// ten times as long to find nothing.
+func Skip(t testing.TB) {
+	t.Helper()
+	if on {
+		t.Skip("one goroutine, much data: run without the race detector")
+	}
+}
