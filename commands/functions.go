@@ -29,16 +29,16 @@ var functionSpecs = []Spec{
 		Since:  "7.0.0",
 		Syntax: fcallSyntax, Summary: "Calls a function of a library.",
 		Complexity: "Depends on the function that is executed.",
-		Grows:      functionGrows,
-		Handler:    func(x *Call) error { return callFunction(x, false) },
+		Script:     scriptByFunction,
+		Handler:    callFunction,
 	},
 	{
 		Name: "fcall_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags,
 		Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: fcallSyntax, Summary: "Calls a read-only function of a library.",
 		Complexity: "Depends on the function that is executed.",
-		Grows:      functionGrows,
-		Handler:    func(x *Call) error { return callFunction(x, true) },
+		Script:     scriptByFunction,
+		Handler:    callFunction,
 	},
 	{
 		Name: "function", Kind: Read, Arity: -2, Group: "scripting", Since: "7.0.0",
@@ -119,8 +119,8 @@ var functionSubcommands = []Spec{
 
 // callFunction runs FCALL and FCALL_RO. As on Redis, an unknown function is reported before any
 // other error.
-func callFunction(x *Call, readOnly bool) error {
-	s := Script{Function: x.Args[1], ReadOnly: readOnly}
+func callFunction(x *Call) error {
+	s := x.script()
 	if !x.Scripts.HasFunction(s.Function) {
 		return errNoFunction
 	}

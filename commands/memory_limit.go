@@ -11,6 +11,8 @@ func (x *Call) NeedsMemory(spec *Spec) bool {
 	switch {
 	case !x.Tx.OOM:
 		return false
+	case spec.Script != nil:
+		return x.declaresGrowth(spec.Script(x.Args))
 	case spec.Grows != nil:
 		x.Spec = spec
 		return spec.Grows(x)
@@ -78,15 +80,8 @@ func growsMembers(x *Call) bool {
 	return false
 }
 
-// A script or function that declares flags says with them whether it needs memory. One that
-// declares none ends at its first command that does.
-
-func evalGrows(x *Call) bool { return x.declaresGrowth(Script{Source: x.Args[1]}) }
-
-func evalSHAGrows(x *Call) bool { return x.declaresGrowth(Script{SHA: x.Args[1]}) }
-
-func functionGrows(x *Call) bool { return x.declaresGrowth(Script{Function: x.Args[1]}) }
-
+// declaresGrowth: a script or function that declares flags says with them whether it needs memory.
+// One that declares none ends at its first command that does.
 func (x *Call) declaresGrowth(s Script) bool {
 	flags, declared := x.Scripts.Flags(x, s)
 	return declared && flags&(NoWrites|AllowOOM) == 0

@@ -29,8 +29,8 @@ var scriptSpecs = []Spec{
 		Keys: KeySpec{Numkeys: 2}.does(KeyRW | KeyAccess | KeyUpdate), Group: "scripting",
 		Since:  "2.6.0",
 		Syntax: evalSyntax, Summary: "Executes a Lua script.", Complexity: evalComplexity,
-		Grows:   evalGrows,
-		Handler: func(x *Call) error { return eval(x, false) },
+		Script:  scriptBySource,
+		Handler: eval,
 	},
 	{
 		Name: "evalsha", Kind: Write, Arity: -3, ArgWork: cheapArg, Flags: evalFlags | Unflagged,
@@ -38,15 +38,15 @@ var scriptSpecs = []Spec{
 		Since:  "2.6.0",
 		Syntax: evalSHASyntax, Summary: "Executes a cached Lua script by its SHA1 digest.",
 		Complexity: evalComplexity,
-		Grows:      evalSHAGrows,
-		Handler:    func(x *Call) error { return evalSHA(x, false) },
+		Script:     scriptBySHA,
+		Handler:    evalSHA,
 	},
 	{
 		Name: "eval_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags,
 		Keys: KeySpec{Numkeys: 2}.does(KeyRO | KeyAccess), Group: "scripting", Since: "7.0.0",
 		Syntax: evalSyntax, Summary: "Executes a read-only Lua script.", Complexity: evalComplexity,
-		Grows:   evalGrows,
-		Handler: func(x *Call) error { return eval(x, true) },
+		Script:  scriptBySource,
+		Handler: eval,
 	},
 	{
 		Name: "evalsha_ro", Kind: Read, Arity: -3, ArgWork: cheapArg, Flags: evalFlags,
@@ -54,8 +54,8 @@ var scriptSpecs = []Spec{
 		Syntax:     evalSHASyntax,
 		Summary:    "Executes a cached read-only Lua script by its SHA1 digest.",
 		Complexity: evalComplexity,
-		Grows:      evalSHAGrows,
-		Handler:    func(x *Call) error { return evalSHA(x, true) },
+		Script:     scriptBySHA,
+		Handler:    evalSHA,
 	},
 	{
 		Name: "script", Kind: Read, Arity: -2, Group: "scripting", Since: "2.6.0",
@@ -110,12 +110,27 @@ var scriptSubcommands = []Spec{
 	},
 }
 
-// eval runs EVAL and EVAL_RO.
-func eval(x *Call, readOnly bool) error {
-	s := Script{Source: x.Args[1], ReadOnly: readOnly}
-	if s.Source == nil {
-		s.Source = []byte{} // nil would mean a call by SHA1
+func scriptBySource(args [][]byte) Script {
+	if args[1] == nil {
+		return Script{Source: []byte{}} // nil would mean a call by SHA1
 	}
+	return Script{Source: args[1]}
+}
+
+func scriptBySHA(args [][]byte) Script { return Script{SHA: args[1]} }
+
+func scriptByFunction(args [][]byte) Script { return Script{Function: args[1]} }
+
+// script returns what the call runs, but for its keys and arguments.
+func (x *Call) script() Script {
+	s := x.Spec.Script(x.Args)
+	s.ReadOnly = x.Spec.Kind == Read
+	return s
+}
+
+// eval runs EVAL and EVAL_RO.
+func eval(x *Call) error {
+	s := x.script()
 	if err := s.readKeys(x.Args, ErrNotInteger); err != nil {
 		return err
 	}
@@ -125,8 +140,8 @@ func eval(x *Call, readOnly bool) error {
 
 // evalSHA runs EVALSHA and EVALSHA_RO. As on Redis, an argument that cannot be a SHA1 is reported
 // before any other error.
-func evalSHA(x *Call, readOnly bool) error {
-	s := Script{SHA: x.Args[1], ReadOnly: readOnly}
+func evalSHA(x *Call) error {
+	s := x.script()
 	if len(s.SHA) != 40 {
 		return ErrNoScript
 	}

@@ -127,8 +127,10 @@ type Spec struct {
 	// Channels says which arguments are channels.
 	Channels Channels
 	// Grows reports whether maxmemory refuses a call, with the right number of arguments, while the
-	// data exceeds it. nil: DenyOOM says so.
+	// data exceeds it. nil: Script or DenyOOM says so.
 	Grows func(x *Call) bool
+	// Script returns what a call, with the right number of arguments, runs. nil: no script.
+	Script func(args [][]byte) Script
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
 	// Acts says what the command does to its first key, for a Witness. 0: nothing that it notes.

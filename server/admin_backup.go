@@ -29,18 +29,19 @@ func backup(s *session, _ *commands.Spec, _ [][]byte) {
 		s.fail(errNoReply)
 		return
 	}
-	if !s.srv.backingUp.CompareAndSwap(false, true) {
-		s.fail(errBackupRuns)
-		return
-	}
-	defer s.srv.backingUp.Store(false)
 	ctx, cancel := context.WithTimeout(s.srv.ctx, backupStall)
-	state, err := s.srv.backend.Backup(ctx)
+	err := s.srv.backend.Barrier(ctx) // a client may go meanwhile: it keeps no backup from others
 	cancel()
 	if err != nil {
 		s.fail(err)
 		return
 	}
+	if !s.srv.backingUp.CompareAndSwap(false, true) {
+		s.fail(errBackupRuns)
+		return
+	}
+	defer s.srv.backingUp.Store(false)
+	state := s.srv.backend.Backup()
 	size := state.Size()
 	// Earlier replies and messages come first, and must be read as soon.
 	if s.allowStall() != nil || s.send() != nil {

@@ -125,3 +125,23 @@ func TestBackupEndsWithItsClient(t *testing.T) {
 		t.Fatalf("the next one: %.200q", got)
 	}
 }
+
+// Clients whose backup waits for the node to catch up, or who have gone meanwhile, keep none from
+// others.
+func TestBackupsWaitTogether(t *testing.T) {
+	n := start(t, nil)
+	gate := make(chan struct{})
+	n.fake.set(func() { n.fake.replicationGate = gate })
+	gone, c := n.dial(t), n.dial(t)
+	gone.raw("RAFT BACKUP\r\n")
+	eventually(t, "it waits", func() bool { return n.fake.asking.Load() == 1 })
+	_ = gone.Close()
+	n.fake.set(func() { n.fake.replicationGate = nil })
+	if got := c.call("RAFT", "BACKUP"); got[0] != '$' {
+		t.Errorf("another one: %.200q", got)
+	}
+	close(gate)
+	eventually(t, "the first ends", func() bool {
+		return strings.Count(c.call("CLIENT", "LIST"), "laddr=") == 1
+	})
+}

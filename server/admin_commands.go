@@ -152,7 +152,7 @@ func parseFailover(args [][]byte) (c failoverCall, err error) {
 	return c, nil
 }
 
-// failover transfers leadership and replies when it is done. Raft bounds the time, whatever
+// failover transfers leadership and replies when it is done. The time is bounded, whatever
 // TIMEOUT says. FORCE has no effect: only a node with every entry can lead.
 func failover(s *session, _ *commands.Spec, args [][]byte) {
 	c, err := parseFailover(args)
@@ -161,7 +161,7 @@ func failover(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(err)
 		return
 	case c.abort:
-		s.fail(errNoFailover) // Raft cannot abort a transfer
+		s.fail(errNoFailover) // who was asked to stand for election cannot be stopped
 		return
 	}
 	st := s.srv.backend.Status()

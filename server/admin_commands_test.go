@@ -291,6 +291,12 @@ func TestPauseHoldsAndFrees(t *testing.T) {
 	if got := c.call("DBSIZE"); got != ":0\r\n" {
 		t.Error(got)
 	}
+	for _, also := range [][]string{{"PFCOUNT", "hll"}, {"PUBLISH", "news", "x"}} {
+		w, before := n.dial(t), n.pause.size()
+		w.raw(pipeline(also))
+		eventually(t, also[0]+" waits too", func() bool { return n.pause.size() == before+1 })
+		defer w.want(":0\r\n")
+	}
 	for _, i := range rand.Perm(5) {
 		held[i].raw(pipeline([]string{"PING"}))
 	}
@@ -300,5 +306,62 @@ func TestPauseHoldsAndFrees(t *testing.T) {
 	}
 	if got := c.call("DBSIZE"); got != ":20\r\n" {
 		t.Error(got)
+	}
+}
+
+// A pause of writes holds scripts but those that declare that they write nothing.
+func TestPauseOfWritesAndScripts(t *testing.T) {
+	const reads, writes = "#!lua flags=no-writes\nreturn 'ran'", "#!lua\nreturn 'ran'"
+	const ran = "$3\r\nran\r\n"
+	n := start(t, nil)
+	c, admin, transaction := n.dial(t), n.dial(t), n.dial(t)
+	library := "#!lua name=l\nredis.register_function{function_name='looks', callback=function() " +
+		"return 'ran' end, flags={'no-writes'}}\n" +
+		"redis.register_function('acts', function() return 'ran' end)"
+	if got := c.call("FUNCTION", "LOAD", library); got[0] == '-' {
+		t.Fatal(got)
+	}
+	transaction.call("MULTI")
+	transaction.call("EVAL", writes, "0")
+	admin.call("CLIENT", "PAUSE", "3600000", "WRITE")
+	sha := map[string]string{}
+	if got := c.call("SCRIPT", "FLUSH"); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+	for _, source := range []string{reads, writes} {
+		sha[source] = strings.Fields(c.call("SCRIPT", "LOAD", source))[1]
+	}
+	for _, call := range [][2]string{{"EVAL", reads}, {"EVALSHA", sha[reads]}, {"FCALL", "looks"},
+		{"EVAL_RO", "return 'ran'"}, {"EVAL_RO", reads}, {"FCALL_RO", "looks"}} {
+		if got := c.call(call[0], call[1], "0"); got != ran {
+			t.Errorf("%q: %q", call, got)
+		}
+	}
+	c.raw(pipeline([]string{"MULTI"}, []string{"EVAL", reads, "0"}, []string{"EXEC"}))
+	c.want("+OK\r\n", "+QUEUED\r\n", "*1\r\n"+ran)
+
+	var held []func()
+	hold := func(w *client, want string, call ...string) {
+		before := n.pause.size()
+		w.raw(pipeline(call))
+		eventually(t, fmt.Sprintf("%q to wait", call), func() bool {
+			return n.pause.size() == before+1
+		})
+		held = append(held, func() { w.want(want) })
+	}
+	hold(transaction, "*1\r\n"+ran, "EXEC")
+	hold(n.dial(t), ran, "EVAL", "return 'ran'", "0")
+	hold(n.dial(t), ran, "EVAL", writes, "0")
+	hold(n.dial(t), ran, "EVALSHA", sha[writes], "0")
+	hold(n.dial(t), ran, "FCALL", "acts", "0")
+	hold(n.dial(t), "-NOSCRIPT No matching script. Please use EVAL.\r\n", "EVALSHA",
+		strings.Repeat("0", 40), "0")
+	hold(n.dial(t), "-ERR Can not execute a script with write flag using *_ro command.\r\n",
+		"FCALL_RO", "acts", "0")
+	hold(n.dial(t), "-ERR Can not execute a script with write flag using *_ro command.\r\n",
+		"EVAL_RO", writes, "0")
+	admin.call("CLIENT", "UNPAUSE")
+	for _, check := range held {
+		check()
 	}
 }

@@ -87,6 +87,9 @@ type Backend interface {
 	// ValueBytes estimates the size of the values of keys on this node, in its current state. ok
 	// is false if it would have to wait.
 	ValueBytes(db int, keys [][]byte) (bytes int, ok bool)
+	// ScriptFlags returns the flags that a script, as this node knows it, declares. declared is
+	// false if it declares none, or is unknown.
+	ScriptFlags(s commands.Script) (flags commands.FunctionFlags, declared bool)
 	// Users are the users as this node has applied them; nil until it has caught up with a leader
 	// once.
 	Users() *Users
@@ -115,9 +118,11 @@ type Backend interface {
 	// AskOthers asks the other nodes, whose Server.Answer answers, and returns the answers that
 	// came in time, in no order. Questions have at most 1 MiB, answers 4 MiB.
 	AskOthers(question []byte) [][]byte
-	// Backup captures the current state, no older than any write acknowledged on any node before
-	// the call.
-	Backup(ctx context.Context) (Backup, error)
+	// Barrier waits until this node has applied every write acknowledged on any node before the
+	// call. It fails with an *Error.
+	Barrier(ctx context.Context) error
+	// Backup captures the state as this node has applied it. It is called after a Barrier.
+	Backup() Backup
 	// Stop starts stopping the node, without waiting.
 	Stop()
 	// WatchLeader returns a channel that receives a token after each change of leader, and a

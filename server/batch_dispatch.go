@@ -127,7 +127,7 @@ func (s *session) dispatch(args [][]byte) {
 		// a command that MONITOR shows to its own client follows its reply
 		_ = s.out.hold(&s.srv.wg)
 	}
-	if !s.waitPaused(spec) {
+	if !s.waitPaused(spec, args) {
 		s.quit = true
 		return
 	}

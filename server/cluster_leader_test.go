@@ -236,14 +236,13 @@ func TestPresentsItselfAsStandalone(t *testing.T) {
 	n.follow(t)
 	c := n.dial(t)
 	for _, call := range []string{"CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER KEYSLOT a",
-		"CLUSTER COUNTKEYSINSLOT 0", "CLUSTER HELP", "ASKING"} {
+		"CLUSTER COUNTKEYSINSLOT 0", "CLUSTER HELP", "ASKING", "READONLY", "READWRITE"} {
 		if got := c.call(
 			strings.Fields(call)...); got != "-ERR This instance has cluster support disabled\r\n" {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
 	for _, test := range []struct{ call, want string }{
-		{"READONLY", "+OK\r\n"},
 		{"ROLE", "*3\r\n$6\r\nmaster\r\n:100\r\n*0\r\n"},
 		{"CONFIG GET cluster-enabled", "*2\r\n$15\r\ncluster-enabled\r\n$2\r\nno\r\n"},
 		{"CLIENT CAPA redirect", "+OK\r\n"},

@@ -62,7 +62,8 @@ var clientSpecs = []commands.Spec{{
 			clientLeaderWait),
 		clientSub("maint_notifications", -3, "8.0.0",
 			"<ON [MOVING-ENDPOINT-TYPE <internal-ip | internal-fqdn | external-ip | external-fqdn "+
-				"| none>] | OFF>", "Notifies the client before the node stops.", false,
+				"| none>] | OFF>",
+			"Notifies the client of a lost leader, and before a stop.", false,
 			clientMaintNotifications),
 		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>",
 			"Protects the connection from being closed by maxmemory-clients.",
@@ -182,6 +183,7 @@ func clientSetInfo(s *session, _ *commands.Spec, args [][]byte) {
 		return
 	}
 	*field = string(args[3])
+	s.srv.maintenance.libNamed(s)
 	s.w.Status("OK")
 }
 

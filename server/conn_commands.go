@@ -69,7 +69,7 @@ var connectionSpecs = []commands.Spec{
 		Summary: "Resets the connection to its initial state.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(reset)},
 	},
-	{
+	inCluster(commands.Spec{
 		Name: "readonly", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:         commands.Loading | commands.Stale | commands.Fast,
 		OwnCategories: "connection",
@@ -79,8 +79,8 @@ var connectionSpecs = []commands.Spec{
 			s.stale = true
 			s.w.Status("OK")
 		})},
-	},
-	{
+	}),
+	inCluster(commands.Spec{
 		Name: "readwrite", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:         commands.Loading | commands.Stale | commands.Fast,
 		OwnCategories: "connection", Summary: "Makes reads linearizable again, as is the default.",
@@ -89,7 +89,7 @@ var connectionSpecs = []commands.Spec{
 			s.stale = false
 			s.w.Status("OK")
 		})},
-	},
+	}),
 	inCluster(commands.Spec{
 		Name: "asking", Kind: commands.Session, Arity: 1, Group: "cluster", Since: "3.0.0",
 		Flags:         commands.Fast,

@@ -43,8 +43,8 @@ type fakeBackend struct {
 	replication     *Replication
 	leaderChanged   chan struct{}
 	others          []*Server
-	replicationGate chan struct{} // if set, Replication waits for it
-	asking          atomic.Int64  // waiting calls of Replication
+	replicationGate chan struct{} // if set, Replication and Barrier wait for it
+	asking          atomic.Int64  // waiting calls of the two
 	lastBatch       []byte        // of the newest Write
 	users           atomic.Pointer[Users]
 	lags            bool // users stays as it is
@@ -178,6 +178,12 @@ func (f *fakeBackend) ValueBytes(db int, keys [][]byte) (int, bool) {
 	return f.machine.ValueBytes(db, keys), true
 }
 
+func (f *fakeBackend) ScriptFlags(s commands.Script) (commands.FunctionFlags, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.ScriptFlags(s)
+}
+
 func (f *fakeBackend) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,14 +222,16 @@ func (f *fakeBackend) TransferLeadership(id string) error {
 	return f.fail
 }
 
-func (f *fakeBackend) Backup(context.Context) (Backup, error) {
+func (f *fakeBackend) Barrier(ctx context.Context) error {
+	_, err := f.Replication(ctx)
+	return err
+}
+
+func (f *fakeBackend) Backup() Backup {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, "backup")
-	if f.fail != nil {
-		return nil, f.fail
-	}
-	return f.machine.Snapshot(), nil
+	return f.machine.Snapshot()
 }
 
 // HasOthers implements Backend.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,17 +43,16 @@ func (n *node) stuckConn(t testing.TB, calls string) *session {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _ = ours.Close() })
-	before := n.all()
 	n.accept(theirs)
 	all := n.all()
-	s := all[len(all)-1]
-	if len(all) != len(before)+1 {
+	i := slices.IndexFunc(all, func(s *session) bool { return s.conn == theirs })
+	if i < 0 {
 		t.Fatal("no session")
 	}
 	if _, err := ours.Write([]byte(calls)); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return all[i]
 }
 
 // While delivery is stuck, and a subscriber does not read, applying goes on. Whatever has no room

@@ -1,11 +1,12 @@
-// CLIENT MAINT_NOTIFICATIONS: clients that ask for it are told to move to another node before this
-// one stops, and to be patient while there is no leader. The messages are those of Redis's managed
-// services, which go-redis, redis-py and node-redis understand.
+// CLIENT MAINT_NOTIFICATIONS: clients that ask for it are told to be patient while there is no
+// leader, and those known to do it well to move to another node before this one stops. The messages
+// are those of Redis's managed services, which go-redis, redis-py and node-redis understand.
 
 package server
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,11 @@ const (
 	movingIdle = 300 * time.Millisecond
 	movingPoll = 20 * time.Millisecond
 )
+
+// mover is the library, as its LIB-NAME begins, whose clients are told to move. Others are not: two
+// goroutines may use one connection of go-redis 9.23 after it has moved, and receive each other's
+// replies (ADR 0046).
+const mover = "node-redis"
 
 // patience is how long clients are asked to be patient while there is no leader.
 const patience = 10 * time.Second
@@ -47,6 +53,7 @@ type maintenance struct {
 // maintained is what a client asked for, and what it was told.
 type maintained struct {
 	noAddress bool // it reconnects to where it connected before
+	moves     bool // its library is the mover
 	told      bool
 	beats     uint32 // of the session when it was last active
 	active    time.Time
@@ -93,15 +100,36 @@ func (m *maintenance) join(s *session, noAddress bool) {
 	}
 	m.clients[s] = &maintained{noAddress: noAddress || s.srv.alone()}
 	m.joined.Store(true)
-	if m.leaderless || m.moving {
-		_ = s.out.hold(&s.srv.wg) // what it is told follows the reply
-	}
 	if m.leaderless {
+		_ = s.out.hold(&s.srv.wg) // what it is told follows the reply
 		m.tellLeaderless(s, true)
 	}
-	if m.moving {
+	m.named(s)
+}
+
+// libNamed notes that a client has named its library: go-redis and redis-py do so after they have
+// asked for notifications.
+func (m *maintenance) libNamed(s *session) {
+	if !m.joined.Load() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.named(s)
+}
+
+// named notes whether the client of a session moves, and tells it to if the node waits for that.
+// The session runs it, and holds mu.
+func (m *maintenance) named(s *session) {
+	c := m.clients[s]
+	if c == nil {
+		return
+	}
+	c.moves = strings.HasPrefix(s.libName, mover)
+	if m.moving && c.moves && !c.told {
+		_ = s.out.hold(&s.srv.wg) // what it is told follows the reply
 		st := s.srv.backend.Status()
-		m.tellMoving(s, m.clients[s], &st)
+		m.tellMoving(s, c, &st)
 	}
 }
 
@@ -115,8 +143,12 @@ func (m *maintenance) leave(s *session) {
 	delete(m.clients, s)
 }
 
-// tellMoving sends MOVING to a client, unless there is nowhere to go. The caller holds mu.
+// tellMoving sends MOVING to a client that moves, unless there is nowhere to go. The caller holds
+// mu.
 func (m *maintenance) tellMoving(s *session, c *maintained, st *Status) {
+	if !c.moves {
+		return
+	}
 	var others []string
 	for _, other := range st.seenBy(s).Members {
 		if other.ID != st.NodeID && other.Connected && other.ClientAddr != "" {
@@ -177,9 +209,9 @@ func (m *maintenance) tellLeaderless(s *session, none bool) {
 	m.send(s, name, n, f.Buf)
 }
 
-// MoveClients tells clients that asked for it to move to other nodes, and waits until they have,
-// but for those that are idle, and not for long. Meanwhile the node serves as before, and is not
-// ready.
+// MoveClients tells clients that asked for it and do it well to move to other nodes, and waits
+// until they have, but for those that are idle, and not for long. Meanwhile the node serves as
+// before, and is not ready.
 func (s *Server) MoveClients() {
 	s.leaving.Store(true)
 	m := &s.maintenance

@@ -8,13 +8,19 @@ import (
 
 const maintOn = "CLIENT MAINT_NOTIFICATIONS ON MOVING-ENDPOINT-TYPE "
 
+// dialMover connects as a client that moves, with RESP3.
+func dialMover(t *testing.T, n *node) *client {
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "SETINFO", "LIB-NAME", "node-redis")
+	return c
+}
+
 // Clients that asked for it are told where to move, and waited for: until they are gone if they are
 // in use, until they had the time to come back if they were given no address.
 func TestMoveClients(t *testing.T) {
 	n := start(t, nil)
-	plain, fast, slow := n.dial(t), n.dial(t), n.dial(t)
-	fast.call("HELLO", "3")
-	slow.call("HELLO", "3")
+	plain, fast, slow := n.dial(t), dialMover(t, n), dialMover(t, n)
 	if got := fast.call(strings.Fields(maintOn + "internal-ip")...); got != "+OK\r\n" {
 		t.Fatalf("%q", got)
 	}
@@ -32,8 +38,7 @@ func TestMoveClients(t *testing.T) {
 		!strings.HasSuffix(got, ":6\r\n_\r\n") {
 		t.Errorf("%q", got)
 	}
-	late := n.dial(t)
-	late.call("HELLO", "3")
+	late := dialMover(t, n)
 	late.raw("CLIENT MAINT_NOTIFICATIONS ON\r\n")
 	if got := late.next(); got != "+OK\r\n" {
 		t.Errorf("%q", got)
@@ -41,6 +46,18 @@ func TestMoveClients(t *testing.T) {
 	if got := late.next(); !strings.HasPrefix(got, moving) {
 		t.Errorf("%q", got)
 	}
+	named := n.dial(t)
+	named.call("HELLO", "3")
+	named.raw(calls("CLIENT MAINT_NOTIFICATIONS ON", "CLIENT SETINFO LIB-NAME node-redis(app)",
+		"CLIENT SETINFO LIB-VER 6"))
+	named.want("+OK\r\n", "+OK\r\n")
+	if got := named.next(); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := named.next(); !strings.HasPrefix(got, moving) {
+		t.Errorf("a client that names its library last: %q", got)
+	}
+	named.call("QUIT")
 	if got := plain.call("PING"); got != "+PONG\r\n" {
 		t.Errorf("a node that is about to stop answers %q", got)
 	}
@@ -62,8 +79,7 @@ func TestMoveClients(t *testing.T) {
 // A node that presents itself as standalone names no other.
 func TestMoveFromAStandaloneNode(t *testing.T) {
 	n := start(t, func(c *Config) { c.PresentAs = PresentStandalone })
-	c := n.dial(t)
-	c.call("HELLO", "3")
+	c := dialMover(t, n)
 	c.call(strings.Fields(maintOn + "internal-ip")...)
 	moved := make(chan struct{})
 	go func() { n.MoveClients(); close(moved) }()
@@ -72,6 +88,32 @@ func TestMoveFromAStandaloneNode(t *testing.T) {
 	}
 	c.call("RESET")
 	<-moved
+}
+
+// A client whose library is not known to move well is not told to, and not waited for. It is asked
+// to be patient as others are.
+func TestGoRedisStays(t *testing.T) {
+	n := start(t, nil)
+	n.follow(t)
+	for _, identity := range []string{"CLIENT SETINFO LIB-NAME go-redis(,go1.26)", "PING"} {
+		c := n.dial(t)
+		c.call("HELLO", "3")
+		c.call(strings.Fields(maintOn + "internal-ip")...)
+		c.call(strings.Fields(identity)...)
+		began := time.Now()
+		n.MoveClients()
+		if took := time.Since(began); took > movingWait/2 {
+			t.Errorf("%s: waited %v", identity, took)
+		}
+		n.lead("")
+		if got := c.next(); !strings.HasPrefix(got, ">4\r\n$12\r\nFAILING_OVER\r\n") {
+			t.Errorf("%s: %q", identity, got)
+		}
+		n.lead("n2")
+		if got := c.next(); !strings.HasPrefix(got, ">3\r\n$11\r\nFAILED_OVER\r\n") {
+			t.Errorf("%s: %q", identity, got)
+		}
+	}
 }
 
 // Without clients that asked for it nobody waits, and without another node nobody is told.
@@ -85,7 +127,7 @@ func TestMoveNobody(t *testing.T) {
 		}
 	}
 	n.fake.set(func() { n.fake.st.Members = n.fake.st.Members[:1] })
-	c.call("HELLO", "3")
+	c = dialMover(t, n)
 	c.call(strings.Fields(maintOn + "internal-ip")...)
 	began := time.Now()
 	n.MoveClients()

@@ -80,12 +80,15 @@ func TestRevocationConcernsChangedUsers(t *testing.T) {
 	c := n.dial(t)
 	c.call("HELLO", "3")
 	c.call("SUBSCRIBE", "ch")
+	const message = ">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$1\r\nm\r\n"
+	n.dial(t).call("PUBLISH", "ch", "m")
+	c.want(message) // so the node has dealt with the change of bob
 	if got := c.call("AUTH", "bob", "any"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	n.fake.setUser(t, "carol", "on")
 	n.dial(t).call("PUBLISH", "ch", "m")
-	c.want(">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$1\r\nm\r\n")
+	c.want(message)
 	n.fake.setUser(t, "bob", "-get")
 	c.ended()
 }

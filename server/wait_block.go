@@ -146,7 +146,7 @@ func (b *blocked) await(timeoutMs int64, first []byte) (replies []byte, err erro
 		if reason != wokeChange {
 			return b.giveUp(reason)
 		}
-		if b.left = !s.waitPaused(b.spec); b.left {
+		if b.left = !s.waitPaused(b.spec, b.request.Cmds[0]); b.left {
 			return nil, nil
 		}
 		s.blocked = true // the end of a pause cleared it

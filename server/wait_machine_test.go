@@ -232,7 +232,8 @@ func TestGiveBackAfterASnapshot(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
 	c := n.popping(t, "BLPOP", "l", "0")
-	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN lost"} })
+	// not UNKNOWN: what may have come back is not given back again
+	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN no leader"} })
 	_ = c.Close()
 	eventually(t, "it leaves", func() bool {
 		n.machineWaits.mu.Lock()

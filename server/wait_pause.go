@@ -4,6 +4,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,15 +90,12 @@ func (p *pause) release(s *session) {
 
 // waitPaused blocks the next command during a pause. It returns false if the client has
 // disconnected.
-func (s *session) waitPaused(spec *commands.Spec) bool {
+func (s *session) waitPaused(spec *commands.Spec, args [][]byte) bool {
 	p := &s.srv.pause
 	if !p.on.Load() {
 		return true
 	}
-	write := spec.Kind == commands.Write
-	if spec.Has(commands.RunsQueue) {
-		write = s.tx.writes()
-	}
+	write := s.heldAsWrite(spec, args)
 	if p.hold(s, write).IsZero() {
 		return true
 	}
@@ -123,14 +121,20 @@ func (s *session) waitPaused(spec *commands.Spec) bool {
 	}
 }
 
-// writes reports whether a queued command is a write.
-func (t *transaction) writes() bool {
-	for i := range t.queue {
-		if t.queue[i].spec.Kind == commands.Write {
-			return true
+// heldAsWrite reports whether CLIENT PAUSE WRITE holds a call, whose number of arguments is right.
+func (s *session) heldAsWrite(spec *commands.Spec, args [][]byte) bool {
+	switch {
+	case spec.Has(commands.RunsQueue):
+		return slices.ContainsFunc(s.tx.queue, func(q queued) bool {
+			return s.heldAsWrite(q.spec, q.args)
+		})
+	case spec.Script != nil:
+		if flags, declared := s.srv.backend.ScriptFlags(spec.Script(args)); declared {
+			return flags&commands.NoWrites == 0
 		}
+		return spec.Kind == commands.Write
 	}
-	return false
+	return spec.Writes() || spec.Has(commands.MayReplicate)
 }
 
 func clientPause(s *session, _ *commands.Spec, args [][]byte) {

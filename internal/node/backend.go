@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/server"
 )
@@ -171,17 +172,20 @@ func (n backend) AskOthers(question []byte) [][]byte {
 	return c.AskOthers(context.Background(), question)
 }
 
-// Backup implements server.Backend.
-func (n backend) Backup(ctx context.Context) (server.Backup, error) {
+// Barrier implements server.Backend.
+func (n backend) Barrier(ctx context.Context) error {
 	c := n.loaded.Load()
 	if c == nil {
-		return nil, errLoads
+		return errLoads
 	}
 	if err := c.Barrier(ctx); err != nil {
-		return nil, replyError(err)
+		return replyError(err)
 	}
-	return n.adapter.Freeze(), nil
+	return nil
 }
+
+// Backup implements server.Backend.
+func (n backend) Backup() server.Backup { return n.adapter.Freeze() }
 
 // Stop implements server.Backend. Whoever runs the node closes it.
 func (n backend) Stop() { n.requestStop() }
@@ -240,6 +244,11 @@ func (n backend) Stats() server.Stats {
 // ValueBytes implements server.Backend.
 func (n backend) ValueBytes(db int, keys [][]byte) (int, bool) {
 	return n.adapter.ValueBytes(db, keys)
+}
+
+// ScriptFlags implements server.Backend.
+func (n backend) ScriptFlags(s commands.Script) (commands.FunctionFlags, bool) {
+	return n.adapter.ScriptFlags(s)
 }
 
 // Status implements server.Backend.

@@ -35,7 +35,7 @@ func TestCatalogOfUsers(t *testing.T) {
 			fmt.Fprintf(&text, " channels:%d", s.Channels)
 		}
 		switch {
-		case s.Grows != nil:
+		case s.Grows != nil, s.Script != nil:
 			text.WriteString(" may-grow")
 		case s.Has(commands.DenyOOM):
 			text.WriteString(" grows")
