@@ -28,6 +28,7 @@ type stores struct {
 	stable    raft.StableStore
 	log       raft.LogStore
 	snapshots *snapshotStore
+	space     *space
 	closers   []io.Closer
 }
 
@@ -75,13 +76,16 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	return s, nil
 }
 
-// removeUnfinished removes the snapshots that a killed process began. Raft never does, and each may
-// be as large as the state.
+// removeUnfinished removes the snapshots that a killed process began, or that found no room. Raft
+// never does, and each may be as large as the state.
 func removeUnfinished(dir string, logger *slog.Logger) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".tmp") {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+			path := filepath.Join(dir, e.Name())
+			// Raft may still have it open, and its blocks would stay in use.
+			_ = os.Truncate(filepath.Join(path, "state.bin"), 0)
+			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
 	if err != nil {

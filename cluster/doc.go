@@ -24,11 +24,10 @@
 //   - ErrNotRun or ErrTooLarge: it did not run and never will.
 //   - ErrUnknown: it may or may not have run.
 //
-// Some failures are known to precede the log: Raft refuses the entry (not the leader, a leadership
-// transfer is in progress), the frame never left this node, or the entry's mark is not the term in
-// which it was logged, which voids it on every node. Such batches are rerouted until LeaderWait is
-// over. Every other failure after the entry was handed to Raft is ErrUnknown. Nothing resends a
-// write whose outcome is unknown.
+// Some failures are known to precede the log: Raft refuses the entry (not the leader), the frame
+// never left this node, or the entry's mark is not the term in which it was logged, which voids it
+// on every node. Such batches are rerouted until LeaderWait is over. Every other failure after the
+// entry was handed to Raft is ErrUnknown. Nothing resends a write whose outcome is unknown.
 //
 // # A read
 //

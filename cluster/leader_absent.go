@@ -116,9 +116,7 @@ func (n *Node) stand(term uint64) {
 	self := raft.ServerID(n.cfg.ID)
 	addr, err := n.ServerAddr(self)
 	if err == nil && n.raft.State() == raft.Follower && n.raft.CurrentTerm() == term {
-		header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self)}
-		err = n.transport.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: header},
-			&raft.TimeoutNowResponse{})
+		err = n.askToStand(self, addr)
 	}
 	if err != nil { // Raft stands later, by itself
 		n.logger.Warn("standing for election failed", "error", err)

@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -130,13 +129,8 @@ func (n *Node) establish() *leadership {
 		return nil
 	}
 	barrier := n.raft.Barrier(0)
-	if err := barrier.Error(); err != nil {
-		again := func() { kick(n.routeWake) }
-		if errors.Is(err, raft.ErrLeadershipTransferInProgress) { // Raft refuses it at once
-			time.AfterFunc(leaderTick, again)
-		} else {
-			again()
-		}
+	if barrier.Error() != nil {
+		kick(n.routeWake)
 		return nil
 	}
 	// Terms only grow, and a node leads a term at most once without a break: if it leads this term

@@ -153,5 +153,10 @@ func (n *Node) setStalled(why string) {
 	kick(n.routeWake)
 }
 
+// leadsIn reports whether this node is Raft's leader of a term.
+func (n *Node) leadsIn(term uint64) bool {
+	return n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term
+}
+
 // leadsRaft reports whether this node is Raft's leader and not stalled.
 func (n *Node) leadsRaft() bool { return n.raft.State() == raft.Leader && !n.stalledLeader.Load() }

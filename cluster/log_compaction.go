@@ -135,6 +135,11 @@ func (n *Node) boundLog() {
 		// a log that is too long at the start gets its snapshot once there is something to write
 		return
 	}
+	poll := time.NewTicker(spacePoll)
+	defer poll.Stop()
+	warned := false
+	var pause time.Duration // after early snapshots that failed
+	var notBefore time.Time
 	for {
 		size := n.stores.snapshots.newest.Load().size
 		members := n.view().members
@@ -142,10 +147,23 @@ func (n *Node) boundLog() {
 		work := stagger(max(int64(n.cfg.replayWork), size*loadWork), members, n.cfg.ID)
 		over := func() bool { return g.bytes.Load() >= bytes || g.work.Load() >= work }
 		dueBytes, dueWork := bytes, work
-		if over() {
+		due, short := over(), n.logs.space.short()
+		if short {
+			if !warned {
+				n.logger.Warn("there is little room on the disk: the log is kept short")
+			}
+			warned = true
+			n.spareRoom()
+			due = time.Now().After(notBefore) && n.promising() && (due || n.early(size))
+		}
+		if due {
 			before := n.stores.snapshots.newest.Load().index
 			if err := n.Snapshot(); err != nil && err != errStopping {
 				n.logger.Warn("snapshot failed while the log grows", "error", err)
+				pause = min(max(2*pause, spacePoll), earlyPause)
+				notBefore = time.Now().Add(pause)
+			} else {
+				pause = 0
 			}
 			if over() && n.stores.snapshots.newest.Load().index > before {
 				continue // that much arrived while the snapshot was written
@@ -154,14 +172,36 @@ func (n *Node) boundLog() {
 			// retry when there is more.
 			dueBytes, dueWork = again(g.bytes.Load(), bytes), again(g.work.Load(), work)
 		}
+		if short {
+			dueBytes = min(dueBytes, g.bytes.Load()+earlyGrowth)
+		}
 		g.dueBytes.Store(dueBytes)
 		g.dueWork.Store(dueWork)
-		select {
-		case <-g.wake:
-		case <-n.stop:
-			return
+		for waits := true; waits; {
+			select {
+			case <-g.wake:
+				waits = false
+			case <-poll.C:
+				waits = !n.logs.space.short()
+			case <-n.stop:
+				return
+			}
 		}
 	}
+}
+
+// promising reports whether a snapshot would not be the same as the newest one, and not fail.
+func (n *Node) promising() bool {
+	return n.machine.appliedIndex.Load() > n.stores.snapshots.newest.Load().index &&
+		n.logs.space.fits()
+}
+
+// early reports whether a node whose disk is short of room takes a snapshot before it is due, when
+// the newest one has size bytes.
+func (n *Node) early(size int64) bool {
+	space, grown := n.logs.space, n.logs.growth.bytes.Load()
+	return grown >= max(earlyGrowth, size/8) || n.logs.refused() ||
+		grown >= earlyGrowth && space.left() < segmentBytes
 }
 
 // again returns the size at which growth is checked next.
@@ -189,13 +229,17 @@ func (n *Node) awaitLoaded() bool {
 
 // retained returns how many of the newest entries are kept after a snapshot.
 func (s *logStore) retained(first, last uint64) uint64 {
+	most, mostBytes := s.trailing, s.trailingBytes
+	if s.space.short() {
+		most, mostBytes = min(most, shortTrailing), min(mostBytes, shortTrailingBytes)
+	}
 	kept, size := uint64(0), 0
-	for i := last; i >= max(first, 1) && kept < s.trailing; i-- {
+	for i := last; i >= max(first, 1) && kept < most; i-- {
 		var l raft.Log
-		if s.GetLog(i, &l) != nil {
+		if s.peek(i, &l) != nil {
 			break
 		}
-		if size += len(l.Data); size > s.trailingBytes {
+		if size += len(l.Data); size > mostBytes {
 			break
 		}
 		kept++

@@ -96,7 +96,7 @@ func (s *logStore) writeDeferred() {
 		logs := d.queue
 		d.queue = nil
 		d.mu.Unlock()
-		err := s.store(logs)
+		err := s.store(logs, false) // mayDefer has looked for room
 		if err != nil {
 			s.failDeferred(logs, err)
 		}

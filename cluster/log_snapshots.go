@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,33 +19,39 @@ import (
 
 // snapshotSeen describes a finished snapshot.
 type snapshotSeen struct {
-	index uint64
-	at    time.Time
-	size  int64 // bytes
+	index, term uint64
+	at          time.Time
+	size        int64 // bytes
 }
 
 // snapshotStore wraps the store on disk.
 type snapshotStore struct {
 	raft.SnapshotStore
-	logger *slog.Logger
-	newest atomic.Pointer[snapshotSeen] // never nil
-	open   atomic.Int32                 // snapshots being written
+	logger  *slog.Logger
+	newest  atomic.Pointer[snapshotSeen] // never nil
+	open    atomic.Int32                 // snapshots being written
+	written atomic.Int64                 // their bytes
 	// since the start: snapshots finished and not, and the time of the finished ones, ns
 	finished, failed atomic.Uint64
 	took             atomic.Int64
+	creating         sync.Mutex  // and removing what was not finished
 	guard            *levelGuard // may be nil
 	growth           *growth     // of the log since the newest snapshot
-	dir              string      // the data directory
+	dir              string      // the data directory; empty in a simulation
+	space            *space
+	makeRoom         func() // frees what a snapshot can do without
 	// once it is closed, what is being written fails; may be nil
 	closing <-chan struct{}
 }
 
 func newSnapshotStore(inner raft.SnapshotStore, dir string, logger *slog.Logger) *snapshotStore {
-	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth(), dir: dir}
+	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth(), dir: dir,
+		makeRoom: func() {}}
 	s.newest.Store(&snapshotSeen{})
 	if list, err := inner.List(); err == nil && len(list) > 0 {
 		// Raft lists again and reports errors
-		s.newest.Store(&snapshotSeen{list[0].Index, snapshotTime(list[0].ID), list[0].Size})
+		s.newest.Store(&snapshotSeen{list[0].Index, list[0].Term, snapshotTime(list[0].ID),
+			list[0].Size})
 	}
 	return s
 }
@@ -64,13 +71,35 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	began := time.Now()
+	if s.space.short() {
+		s.makeRoom()
+	}
+	s.creating.Lock()
 	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex,
 		trans)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s.open.Add(1)
 	}
-	s.open.Add(1)
-	return &snapshotSink{SnapshotSink: sink, s: s, index: index, began: began}, nil
+	s.creating.Unlock()
+	if err != nil {
+		s.failed.Add(1)
+		return nil, s.checked(err)
+	}
+	return &snapshotSink{SnapshotSink: sink, s: s, index: index, term: term, began: began}, nil
+}
+
+// checked returns the error of a snapshot that could not be written. Raft leaves the beginning of
+// one behind, and each attempt would add another. If there was no room, the next one finds more.
+func (s *snapshotStore) checked(err error) error {
+	s.creating.Lock()
+	if err != nil && s.dir != "" && s.open.Load() == 0 {
+		removeUnfinished(filepath.Join(s.dir, snapshotsName), s.logger)
+	}
+	s.creating.Unlock()
+	if noSpace(err) {
+		s.makeRoom()
+	}
+	return err
 }
 
 // Open returns a snapshot for reading. The reader knows its metadata.
@@ -87,6 +116,7 @@ type snapshotSink struct {
 	raft.SnapshotSink
 	s     *snapshotStore
 	index uint64
+	term  uint64
 	began time.Time
 	ended sync.Once
 	head  []byte // the first bytes written, until the guard has seen them
@@ -116,6 +146,10 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	}
 	n, err := k.SnapshotSink.Write(p)
 	k.size += int64(n)
+	k.s.written.Add(int64(n))
+	if noSpace(err) {
+		k.s.makeRoom()
+	}
 	return n, err
 }
 
@@ -132,14 +166,16 @@ func (k *snapshotSink) showHead() error {
 func (k *snapshotSink) end(counter *atomic.Uint64) {
 	k.ended.Do(func() {
 		k.s.open.Add(-1)
+		k.s.written.Add(-k.size)
 		counter.Add(1)
 	})
 }
 
 // Cancel drops the snapshot.
 func (k *snapshotSink) Cancel() error {
+	err := k.SnapshotSink.Cancel()
 	k.end(&k.s.failed)
-	return k.SnapshotSink.Cancel()
+	return k.s.checked(err)
 }
 
 // Close finishes the snapshot; only now does it count.
@@ -148,17 +184,17 @@ func (k *snapshotSink) Close() error {
 		return nil
 	}
 	k.closed = true
-	defer k.end(&k.s.failed)             // unless it is counted below
 	if err := k.showHead(); err != nil { // shorter than the guard's head
-		return errors.Join(err, k.SnapshotSink.Cancel())
+		return errors.Join(err, k.Cancel())
 	}
 	if err := k.SnapshotSink.Close(); err != nil {
-		return err
+		k.end(&k.s.failed)
+		return k.s.checked(err)
 	}
 	if err := tighten(k.s.dir); err != nil {
 		k.s.logger.Warn("the data directory is readable by others", "error", err)
 	}
-	k.s.newest.Store(&snapshotSeen{k.index, k.began, k.size})
+	k.s.newest.Store(&snapshotSeen{k.index, k.term, k.began, k.size})
 	k.s.growth.covered(k.index)
 	took := time.Since(k.began)
 	k.s.took.Add(int64(took))

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -44,11 +43,13 @@ type logStore struct {
 	commands atomic.Bool // an entry for the machine is, or was, in the log or a snapshot
 
 	growth        *growth
+	space         *space // may be nil
 	trailing      uint64 // entries kept after a snapshot, at most
 	trailingBytes int    // and their bytes
 
-	covered func() uint64 // index of the newest snapshot; may be nil
-	fatal   func(error)   // ends the process; may be nil, in tests
+	covered func() uint64        // index of the newest snapshot; may be nil
+	seen    func() *snapshotSeen // that snapshot; may be nil
+	fatal   func(error)          // ends the process; may be nil, in tests
 
 	// one write at a time: Raft truncates concurrently with storing; guards what follows. Whoever
 	// holds it must not wait for deferred entries.
@@ -107,6 +108,15 @@ func (s *logStore) GetLog(index uint64, out *raft.Log) error {
 	if err := s.settle(); err != nil {
 		return err
 	}
+	err := s.peek(index, out)
+	if errors.Is(err, raft.ErrLogNotFound) && s.snapshotEnd(index, out) {
+		return nil
+	}
+	return err
+}
+
+// peek is GetLog for whoever must not wait for deferred entries, which it finds.
+func (s *logStore) peek(index uint64, out *raft.Log) error {
 	s.mu.RLock()
 	l := s.ring[index%cacheEntries]
 	s.mu.RUnlock()
@@ -133,7 +143,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		if err := s.flush(); err != nil {
 			return err
 		}
-		if err := s.store(logs); err != nil {
+		if err := s.store(logs, true); err != nil {
 			return err
 		}
 	}
@@ -164,14 +174,17 @@ func (s *logStore) cache(logs []*raft.Log) {
 	}
 }
 
-// store writes entries to the disk.
-func (s *logStore) store(logs []*raft.Log) error {
+// store writes entries to the disk, if there is enough room when spare is set. Then it may fail.
+func (s *logStore) store(logs []*raft.Log, spare bool) error {
 	s.writer.Lock()
 	defer s.writer.Unlock()
 	if s.failure != nil {
 		return s.failure
 	}
 	err := s.closeGap(logs[0].Index)
+	if err == nil && spare && !s.cutting { // else a refusal would end the process
+		err = s.spare(deferredSize(logs))
+	}
 	if err == nil {
 		s.writing.begin(logs)
 		err = s.LogStore.StoreLogs(logs)
@@ -196,7 +209,7 @@ func (s *logStore) store(logs []*raft.Log) error {
 		return s.fail(
 			fmt.Errorf("cannot store entries %d to %d in place of an earlier leader's: %w",
 				logs[0].Index, logs[len(logs)-1].Index, err))
-	case since > s.failWait && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT):
+	case since > s.failWait && !noSpace(err):
 		return s.fail(fmt.Errorf("no log entry could be stored for %v: %w",
 			since.Round(time.Second), err))
 	}

@@ -32,6 +32,7 @@ type walLog struct {
 	meta        *walMeta
 	segmentSize int // 0: raft-wal's own
 	logger      *slog.Logger
+	space       *space // may be nil
 
 	w      atomic.Pointer[wal.WAL]
 	failed bool         // w must not be written to any more
@@ -52,7 +53,8 @@ func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int,
 }
 
 func (l *walLog) open() (*wal.WAL, error) {
-	files := &walFiles{fileLayer: l.files, room: &l.room, opening: true}
+	files := &walFiles{fileLayer: l.files, room: &l.room, opening: true,
+		left: func() int64 { return l.space.left() }}
 	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files}
 	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta),
 		wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"sync/atomic"
-	"syscall"
 
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/segment"
@@ -87,6 +86,7 @@ type walFiles struct {
 	fileLayer
 	newest  *walFile      // the last one created or opened for writing
 	room    *atomic.Int64 // receives the bytes reserved in it that are left; may be nil
+	left    func() int64  // the bytes that the log may take; nil: all
 	opening bool          // the log is being opened: raft-wal leaks files if that fails
 	opened  []io.Closer
 }
@@ -125,8 +125,11 @@ func (v *walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
 // If there is no space for a whole segment, it reserves none. raft-wal creates a segment after
 // sealing the last one, and refuses all entries until that succeeds, even if some would fit.
 func (v *walFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	if v.left != nil && v.left() < int64(size) {
+		size = 0
+	}
 	f, err := v.fileLayer.Create(dir, name, size)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if noSpace(err) {
 		if err := v.Delete(dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			// the file layer leaves it behind
 			return nil, err

@@ -164,7 +164,7 @@ func (n *Node) raiseLevel(lead *leadership) {
 	ticker := time.NewTicker(maintainEvery)
 	defer ticker.Stop()
 	for n.levels.Level() < level && n.route.Load().lead == lead {
-		// Retried: Raft refuses the entry during a leadership transfer. Raising twice is harmless.
+		// Retried: the entry may be lost with a leadership. Raising twice is harmless.
 		n.raising.Store(&raise{lead, level})
 		kick(n.writes.wake)
 		select {

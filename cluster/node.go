@@ -52,23 +52,24 @@ type Node struct {
 	confirmed      chan struct{} // kicked when a confirm frame is answered
 	asking         chan struct{} // holds a token for each question in progress
 
-	routeWake   chan struct{}
-	watchers    watchers
-	linksMu     sync.Mutex
-	links       map[string]*link
-	inbounds    map[*inbound]struct{}
-	announced   map[string]string // id → the peer address that the member announced
-	members     map[string]string // id → peer address, from Config.Members
-	joining     bool              // started without state, waits to be added to a cluster
-	watch       memberWatch
-	met         map[string]time.Time // empty nodes that asked this one; under linksMu
-	founding    atomic.Bool          // it is about to found a cluster
-	leaving     atomic.Bool          // it stops: it is not to lead
-	changing    chan struct{}        // holds a token while a membership change runs
-	removal     removal
-	incarnation string                 // of the data directory
-	seen        atomic.Pointer[view]   // the newest configuration
-	identity    atomic.Pointer[string] // the cluster's id, once certain
+	routeWake    chan struct{}
+	watchers     watchers
+	linksMu      sync.Mutex
+	links        map[string]*link
+	inbounds     map[*inbound]struct{}
+	announced    map[string]string // id → the peer address that the member announced
+	members      map[string]string // id → peer address, from Config.Members
+	joining      bool              // started without state, waits to be added to a cluster
+	watch        memberWatch
+	met          map[string]time.Time // empty nodes that asked this one; under linksMu
+	founding     atomic.Bool          // it is about to found a cluster
+	leaving      atomic.Bool          // it stops: it is not to lead
+	changing     chan struct{}        // holds a token while a membership change runs
+	transferring chan struct{}        // holds a token while leadership is handed over
+	removal      removal
+	incarnation  string                 // of the data directory
+	seen         atomic.Pointer[view]   // the newest configuration
+	identity     atomic.Pointer[string] // the cluster's id, once certain
 	// another member has the register that is in this node's log
 	registerConfirmed atomic.Bool
 	failOnce          sync.Once
@@ -133,6 +134,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	n.keepRoom()
 	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write data directory %s: %w", cfg.DataDir,
 			err), n.stores.close())
@@ -154,8 +156,9 @@ func newNode(cfg Config, m Machine) *Node {
 		routeWake: make(chan struct{}, 1), asking: make(chan struct{}, maxQuestions),
 		links: map[string]*link{}, inbounds: map[*inbound]struct{}{},
 		announced: map[string]string{}, members: map[string]string{},
-		changing: make(chan struct{}, 1), removal: removal{notify: make(chan error, 1)},
-		failed: make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
+		changing: make(chan struct{}, 1), transferring: make(chan struct{}, 1),
+		removal: removal{notify: make(chan error, 1)},
+		failed:  make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	n.writes, n.reads = newQueue(&n.costs), newQueue(&n.costs)
 	for _, member := range cfg.Members {
@@ -176,7 +179,9 @@ func (n *Node) startRaft() error {
 	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
 	n.stores.snapshots.closing = n.closing
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
-	n.logs.growth = n.stores.snapshots.growth
+	n.logs.growth, n.logs.space = n.stores.snapshots.growth, n.stores.snapshots.space
+	n.logs.seen = n.stores.snapshots.newest.Load
+	n.stores.snapshots.makeRoom = n.spareRoom
 	n.machine.worked, n.machine.durable = n.logs.growth.applied, n.logs.awaitDurable
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
 	n.logs.fatal = n.cfg.Fatal

@@ -24,10 +24,14 @@ const (
 
 // TransferLeadership transfers leadership to a member, a connected voter, or to the one with the
 // longest log if member is empty. It returns nil once this node no longer leads. Errors:
-// ErrRefused; ErrNotRun if it is not the leader; ErrUnknown if the transfer timed out, in which
-// case it may still complete.
+// ErrRefused, also if the member lags; ErrNotRun if this node is not the leader, another transfer
+// is in progress, or the one with the longest log lags; ErrUnknown if the member was asked to take
+// over and has not done so: it still may.
+//
+// Raft's own transfer could end such that Raft refuses everything for ever (ADR 0045).
 func (n *Node) TransferLeadership(member string) error {
-	if n.raft.State() != raft.Leader {
+	term := n.raft.CurrentTerm()
+	if !n.leadsIn(term) {
 		return notRun("this node is not the leader")
 	}
 	id, addr, ok := n.successor(member)
@@ -37,39 +41,113 @@ func (n *Node) TransferLeadership(member string) error {
 	if !ok {
 		return errNoSuccessor
 	}
-	defer n.pauseProposals()()
-	switch err := n.raft.LeadershipTransferToServer(raft.ServerID(id),
-		raft.ServerAddress(addr)).Error(); {
-	case err == nil:
-		return nil
-	case neverLogged(err): // Raft refuses a transfer with these before it starts
-		return notRun(fmt.Sprintf("leadership transfer: %v", err))
-	default: // the other member may have been asked to take over
-		return unknown(fmt.Sprintf("the leadership transfer was in flight: %v", err))
+	select {
+	case n.transferring <- struct{}{}:
+	default:
+		return notRun("leadership transfer: another one is in progress")
 	}
+	var asked chan error // nil: the member was not asked to take over
+	over := make(chan struct{})
+	defer func() { // when proposals go on: one transfer pauses them at a time
+		close(over)
+		if asked == nil {
+			<-n.transferring
+		}
+	}()
+	defer n.pauseProposals()()
+	late := time.NewTimer(n.cfg.HeartbeatTimeout)
+	defer late.Stop()
+	if !n.awaitLog(id, term, late.C) {
+		lags := fmt.Sprintf("leadership transfer: %s does not catch up", id)
+		switch {
+		case !n.leadsIn(term):
+			return nil
+		case member != "":
+			return refused(lags)
+		}
+		return notRun(lags)
+	}
+	asked = make(chan error, 1)
+	go func() {
+		asked <- n.askToStand(raft.ServerID(id), raft.ServerAddress(addr))
+		<-over
+		<-n.transferring // not before: a member that hangs would find many questions later
+	}()
+	return n.awaitSuccessor(term, asked, late.C)
 }
 
-// proposalPause counts who wants nothing proposed: several transfers may overlap.
+// awaitLog waits until a member is known to have the log of this leader, and to vote. It returns
+// false if that does not happen in time, or this node no longer leads.
+func (n *Node) awaitLog(id string, term uint64, late <-chan time.Time) bool {
+	ticker := time.NewTicker(drainCheck)
+	defer ticker.Stop()
+	for n.leadsIn(term) {
+		s, ok := n.member(id)
+		if l := n.link(id); l != nil && ok && s.Suffrage == raft.Voter {
+			l.ask(0)
+			if l.holds(term, n.raft.LastIndex()) {
+				return true
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-late:
+			return false
+		}
+	}
+	return false
+}
+
+// awaitSuccessor waits until this node no longer leads, after another was asked to.
+func (n *Node) awaitSuccessor(term uint64, asked <-chan error, late <-chan time.Time) error {
+	ticker := time.NewTicker(drainCheck)
+	defer ticker.Stop()
+	for n.leadsIn(term) {
+		select {
+		case err := <-asked:
+			if err != nil && n.leadsIn(term) {
+				return unknown(fmt.Sprintf("the leadership transfer was in flight: %v", err))
+			}
+			asked = nil
+		case <-ticker.C:
+		case <-late:
+			if n.leadsIn(term) {
+				return unknown("the leadership transfer was in flight: it timed out")
+			}
+		}
+	}
+	return nil
+}
+
+// askToStand asks a voter to stand for election at once. Voters that have heard from a leader
+// lately do not refuse it for that.
+func (n *Node) askToStand(id raft.ServerID, addr raft.ServerAddress) error {
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.cfg.ID)}
+	return n.transport.TimeoutNow(id, addr, &raft.TimeoutNowRequest{RPCHeader: header},
+		&raft.TimeoutNowResponse{})
+}
+
+// proposalPause keeps the proposer from proposing.
 type proposalPause struct {
-	mu      sync.Mutex // the proposer holds it over each step
-	holders int
+	mu sync.Mutex // the proposer holds it over each step
+	on bool
 }
 
 // pauseProposals stops the proposer and waits, for drainWait at most, until entries in flight are
 // answered: a change of leader would make their outcome unknown, while calls still in the queue go
-// to the next leader. The caller calls end.
+// to the next leader. The caller calls end, before it pauses again.
 func (n *Node) pauseProposals() (end func()) {
-	add := func(wishes int) {
+	set := func(on bool) {
 		n.pause.mu.Lock()
-		n.pause.holders += wishes
-		n.pause.mu.Unlock()
+		defer n.pause.mu.Unlock()
+		n.pause.on = on
 	}
-	add(1)
+	set(true)
 	for began := time.Now(); n.inFlight.Load() > 0 && time.Since(began) < drainWait; {
 		time.Sleep(drainCheck)
 	}
 	return func() {
-		add(-1)
+		set(false)
 		kick(n.writes.wake)
 	}
 }

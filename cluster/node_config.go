@@ -80,6 +80,8 @@ type Config struct {
 	inFlight int                               // measurements vary maxInFlight here
 	// the processor architecture; tests pretend to another one
 	arch string
+	// the space on the disk; tests pretend to another one
+	spaceOf func(dir string) diskSpace
 
 	preferAfter                 time.Duration // tests shorten preferAfter here
 	batchReply, readReplies     int           // tests lower maxBatchReply and maxReadReplies here
@@ -137,6 +139,9 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.arch, runtime.GOARCH)
 	setDefault(&c.batchReply, maxBatchReply)
 	setDefault(&c.readReplies, maxReadReplies)
+	if c.spaceOf == nil {
+		c.spaceOf = spaceOf
+	}
 	setDefault(&c.compactAfter, compactAfter)
 	setDefault(&c.replayWork, replayWork)
 	setDefault(&c.trailingBytes, trailingBytes)

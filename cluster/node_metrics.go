@@ -204,7 +204,7 @@ func (n *Node) giveStores(o metrics.Out, st *Status) {
 		o.Value(metricSnapshotBytes, float64(newest.size))
 		o.Value(metricSnapshotIndex, float64(newest.index))
 	}
-	disk, ok := n.meters.disk.Ask(func() diskSpace { return spaceOf(n.cfg.DataDir) })
+	disk, ok := n.meters.disk.Ask(n.stores.space.ask)
 	if ok && disk.size > 0 {
 		o.Value(metricDiskFree, disk.free)
 		o.Value(metricDiskSize, disk.size)

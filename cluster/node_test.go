@@ -199,7 +199,9 @@ func TestFollowerCatchesUpFromSnapshot(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	c := newCluster(t, 1, nil)
+	c := newCluster(t, 1, func(cfg *Config) {
+		cfg.ReplyWait = time.Minute // for the race detector, to which the largest batch is a lot
+	})
 	n := c.leader()
 	for _, count := range []int{0, -1, MaxBatchRequests + 1} {
 		if _, err := n.write(context.Background(), []byte("w"), count); !errors.Is(err,

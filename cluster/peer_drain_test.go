@@ -19,13 +19,15 @@ import (
 // TestStoppingLeaderFailsNoWrite closes the leader again and again while the other two nodes
 // forward writes to it: none of those fails, and each runs once.
 func TestStoppingLeaderFailsNoWrite(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3, func(cfg *Config) {
+		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
+	})
 	for round := range 4 {
-		lead := c.leader()
+		lead, followers := c.leader(), c.followers()
 		var acked atomic.Int64
 		stop, ended := make(chan struct{}), make(chan []string, 8)
 		for i := range cap(ended) {
-			n := c.followers()[i%2]
+			n := followers[i%2]
 			go func() {
 				var mine []string
 				defer func() { ended <- mine }()
@@ -242,10 +244,11 @@ func TestRenewedLinkEnds(t *testing.T) {
 	defer theirs.Close()
 	l := &link{n: &Node{cfg: Config{ReplyWait: time.Millisecond}},
 		wire: newPeerConn(ours, bufio.NewReader(ours)), frames: map[uint64]*sentFrame{1: {}}}
-	l.renew()
+	// a pipe that is closed already takes no deadline
 	if err := theirs.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
+	l.renew()
 	if _, err := theirs.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection is open: %v", err)
 	}

@@ -506,6 +506,13 @@ func (l *link) ask(nonce uint64) {
 	}
 }
 
+// holds reports whether the member, in the same term, has reported exactly the log of a leader.
+func (l *link) holds(term, lastIndex uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.report.term == term && l.report.lastIndex == lastIndex
+}
+
 // answered reports whether the member answered a confirm frame no older than nonce and is in no
 // later term than term.
 func (l *link) answered(nonce, term uint64) bool {

@@ -54,7 +54,7 @@ func (n *Node) propose() {
 		}
 		n.pause.mu.Lock()
 		defer n.pause.mu.Unlock()
-		if n.pause.holders > 0 {
+		if n.pause.on {
 			return false // whoever ends a pause wakes the loop
 		}
 		did := false

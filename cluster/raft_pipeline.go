@@ -153,7 +153,7 @@ func (p *pipeline) tell() {
 	// The order matters: if this node leads in the term now, it did when it read the commit index,
 	// which a later leader's entries may have raised otherwise.
 	switch {
-	case !p.t.leadsIn(req.Term) || p.refused.Load() || p.stalled.Load() || !p.may():
+	case !p.t.n.leadsIn(req.Term) || p.refused.Load() || p.stalled.Load() || !p.may():
 	case next.LeaderCommitIndex > p.told:
 		_, _ = p.send(next, new(raft.AppendEntriesResponse)) // Raft's next message fails likewise
 	default:

@@ -86,7 +86,7 @@ func (t *transport) gate(id raft.ServerID, term uint64) error {
 		case silent:
 			reached = nil
 		}
-		if !t.leadsIn(term) {
+		if !t.n.leadsIn(term) {
 			return errGateClosed
 		}
 		select {
@@ -98,10 +98,6 @@ func (t *transport) gate(id raft.ServerID, term uint64) error {
 			return errGateClosed
 		}
 	}
-}
-
-func (t *transport) leadsIn(term uint64) bool {
-	return t.n.raft.State() == raft.Leader && t.n.raft.CurrentTerm() == term
 }
 
 // mayReceive reports whether a member may receive the log: not if it was removed (the configuration
@@ -137,7 +133,7 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 // leads in term. A removed member's calls stay here for the whole leadership, and there may be
 // thousands of such members: they sleep until something changes.
 func (t *transport) park(id raft.ServerID, term uint64) error {
-	t.n.roles.await(t.n.stop, func() bool { return t.mayReceive(id) || !t.leadsIn(term) })
+	t.n.roles.await(t.n.stop, func() bool { return t.mayReceive(id) || !t.n.leadsIn(term) })
 	if !t.mayReceive(id) {
 		return errGateClosed
 	}
