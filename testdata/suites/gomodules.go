@@ -41,10 +41,12 @@ var (
 	asynqRDBSuite = goSuite{name: "asynq-rdb", module: "github.com/hibiken/asynq@v0.26.0",
 		dir: "internal/rdb", args: []string{"-args", "-redis_addr=127.0.0.1:PORT"}}.suite()
 	// Its tests of one server; the others are of its own stand-in, or need processes of Sentinel
-	// and clusters.
+	// and clusters. They are of a client of a single server: one of a cluster asks any node for
+	// CLIENT ID.
 	rueidisSuite = goSuite{name: "rueidis", module: "github.com/redis/rueidis@v1.0.79",
 		ports: "6379", args: []string{"-run", "^TestSingleClientIntegration$|" +
-			"^TestUnblockOnCancel|^TestNegative"}}.suite()
+			"^TestUnblockOnCancel|^TestNegative"},
+		flags: []string{"--present-as", "standalone"}}.suite()
 	rueidiscompatSuite = goSuite{name: "rueidiscompat",
 		module: "github.com/redis/rueidis/rueidiscompat@v1.0.79", ginkgo: true,
 		ports: "6378|6382|6356|6381|7010|7007",
@@ -61,10 +63,11 @@ var (
 		module: "github.com/go-redsync/redsync/v4@v4.18.1"}.startsServers(oneNode)
 )
 
-// goRedisOut are specifications of modules of Redis, and of clients of Sentinel, rings and
-// clusters of Redis's own processes.
-const goRedisOut = "RediSearch|RedisTimeseries|JSON Commands|Probabilistic|ClusterClient|" +
-	"Sentinel|Redis Ring|vectorset|UniversalClient"
+// goRedisOut are specifications of modules of Redis, of clients of Sentinel, rings and clusters of
+// Redis's own processes, with files of go-redis's containers, and of a server at the default port.
+const goRedisOut = "RediSearch|FT.HYBRID|RedisTimeseries|JSON Commands|Probabilistic|vectorset|" +
+	"ClusterClient|Command Tips|cluster races|Sentinel|Redis Ring|Ring (watch|Tx|Publish)|" +
+	"UniversalClient|TLS (Cluster|Standalone|TLS)|Credentials Provider|withConn"
 
 // rueidiscompatOut are specifications of modules of Redis, and of commands of its enterprise.
 const rueidiscompatOut = "should (BF|CF|CMS|TopK|TDigest|TS|FT|JSON|V[A-Z])|JSONCmdable|" +
@@ -119,7 +122,8 @@ func (g goSuite) test(ctx context.Context, dir, _ string, s server) ([]outcome, 
 	if err := g.replacePorts(work, s.port); err != nil {
 		return nil, err
 	}
-	args := []string{"test", "-mod=mod", "-vet=off", "-count", "1", "-json", "."}
+	// unitLimit bounds it
+	args := []string{"test", "-mod=mod", "-vet=off", "-count", "1", "-timeout", "0", "-json", "."}
 	report := filepath.Join(work, "report.xml")
 	if g.ginkgo {
 		args = append(args, "-ginkgo.junit-report="+report)
@@ -143,18 +147,25 @@ func (g goSuite) test(ctx context.Context, dir, _ string, s server) ([]outcome, 
 
 // replacePorts changes the ports of servers in the test files of dir.
 func (g goSuite) replacePorts(dir, port string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err != nil || g.ports == "" {
-		return err
+	if g.ports == "" {
+		return nil
 	}
 	there := regexp.MustCompile(`("|":|127\.0\.0\.1:|localhost:)(?:` + g.ports + `)(["/?])`)
+	return replaceIn(filepath.Join(dir, "*_test.go"), there, "${1}"+port+"${2}")
+}
+
+// replaceIn replaces what matches old, in the files that match pattern.
+func replaceIn(pattern string, old *regexp.Regexp, with string) error {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		changed := there.ReplaceAll(text, []byte("${1}"+port+"${2}"))
-		if err := os.WriteFile(file, changed, 0o644); err != nil {
+		if err := os.WriteFile(file, old.ReplaceAll(text, []byte(with)), 0o644); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ import (
 const (
 	sources = "testdata/suites"
 	report  = "docs/suites.md"
-	// atOnce is how many units run at a time: most of what they do is wait.
+	// atOnce is how many nodes run at a time: units mostly wait, and fail if the machine is busy.
 	atOnce = 4
 )
 
@@ -64,7 +64,7 @@ type server struct {
 
 var suites = []suite{redisSuite, goRedisSuite, redisRateSuite, redislockSuite, redsyncSuite,
 	redigoSuite, radixSuite, rueidisSuite, rueidiscompatSuite, asynqRDBSuite, miniredisSuite,
-	hiredisSuite}
+	hiredisSuite, phpredisSuite}
 
 // outcome is what a suite reports of one test.
 type outcome struct {
@@ -138,12 +138,12 @@ func (s suite) run(ctx context.Context, dir, binary string, only []string) ([]re
 		return nil, err
 	}
 	var results []result
-	slots := make(chan struct{}, atOnce)
 	targets := s.targets
 	if targets == nil {
 		targets = []target{oneNode, follower}
 	}
 	for _, t := range targets {
+		slots := make(chan struct{}, atOnce/t.nodes)
 		var mu sync.Mutex
 		var units sync.WaitGroup
 		r := result{suite: s.name, version: version, target: t.name}

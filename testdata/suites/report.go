@@ -88,8 +88,8 @@ const notThere = `
 | ioredis, redis (node-redis), bullmq, bull, bee-queue, redlock, redis-semaphore, rate-limiter-flexible, rate-limit-redis, connect-redis | their npm packages have no tests |
 | redis-py, python-rq, python-limits, python-fakeredis, kombu, ruby-redis, Predis, Redis.pm | Debian 12 has their sources, but the mirror that was used does not |
 | Sidekiq | Debian's source package has no tests |
-| suites of ` + "`make suites`" + ` without a row above | not run to the end yet |
-| phpredis, aioredis (Debian) | could be had; not tried yet |
+| aioredis | Debian 12 has no source package of that name |
+| redis: two tests | they wait for ever: for sockets to be read in Redis's order, and for an eviction |
 | rueidislock, asynq but for its package rdb | run for many minutes; not judged yet |
 | redsync and miniredis on followers | they start many servers, each a cluster then, and miniredis waits a second for one |
 | rueidis: Sentinel, clusters, KeyDB, Dragonfly, Kvrocks | processes of these; the last three repeat the test of a single server |

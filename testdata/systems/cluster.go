@@ -44,11 +44,31 @@ func startCluster(ctx context.Context, dir, binary string) (*cluster, error) {
 		}
 		c.nodes = append(c.nodes, cmd)
 	}
-	if _, err := c.leader(ctx); err != nil {
+	if err := c.ready(ctx); err != nil {
 		c.stop()
 		return nil, err
 	}
 	return c, nil
+}
+
+// ready waits for every node to serve all commands, also those of the session.
+func (c *cluster) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for _, addr := range c.addrs {
+		for {
+			_, err := ask(addr, "CLIENT", "LIST")
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s does not serve: %w", addr, err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
 }
 
 func (c *cluster) stop() {
@@ -99,14 +119,14 @@ func (c *cluster) handOver(ctx context.Context) error {
 }
 
 // ask sends one command and returns its answer, of an array the first element.
-func ask(addr, command string) (string, error) {
+func ask(addr string, command ...string) (string, error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // a read tells what went wrong
-	if _, err := conn.Write(resp.AppendCommand(nil, command)); err != nil {
+	if _, err := conn.Write(resp.AppendCommand(nil, command...)); err != nil {
 		return "", err
 	}
 	v, err := resp.NewReader(conn).Value()

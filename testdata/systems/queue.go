@@ -13,6 +13,8 @@ const (
 	// doneLimit bounds the wait for the last job; quiet is how long a second run may come after.
 	doneLimit = 3 * time.Minute
 	quiet     = 3 * time.Second
+	// inFlight is how many jobs the three workers may have taken when the leader changes twice.
+	inFlight = 6
 )
 
 // queue is a library with a program that runs as its producer or as a worker.
@@ -20,6 +22,7 @@ type queue struct {
 	name, version string
 	program       []string
 	promise       string
+	mayLose       int // jobs, within the promise
 }
 
 // queues takes the path of the program of the queues in Go.
@@ -29,20 +32,20 @@ func queues(goProgram string) []queue {
 	php := []string{"php", sources + "/php/queue.php"}
 	const restarts = "at least once; a worker that saw an error starts again"
 	return []queue{
-		{"asynq", "0.26.0", []string{goProgram, "asynq"}, "at least once"},
-		{"gocraft/work", "0.5.1", []string{goProgram, "gocraft"}, restarts},
-		{"rmq", "5.2.0", []string{goProgram, "rmq"}, restarts},
-		{"BullMQ", "6.7.0", append(node, "bullmq"), "at least once"},
-		{"Bee-Queue", "2.0.0", append(node, "bee-queue"), "at least once"},
+		{"asynq", "0.26.0", []string{goProgram, "asynq"}, "at least once", 0},
+		{"gocraft/work", "0.5.1", []string{goProgram, "gocraft"}, restarts, 0},
+		{"rmq", "5.2.0", []string{goProgram, "rmq"}, restarts, 0},
+		{"BullMQ", "6.7.0", append(node, "bullmq"), "at least once", 0},
+		{"Bee-Queue", "2.0.0", append(node, "bee-queue"), "at least once", 0},
 		{"node-resque", "9.7.1", append(node, "node-resque"),
-			"at most once: a taken job stays under the name of its worker"},
-		{"RQ", "1.13.0", append(python, "rq"), "at most once: `BLPOP` takes a job away"},
+			"at most once: a taken job stays under the name of its worker", inFlight},
+		{"RQ", "1.13.0", append(python, "rq"), "at most once: `BLPOP` takes a job away", inFlight},
 		{"Celery", "5.2.6", append(python, "celery"),
-			"at least once, but for the reply of `BRPOP`"},
+			"at least once, but for the reply of `BRPOP`", inFlight},
 		{"Sidekiq", "6.4.1", []string{"ruby", sources + "/ruby/queue.rb"},
-			"at most once: `BRPOP` takes a job away"},
-		{"Laravel queue", "8.83.26", append(php, "laravel"), "at least once"},
-		{"Symfony Messenger", "5.4.53", append(php, "symfony"), "at least once"},
+			"at most once: `BRPOP` takes a job away", inFlight},
+		{"Laravel queue", "8.83.26", append(php, "laravel"), "at least once", 0},
+		{"Symfony Messenger", "5.4.53", append(php, "symfony"), "at least once", 0},
 	}
 }
 
@@ -63,8 +66,8 @@ func (q queue) run(ctx context.Context, dir, coordd string) (*tally, error) {
 			role = "produce"
 		}
 		program := append(slices.Clone(q.program), role, "systems", fmt.Sprint(jobs))
-		if err := p.start(ctx, program, []string{"COORDD_ADDR=" + c.addrs[i%3]},
-			t.line); err != nil {
+		env := []string{"COORDD_ADDR=" + c.addrs[i%3], "TMPDIR=" + dir}
+		if err := p.start(ctx, program, env, t.line); err != nil {
 			return t, err
 		}
 	}
@@ -81,9 +84,15 @@ func (q queue) run(ctx context.Context, dir, coordd string) (*tally, error) {
 	if err := c.handOver(ctx); err != nil {
 		return t, err
 	}
-	err = t.until(ctx, "all jobs", func() bool {
-		return len(t.ran) >= jobs && len(t.put) >= jobs
-	})
+	done := func(lost int) func() bool {
+		return func() bool { return len(t.ran)+lost >= jobs && len(t.put) >= jobs }
+	}
+	err = t.until(ctx, "all jobs", done(0)) // a job that comes late is not lost
+	t.mu.Lock()
+	if done(q.mayLose)() {
+		err = nil
+	}
+	t.mu.Unlock()
 	time.Sleep(quiet)
 	return t, err
 }

@@ -1,7 +1,8 @@
-"""Repeats one round of checks: service_program.py haproxy|exporter.
+"""Repeats one round of checks: service_program.py haproxy|exporter|rspamd.
 
 Prints `ok`, `failed WHY` (no service) or `wrong WHAT` (a broken promise) for each.
 """
+import json
 import os
 import socket
 import subprocess
@@ -142,8 +143,43 @@ def exporter():
     return check
 
 
+def rspamd():
+    """One Rspamd with a limit of three messages of a user."""
+    port, limit = free_port(), 3
+    as_user = ["-u", "root", "-g", "root"] if os.geteuid() == 0 else []
+    start(["rspamd", "-f", *as_user, "-c", write("rspamd.conf", f"""
+lua = "/usr/share/rspamd/rules/rspamd.lua";
+options {{
+  pidfile = "{DIR}/pid"; tempdir = "{DIR}"; control_socket = "{DIR}/control"; filters = [];
+  url_tld = "{write("domains", "com" + chr(10))}";
+  dns {{ nameserver = ["127.0.0.1:1"]; timeout = 0.1s; retransmits = 1; }}
+}}
+logging {{ type = "console"; level = "error"; }}
+worker "normal" {{ bind_socket = "127.0.0.1:{port}"; count = 1; }}
+modules {{ path = "/usr/share/rspamd/plugins/ratelimit.lua"; }}
+redis {{ servers = "{",".join(ADDRS)}"; timeout = 2s; }}
+ratelimit {{ rates {{ user = {{ bucket = [ {{ burst = {limit}; rate = "1 / 1d"; }} ] }} }} }}
+""")], port)
+
+    def passes(user):
+        message = urllib.request.Request(
+            f"http://127.0.0.1:{port}/checkv2", b"From: a@b.com\nTo: x@y.com\n\nhello\n",
+            {"User": user, "From": "a@b.com", "Rcpt": "x@y.com", "IP": "192.0.2.1"})
+        with urllib.request.urlopen(message, timeout=20) as reply:
+            return json.load(reply)["action"] != "soft reject"
+
+    def check(n):
+        for i in range(limit):
+            if not passes(f"user-{n}"):
+                raise Wrong(f"message {i + 1} of {limit} was refused")
+        if passes(f"user-{n}"):  # without a reply from the limiter Rspamd lets messages pass
+            raise RuntimeError(f"more than {limit} messages passed")
+
+    return check
+
+
 def main():
-    check = {"haproxy": haproxy, "exporter": exporter}[sys.argv[1]]()
+    check = {"haproxy": haproxy, "exporter": exporter, "rspamd": rspamd}[sys.argv[1]]()
     n = 0
     while True:
         n += 1
