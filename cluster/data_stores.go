@@ -64,12 +64,14 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	}
 	removeUnfinished(filepath.Join(dir, snapshotsName), logger)
 	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
+	if err == nil {
+		s.snapshots, err = newSnapshotStore(snapshots, s.log, dir, logger)
+	}
 	if err != nil {
 		return nil, errors.Join(
 			fmt.Errorf("cannot open the snapshots in data directory %s: %w", dir, err),
 			s.close())
 	}
-	s.snapshots = newSnapshotStore(snapshots, dir, logger)
 	if err := tighten(dir); err != nil { // the directory may be another user's mount point
 		logger.Warn("the data directory is readable by others", "error", err)
 	}

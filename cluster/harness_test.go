@@ -253,6 +253,14 @@ func openCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 
 func (c *testCluster) open(id string, ln net.Listener) {
 	c.t.Helper()
+	if err := c.tryOpen(id, ln); err != nil {
+		c.t.Fatalf("open %s: %v", id, err)
+	}
+}
+
+// tryOpen returns Open's error.
+func (c *testCluster) tryOpen(id string, ln net.Listener) error {
+	c.t.Helper()
 	cfg := Config{
 		ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id), PeerListener: ln,
 		Members: c.members, Clock: c.clocks[id], dial: c.net.dialer(id), Logger: testLogger(),
@@ -280,10 +288,10 @@ func (c *testCluster) open(id string, ln net.Listener) {
 	cfg.PeerListener = stallListener{ln, c.net, id}
 	toy := newToy()
 	n, err := Open(cfg, toy)
-	if err != nil {
-		c.t.Fatalf("open %s: %v", id, err)
+	if err == nil {
+		c.nodes[id], c.toys[id] = n, toy
 	}
-	c.nodes[id], c.toys[id] = n, toy
+	return err
 }
 
 // reopen starts a closed node again on its directory and address.

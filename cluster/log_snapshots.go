@@ -1,12 +1,15 @@
 // The snapshot store that Raft sees: it logs each finished snapshot, remembers the newest one for
-// Status, and tells the applier the index and members of a snapshot that it restores.
+// Status, tells the applier the index and members of a snapshot that it restores, and lists no old
+// snapshot in place of one that cannot be read.
 
 package cluster
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,6 +30,7 @@ type snapshotSeen struct {
 // snapshotStore wraps the store on disk.
 type snapshotStore struct {
 	raft.SnapshotStore
+	log     raft.LogStore
 	logger  *slog.Logger
 	newest  atomic.Pointer[snapshotSeen] // never nil
 	open    atomic.Int32                 // snapshots being written
@@ -34,26 +38,88 @@ type snapshotStore struct {
 	// since the start: snapshots finished and not, and the time of the finished ones, ns
 	finished, failed atomic.Uint64
 	took             atomic.Int64
-	creating         sync.Mutex  // and removing what was not finished
-	guard            *levelGuard // may be nil
-	growth           *growth     // of the log since the newest snapshot
-	dir              string      // the data directory; empty in a simulation
+	creating         sync.Mutex            // and removing what was not finished
+	unopened         atomic.Pointer[error] // why the latest could not be opened
+	guard            *levelGuard           // may be nil
+	growth           *growth               // of the log since the newest snapshot
+	dir              string                // the data directory; empty in a simulation
 	space            *space
 	makeRoom         func() // frees what a snapshot can do without
 	// once it is closed, what is being written fails; may be nil
 	closing <-chan struct{}
 }
 
-func newSnapshotStore(inner raft.SnapshotStore, dir string, logger *slog.Logger) *snapshotStore {
-	s := &snapshotStore{SnapshotStore: inner, logger: logger, growth: newGrowth(), dir: dir,
-		makeRoom: func() {}}
+func newSnapshotStore(inner raft.SnapshotStore, log raft.LogStore, dir string,
+	logger *slog.Logger) (*snapshotStore, error) {
+	s := &snapshotStore{SnapshotStore: inner, log: log, logger: logger, growth: newGrowth(),
+		dir: dir, makeRoom: func() {}}
 	s.newest.Store(&snapshotSeen{})
-	if list, err := inner.List(); err == nil && len(list) > 0 {
-		// Raft lists again and reports errors
+	list, err := s.List()
+	if len(list) > 0 {
 		s.newest.Store(&snapshotSeen{list[0].Index, list[0].Term, snapshotTime(list[0].ID),
 			list[0].Size})
 	}
-	return s
+	return s, err
+}
+
+// List returns the finished snapshots, newest first. Raft passes over those that it cannot read, if
+// only for lack of a file descriptor, and continues from an older one, or from nothing. So a
+// snapshot other than the newest is listed only if the log has all that came after it.
+func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
+	name, newest, err := s.newestName() // before the list, which then has it
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.SnapshotStore.List()
+	if err != nil {
+		return nil, err
+	}
+	for i, is := range list {
+		if is.Index < newest && !s.logged(is.Index+1, newest) {
+			list = list[:i]
+			break
+		}
+	}
+	if len(list) == 0 && newest > 0 && !s.logged(1, newest) {
+		return nil, fmt.Errorf("the snapshot %s cannot be read", filepath.Join(s.dir,
+			snapshotsName, name))
+	}
+	return list, nil
+}
+
+// newestName returns the name of the newest finished snapshot on disk, and the index that is part
+// of it; 0 if there is none.
+func (s *snapshotStore) newestName() (name string, index uint64, err error) {
+	if s.dir == "" { // a simulation
+		return "", 0, nil
+	}
+	entries, err := os.ReadDir(filepath.Join(s.dir, snapshotsName))
+	for _, e := range entries {
+		var term, i, ms uint64
+		if _, err := fmt.Sscanf(e.Name()+"\n", "%d-%d-%d\n", &term, &i, &ms); err == nil && i > index {
+			name, index = e.Name(), i
+		}
+	}
+	return name, index, err
+}
+
+// logged reports whether the log holds all entries from one to another.
+func (s *snapshotStore) logged(from, to uint64) bool {
+	first, err1 := s.log.FirstIndex()
+	last, err2 := s.log.LastIndex()
+	if err1 != nil || err2 != nil || first > from || last < to {
+		return false
+	}
+	if log, ok := s.log.(raft.MonotonicLogStore); ok && log.IsMonotonic() {
+		return true
+	}
+	var l raft.Log
+	for i := from; i <= to; i++ {
+		if s.log.GetLog(i, &l) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // snapshotTime reads the time at which a snapshot was begun from its id, which ends with it in ms;
@@ -106,6 +172,7 @@ func (s *snapshotStore) checked(err error) error {
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, r, err := s.SnapshotStore.Open(id)
 	if err != nil {
+		s.unopened.Store(&err)
 		return nil, nil, err
 	}
 	return meta, describedSnapshot{r, meta}, nil

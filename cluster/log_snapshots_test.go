@@ -13,7 +13,117 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
+
+// listed makes a store with snapshots at the given indexes and returns one to list them, with a log
+// that holds some entries.
+func listed(t *testing.T, entries []uint64, indexes ...uint64) *snapshotStore {
+	t.Helper()
+	dir, log := t.TempDir(), raft.NewInmemStore()
+	files, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(testLogger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, index := range indexes {
+		sink, err := files.Create(1, index, 2, raft.Configuration{}, 1, nil)
+		if err == nil {
+			err = sink.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, index := range entries {
+		if err := log.StoreLog(&raft.Log{Index: index, Term: 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := newSnapshotStore(files, log, dir, testLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A snapshot that cannot be read is not passed over, unless the log has what it holds.
+func TestUnreadableSnapshot(t *testing.T) {
+	all := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	for name, c := range map[string]struct {
+		entries []uint64
+		indexes []uint64
+		before  []uint64 // what is listed
+		want    []uint64 // once the newest cannot be read; nil: an error
+	}{
+		"all in the log":            {all, []uint64{3, 6}, []uint64{6, 3}, []uint64{3}},
+		"the only one, all in it":   {all, []uint64{6}, []uint64{6}, []uint64{}},
+		"the rest in the log":       {all[3:], []uint64{3, 6}, []uint64{6, 3}, []uint64{3}},
+		"a part in the log":         {all[4:], []uint64{3, 6}, []uint64{6}, nil},
+		"nothing in the log":        {nil, []uint64{3, 6}, []uint64{6}, nil},
+		"the only one":              {nil, []uint64{6}, []uint64{6}, nil},
+		"a log with a gap":          {[]uint64{4, 5, 7}, []uint64{3, 6}, []uint64{6}, nil},
+		"a log that ends before it": {all[:5], []uint64{3, 6}, []uint64{6}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listed(t, c.entries, c.indexes...)
+			check := func(when string, want []uint64) {
+				list, err := s.List()
+				got := []uint64{}
+				for _, is := range list {
+					got = append(got, is.Index)
+				}
+				if fmt.Sprint(got) != fmt.Sprint(want) || (err != nil) != (want == nil) {
+					t.Errorf("%s: %d, %v instead of %d", when, got, err, want)
+				}
+			}
+			check("before", c.before)
+			newest, _, err := s.newestName()
+			if err == nil {
+				err = os.Remove(filepath.Join(s.dir, snapshotsName, newest, "meta.json"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("after", c.want)
+		})
+	}
+}
+
+// A node whose newest snapshot cannot be read says so, and starts once it can.
+func TestStartWithUnreadableSnapshot(t *testing.T) {
+	for _, name := range []string{"meta.json", "state.bin"} {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
+		for range 2 {
+			for range 5 {
+				c.write(c.leader(), "w")
+			}
+			if err := c.leader().Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := c.leader().stores.snapshots
+		newest, _, err := s.newestName()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.close("n1")
+		path := filepath.Join(s.dir, snapshotsName, newest, name)
+		if err := os.Rename(path, path+".away"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.tryOpen("n1", nil); err == nil || !strings.Contains(err.Error(), newest) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if err := os.Rename(path+".away", path); err != nil {
+			t.Fatal(err)
+		}
+		c.reopen("n1")
+		if got := fmt.Sprint(c.converged()); got != "[w w w w w w w w w w]" {
+			t.Errorf("after a restart the list is %s", got)
+		}
+	}
+}
 
 // TestCloseCancelsSnapshot closes a node that writes an endless snapshot.
 func TestCloseCancelsSnapshot(t *testing.T) {

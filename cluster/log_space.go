@@ -124,7 +124,7 @@ func (s *snapshotStore) dropOlder() error {
 	if s.dir == "" { // a simulation
 		return nil
 	}
-	list, err := s.List()
+	list, err := s.SnapshotStore.List()
 	if err != nil || len(list) == 0 || list[0].Index != s.newest.Load().index {
 		return err
 	}

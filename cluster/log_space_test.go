@@ -188,8 +188,9 @@ func (fullSink) Cancel() error             { return syscall.ENOSPC }
 func TestSnapshotWithoutRoom(t *testing.T) {
 	for _, writes := range []bool{false, true} {
 		dir, made := t.TempDir(), 0
-		s := newSnapshotStore(&fullStore{dir: dir, writes: writes}, dir, testLogger())
-		s.makeRoom = func() { made++ }
+		s := &snapshotStore{SnapshotStore: &fullStore{dir: dir, writes: writes}, dir: dir,
+			logger: testLogger(), growth: newGrowth(), makeRoom: func() { made++ }}
+		s.newest.Store(&snapshotSeen{})
 		sink, err := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
 		if writes {
 			if err != nil {

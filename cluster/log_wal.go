@@ -84,8 +84,18 @@ func (l *walLog) renew() error {
 	return nil
 }
 
-// write performs one write operation.
+// write performs one write operation, twice if it could not begin because no segment could be
+// created after the last entries.
 func (l *walLog) write(do func(*wal.WAL) error) error {
+	err := l.attempt(do)
+	if errors.Is(err, wal.ErrSealed) || errors.Is(err, errNotCommitted) {
+		l.logger.Warn("creating the next log segment, which failed earlier")
+		err = l.attempt(do)
+	}
+	return err
+}
+
+func (l *walLog) attempt(do func(*wal.WAL) error) error {
 	if err := l.renew(); err != nil {
 		return err
 	}
@@ -101,13 +111,7 @@ func (l *walLog) Room() int64 { return l.room.Load() }
 
 // StoreLogs stores all entries or none.
 func (l *walLog) StoreLogs(logs []*raft.Log) error {
-	store := func(w *wal.WAL) error { return w.StoreLogs(logs) }
-	err := l.write(store)
-	if errors.Is(err, wal.ErrSealed) { // no segment could be created after the last entries
-		l.logger.Warn("creating the next log segment, which failed earlier")
-		err = l.write(store)
-	}
-	return err
+	return l.write(func(w *wal.WAL) error { return w.StoreLogs(logs) })
 }
 
 func (l *walLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
@@ -148,21 +152,42 @@ func (l *walLog) IsMonotonic() bool { return true }
 
 func (l *walLog) Close() error { return errors.Join(l.w.Load().Close(), l.meta.MetaStore.Close()) }
 
-// walMeta is raft-wal's metadata. It stays open while the log is reopened, and Load never returns a
-// sealed segment without a successor.
+// walMeta is raft-wal's metadata. It stays open while the log is reopened, unless a commit failed,
+// and Load never returns a sealed segment without a successor.
 type walMeta struct {
 	types.MetaStore
-	files fileLayer
-	keep  uint64 // entries after this one were not acknowledged; Load drops them
-	trim  bool   // give back space reserved in sealed segments
+	files  fileLayer
+	keep   uint64      // entries after this one were not acknowledged; Load drops them
+	trim   bool        // give back space reserved in sealed segments
+	failed atomic.Bool // a commit, since the file was opened
 }
 
 // Close does nothing: whoever reopens the log continues with it.
 func (m *walMeta) Close() error { return nil }
 
+// errNotCommitted is the answer of metadata of which an earlier commit failed.
+var errNotCommitted = errors.New("the metadata of the log could not be committed earlier")
+
+// CommitState replaces the metadata. After a commit that failed it refuses all until Load: what
+// bbolt believes of its file may be neither the old content nor the new one, and it would panic.
+func (m *walMeta) CommitState(state types.PersistentState) error {
+	if m.failed.Load() {
+		return errNotCommitted
+	}
+	err := m.MetaStore.CommitState(state)
+	m.failed.Store(err != nil)
+	return err
+}
+
 // Load reads the metadata, drops what follows the last complete batch of entries, and finishes
-// sealing a segment.
+// sealing a segment. After a commit that failed it opens the file again.
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
+	if m.failed.Load() {
+		if err := m.MetaStore.Close(); err != nil {
+			return types.PersistentState{}, err
+		}
+		m.failed.Store(false)
+	}
 	state, err := m.MetaStore.Load(dir)
 	if err != nil || len(state.Segments) == 0 {
 		return state, err

@@ -27,11 +27,12 @@ const (
 // crashDisk is a file layer, and metadata, in memory. It counts what changes the disk, and fails
 // from a given step on.
 type crashDisk struct {
-	mu    sync.Mutex
-	names map[string]*crashFile // as the process sees them
-	saved map[string]*crashFile // those that are on the disk
-	meta  []byte
-	steps []string
+	mu         sync.Mutex
+	names      map[string]*crashFile // as the process sees them
+	saved      map[string]*crashFile // those that are on the disk
+	meta       []byte
+	metaFailed bool // to be committed
+	steps      []string
 	// steps that are taken; then the power fails. <0: all
 	last int
 	// an error for one step, and whether the step is taken
@@ -252,12 +253,14 @@ func (f *crashFile) SyncData() error { return f.Sync() }
 
 func (f *crashFile) Reserved() bool { return !f.d.sparse }
 
-// crashMeta is metadata that changes as a whole or not at all.
+// crashMeta is metadata that changes as a whole or not at all. As bbolt, it panics if it is used
+// after a commit that failed, without having been closed.
 type crashMeta struct{ d *crashDisk }
 
 func (m crashMeta) Load(string) (state types.PersistentState, err error) {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
+	m.d.checkMeta()
 	if m.d.meta == nil {
 		return state, nil
 	}
@@ -267,7 +270,9 @@ func (m crashMeta) Load(string) (state types.PersistentState, err error) {
 func (m crashMeta) CommitState(state types.PersistentState) error {
 	m.d.mu.Lock()
 	defer m.d.mu.Unlock()
+	m.d.checkMeta()
 	err, taken := m.d.step("metadata")
+	m.d.metaFailed = err != nil
 	if err == nil || taken && !errors.Is(err, errPowerless) {
 		var err error
 		if m.d.meta, err = json.Marshal(state); err != nil {
@@ -279,7 +284,19 @@ func (m crashMeta) CommitState(state types.PersistentState) error {
 
 func (crashMeta) GetStable([]byte) ([]byte, error) { return nil, nil }
 func (crashMeta) SetStable([]byte, []byte) error   { return nil }
-func (crashMeta) Close() error                     { return nil }
+
+func (m crashMeta) Close() error {
+	m.d.mu.Lock()
+	defer m.d.mu.Unlock()
+	m.d.metaFailed = false
+	return nil
+}
+
+func (d *crashDisk) checkMeta() {
+	if d.metaFailed {
+		panic("metadata that could not be committed were not closed")
+	}
+}
 
 // killed is the disk after a kill: unsynced data is still to be written.
 func (d *crashDisk) killed() *crashDisk {

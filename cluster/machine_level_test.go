@@ -119,7 +119,10 @@ func TestLevelOfSnapshots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSnapshotStore(files, g.dir, logger)
+	s, err := newSnapshotStore(files, raft.NewInmemStore(), g.dir, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.guard = g
 	_, trans := raft.NewInmemTransport("")
 	defer trans.Close()

@@ -220,6 +220,9 @@ func (n *Node) startRaft() error {
 	running.Store(n.raft)
 	if err != nil {
 		transport.Close()
+		if cause := n.stores.snapshots.unopened.Load(); cause != nil { // Raft only logs it
+			err = fmt.Errorf("%w: %w", err, *cause)
+		}
 		return fmt.Errorf("cannot start Raft on data directory %s: %w", n.cfg.DataDir, err)
 	}
 	return nil

@@ -4,7 +4,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 
@@ -69,7 +71,9 @@ func (w *World) openStores(logger *slog.Logger) (*stores, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the simulated log: %w", err)
 	}
-	s := &stores{stable: w.Stable, log: log, snapshots: newSnapshotStore(w.Snapshots, "", logger)}
-	s.closers = append(s.closers, log)
-	return s, nil
+	snapshots, err := newSnapshotStore(w.Snapshots, log, "", logger)
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return &stores{stable: w.Stable, log: log, snapshots: snapshots, closers: []io.Closer{log}}, nil
 }
