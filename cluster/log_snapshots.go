@@ -96,7 +96,8 @@ func (s *snapshotStore) newestName() (name string, index uint64, err error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, snapshotsName))
 	for _, e := range entries {
 		var term, i, ms uint64
-		if _, err := fmt.Sscanf(e.Name()+"\n", "%d-%d-%d\n", &term, &i, &ms); err == nil && i > index {
+		_, err := fmt.Sscanf(e.Name()+"\n", "%d-%d-%d\n", &term, &i, &ms)
+		if err == nil && i > index { // not one of Raft's that is unfinished
 			name, index = e.Name(), i
 		}
 	}

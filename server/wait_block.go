@@ -79,8 +79,14 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 		}
 		s.batch.pending = append(s.batch.pending, owed)
 	}
+	before := len(s.reply.Buf)
 	s.takeReplies(replies, err, b.took)
 	s.dropBatch()
+	if endingOf(err) == endedUnknown {
+		// A worker takes an error for a mistake of its own, and ends. It connects again when its
+		// connection ends, as that of a blocked client does when a Redis dies (docs/adr/0048).
+		s.reply.Buf, s.quit = s.reply.Buf[:before], true
+	}
 }
 
 // end takes the command out of what waits.

@@ -31,8 +31,8 @@ const (
 	leaveTogether = 256
 )
 
-const errWaitLost commands.Error = "UNKNOWN the command may or may not have run: it waited, and " +
-	"this node did not learn how that ended"
+var errWaitLost = &Error{Unknown, "UNKNOWN the command may or may not have run: it waited, and " +
+	"this node did not learn how that ended"}
 
 // machineWaits are the commands of this node that wait in the machine, or are about to.
 type machineWaits struct {

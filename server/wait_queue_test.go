@@ -290,7 +290,31 @@ func TestWaiterSurvivesTheLeader(t *testing.T) {
 	}
 }
 
-// The client must judge an unknown outcome; the next in the queue goes on.
+// The connection of a blocking command whose outcome is unknown ends, after the replies to earlier
+// commands, and the outcome is counted.
+func TestUnknownOutcomeEndsAConnection(t *testing.T) {
+	n := start(t, nil)
+	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN lost"} })
+	c := n.dial(t)
+	for _, words := range []string{"PING", "BLPOP l 0", "PING"} {
+		if err := c.Send(commandtest.Args(strings.Fields(words)...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.want("+PONG\r\n")
+	c.ended()
+	c = n.dial(t)
+	c.call("SET", "k", "v") // whose error is a reply
+	n.fake.set(func() { n.fake.fail = nil })
+	info := c.call("INFO", "errorstats", "commandstats")
+	for _, part := range []string{"errorstat_UNKNOWN:count=2", "cmdstat_blpop:calls=1"} {
+		if !strings.Contains(info, part) {
+			t.Errorf("no %s in %q", part, info)
+		}
+	}
+}
+
+// An unknown outcome ends a wait; the next in the queue has its turn.
 func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	n := start(t, nil)
 	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
@@ -304,8 +328,8 @@ func TestUnknownOutcomeEndsAWait(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c.want("-UNKNOWN the command may or may not have run\r\n")
-	next.want("-UNKNOWN the command may or may not have run\r\n")
+	c.ended()
+	next.ended()
 	n.idle(t)
 }
 
