@@ -2,6 +2,7 @@
 
 Prints `put N` for a job that the library took and `ran N` for one that a worker began.
 """
+import atexit
 import os
 import sys
 import time
@@ -63,6 +64,10 @@ def celery():
         return produce(lambda n: task.apply_async((n,), task_id=str(n), retry=False))
     app.worker_main(["worker", "--pool=solo", "--loglevel=ERROR",
                      "--hostname", f"worker-{os.getpid()}"])
+    # It ends when a command is answered with an error. A supervisor starts it again.
+    atexit._run_exitfuncs()  # kombu gives its message back
+    time.sleep(0.5)
+    os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
 {"rq": rq, "celery": celery}[LIBRARY]()
