@@ -38,6 +38,8 @@ var (
 		module: "github.com/go-redis/redis_rate/v10@v10.0.1", ports: "6379"}.suite()
 	redislockSuite = goSuite{name: "redislock", module: "github.com/bsm/redislock@v0.9.4",
 		ports: "6379"}.suite()
+	asynqSuite = goSuite{name: "asynq", module: "github.com/hibiken/asynq@v0.26.0",
+		args: []string{"-args", "-redis_addr=127.0.0.1:PORT"}}.suite()
 	asynqRDBSuite = goSuite{name: "asynq-rdb", module: "github.com/hibiken/asynq@v0.26.0",
 		dir: "internal/rdb", args: []string{"-args", "-redis_addr=127.0.0.1:PORT"}}.suite()
 	// Its tests of one server; the others are of its own stand-in, or need processes of Sentinel

@@ -63,8 +63,8 @@ type server struct {
 }
 
 var suites = []suite{redisSuite, goRedisSuite, redisRateSuite, redislockSuite, redsyncSuite,
-	redigoSuite, radixSuite, rueidisSuite, rueidiscompatSuite, asynqRDBSuite, miniredisSuite,
-	hiredisSuite, phpredisSuite}
+	redigoSuite, radixSuite, rueidisSuite, rueidiscompatSuite, asynqSuite, asynqRDBSuite,
+	miniredisSuite, hiredisSuite, phpredisSuite}
 
 // outcome is what a suite reports of one test.
 type outcome struct {

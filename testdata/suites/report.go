@@ -90,7 +90,7 @@ const notThere = `
 | Sidekiq | Debian's source package has no tests |
 | aioredis | Debian 12 has no source package of that name |
 | redis: two tests | they wait for ever: for sockets to be read in Redis's order, and for an eviction |
-| rueidislock, asynq but for its package rdb | run for many minutes; not judged yet |
+| rueidislock | the module proxy that was used does not have it |
 | redsync and miniredis on followers | they start many servers, each a cluster then, and miniredis waits a second for one |
 | rueidis: Sentinel, clusters, KeyDB, Dragonfly, Kvrocks | processes of these; the last three repeat the test of a single server |
 `

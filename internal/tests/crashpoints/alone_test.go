@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/internal/tests/crashdisk"
 )
@@ -28,7 +29,9 @@ type single struct {
 	// life is what the node does; each step may fail once the plan took effect
 	life  []func() error
 	reach <-chan struct{}
-	count *count
+	// the error of the plan lasts until the life is over
+	lasting bool
+	count   *count
 	// the binary of the life, and of the starts after it
 	during, after func() (string, error)
 	dead          []*crashdisk.Disk // of the last crash, for evidence: before and after it
@@ -45,8 +48,28 @@ func newSingle(t *testing.T, flags ...string) *single {
 	})
 	s.node = newNode(t, "n1", append([]string{"--data-dir", s.path("data"), "--users-file",
 		s.path("users.acl"), "--audit-log", s.path("audit.log")}, flags...)...)
+	s.node.limit = func() time.Duration {
+		if s.lasting && s.reached() {
+			return lastingWait
+		}
+		return within
+	}
 	s.base.Put("users.acl", []byte(everybody))
 	return s
+}
+
+// plan makes the disk fail at the point, in the life that begins.
+func (s *single) plan(p point) {
+	p.plan(s.disk)
+	s.reach, s.lasting = s.disk.Reached(), p.lasting
+}
+
+// heal ends an error that lasts.
+func (s *single) heal() {
+	if s.lasting {
+		s.disk.Go()
+		s.lasting = false
+	}
 }
 
 // path returns the path of a file on the disk.
@@ -69,8 +92,7 @@ func (s *single) begin(p point) error {
 		return err
 	}
 	s.node.binary = s.during
-	p.plan(s.disk)
-	s.reach = s.disk.Reached()
+	s.plan(p)
 	return nil
 }
 
@@ -156,7 +178,7 @@ func (s *single) fail(p point, rnd *rand.Rand) (crashdisk.Op, error) {
 	err := s.live(p)
 	hit := s.disk.Hit()
 	s.count.most = max(s.count.most, first(s.disk.Taken()))
-	p.heal(s.disk)
+	s.heal()
 	if err == nil {
 		err = s.goesOn()
 	}
@@ -200,7 +222,7 @@ func (s *single) run() error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	return until(within, s.id+" acknowledges its first write", func() (bool, error) {
+	return s.until(s.id+" acknowledges its first write", func() (bool, error) {
 		switch err := s.led.write(s.client); {
 		case s.ended():
 			return false, s.ending()

@@ -102,7 +102,7 @@ func (c *trio) leads(to *node) error {
 
 // caughtUp waits until n1 has applied what the others have committed.
 func (c *trio) caughtUp() error {
-	return until(within, "n1 has applied what n2 has", func() (bool, error) {
+	return c.until("n1 has applied what n2 has", func() (bool, error) {
 		if c.ended() {
 			return false, c.ending()
 		}
@@ -128,12 +128,11 @@ func (c *trio) try(p point, rnd *rand.Rand) (hit crashdisk.Op, err error) {
 	} else if c.term, err = c.info("raft_term"); err != nil {
 		return hit, err
 	}
-	p.plan(c.disk)
-	c.reach = c.disk.Reached()
+	c.plan(p)
 	err = c.live(p)
 	hit = c.disk.Hit()
 	c.count.most = max(c.count.most, first(c.disk.Taken()))
-	p.heal(c.disk)
+	c.heal()
 	if err == nil && p.outcome == "" {
 		err = c.goesOn()
 	}
@@ -286,7 +285,7 @@ func (c *trio) through(n *node, times int) func() error {
 
 // voter waits until the cluster has three voters.
 func (c *trio) voter() error {
-	return until(within, "n1 is a voter", func() (bool, error) {
+	return c.until("n1 is a voter", func() (bool, error) {
 		if c.ended() {
 			return false, c.ending()
 		}

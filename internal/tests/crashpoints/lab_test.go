@@ -30,6 +30,9 @@ import (
 // takes several tries.
 const within = 60 * time.Second
 
+// lastingWait is how long that may take on a disk that goes on to fail. It need not succeed.
+const lastingWait = 3 * time.Second
+
 // Binaries with log files of 16 KiB: of this release, and of the simulated next one.
 var (
 	thisRelease = sync.OnceValues(func() (string, error) { return build("coordd_small_segments") })
@@ -115,6 +118,7 @@ type node struct {
 	log, old *wait.Buffer // the output of this start and the one before
 	done     chan struct{}
 	client   *redis.Client
+	limit    func() time.Duration // how long it is waited for
 }
 
 // newNode returns a node that is not started, and ends with the test.
@@ -126,7 +130,7 @@ func newNode(t *testing.T, id string, flags ...string) *node {
 	}
 	at := func(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 	n := &node{t: t, id: id, addr: at(p[0]), peer: at(p[1]), http: at(p[2]), binary: thisRelease,
-		log: &wait.Buffer{}, old: &wait.Buffer{}}
+		log: &wait.Buffer{}, old: &wait.Buffer{}, limit: func() time.Duration { return within }}
 	n.args = append([]string{"--id", id, "--listen", n.addr, "--http-listen", n.http}, flags...)
 	n.client = redis.NewClient(&redis.Options{Addr: n.addr, MaxRetries: -1, DisableIdentity: true,
 		DialTimeout: 2 * time.Second, DialerRetries: 1, ReadTimeout: 10 * time.Second})
@@ -207,7 +211,7 @@ func (e errEnded) Error() string { return "the process ended: " + e.says }
 func (n *node) await() error {
 	look := &http.Client{Timeout: 2 * time.Second}
 	defer look.CloseIdleConnections()
-	return until(within, n.id+" is ready", func() (bool, error) {
+	return n.until(n.id+" is ready", func() (bool, error) {
 		if n.ended() {
 			return false, n.ending()
 		}
@@ -240,16 +244,25 @@ func sentence(state *os.ProcessState, output string) error {
 	return errEnded{says}
 }
 
+// until polls a condition of the node until it holds or fails.
+func (n *node) until(what string, condition func() (bool, error)) error {
+	return poll(n.limit, what, condition)
+}
+
 // until polls a condition until it holds or fails.
 func until(limit time.Duration, what string, condition func() (bool, error)) error {
+	return poll(func() time.Duration { return limit }, what, condition)
+}
+
+func poll(limit func() time.Duration, what string, condition func() (bool, error)) error {
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		switch ok, err := condition(); {
 		case err != nil:
 			return fmt.Errorf("%s: %w", what, err)
 		case ok:
 			return nil
-		case time.Since(began) > limit:
-			return fmt.Errorf("%s: not within %v", what, limit)
+		case time.Since(began) > limit():
+			return fmt.Errorf("%s: not within %v", what, limit())
 		}
 	}
 }

@@ -74,13 +74,6 @@ func (p point) plan(d *crashdisk.Disk) {
 	}
 }
 
-// heal ends an error that lasts.
-func (p point) heal(d *crashdisk.Disk) {
-	if p.lasting {
-		d.Go()
-	}
-}
-
 // count is what became of the points of a scenario.
 type count struct {
 	whats map[string]int // by outcome or error

@@ -53,7 +53,7 @@ var alone = map[string]func(t *testing.T) *single{
 
 // raised waits until the cluster has the next release's level.
 func (s *single) raised() error {
-	return until(within, "the level is raised", func() (bool, error) {
+	return s.until("the level is raised", func() (bool, error) {
 		if s.ended() {
 			return false, s.ending()
 		}
