@@ -109,7 +109,7 @@ func (n *Node) checkFounding(existing bool) error {
 		if n.joining {
 			wanted = foundedByJoin
 		}
-		return n.stores.stable.Set(foundingKey, []byte(wanted))
+		return n.recordFounding(wanted)
 	}
 	stored, ok, err := n.stores.storedConfiguration()
 	if err != nil {
@@ -123,7 +123,7 @@ func (n *Node) checkFounding(existing bool) error {
 		return nil
 	case founding == "": // of a version that did not record it
 		founding = "1 " + strings.Join(have, ",")
-		if err := n.stores.stable.Set(foundingKey, []byte(founding)); err != nil {
+		if err := n.recordFounding(founding); err != nil {
 			return err
 		}
 	}
@@ -134,6 +134,14 @@ func (n *Node) checkFounding(existing bool) error {
 	return fmt.Errorf(
 		"data directory %s belongs to a cluster of the nodes %s, not of the configured nodes %s",
 		n.cfg.DataDir, strings.Join(have, ", "), strings.Join(given, ", "))
+}
+
+// recordFounding stores how the node began.
+func (n *Node) recordFounding(how string) error {
+	if err := n.stores.stable.Set(foundingKey, []byte(how)); err != nil {
+		return fmt.Errorf("cannot write data directory %s: %w", n.cfg.DataDir, err)
+	}
+	return nil
 }
 
 // voters returns the ids of the voters, sorted.

@@ -24,14 +24,19 @@ import (
 // Variables of the environment.
 const (
 	// pointsVariable is how many operations of each scenario are tried, by chance, or all of them.
-	// Without it, a sample that takes less than a minute is tried.
+	// Without it, a sample is tried that takes less than a minute, and is the same each time: who
+	// changes something else must not meet a fault of long ago.
 	pointsVariable = "COORDD_CRASHPOINTS"
 	// pointVariable is one operation with an outcome or an error: 123 torn.
 	pointVariable = "COORDD_CRASHPOINT"
 )
 
-// sampleTime is when a sample takes no further scenario.
-const sampleTime = 30 * time.Second
+const (
+	// sampleTime is when a sample takes no further scenario.
+	sampleTime = 30 * time.Second
+	// sampleSeed chooses the sample.
+	sampleSeed = 1
+)
 
 // point is an operation, and what happens there: a crash with an outcome, or an error.
 type point struct {
