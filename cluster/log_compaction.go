@@ -146,7 +146,6 @@ func (n *Node) boundLog() {
 		bytes := stagger(max(int64(n.cfg.compactAfter), size), members, n.cfg.ID)
 		work := stagger(max(int64(n.cfg.replayWork), size*loadWork), members, n.cfg.ID)
 		over := func() bool { return g.bytes.Load() >= bytes || g.work.Load() >= work }
-		dueBytes, dueWork := bytes, work
 		due, short := over(), n.logs.space.short()
 		if short {
 			if !warned {
@@ -168,10 +167,10 @@ func (n *Node) boundLog() {
 			if over() && n.stores.snapshots.newest.Load().index > before {
 				continue // that much arrived while the snapshot was written
 			}
-			// What still exceeds the bound could not be covered, for nothing new is committed:
-			// retry when there is more.
-			dueBytes, dueWork = again(g.bytes.Load(), bytes), again(g.work.Load(), work)
 		}
+		// What still exceeds the bound could not be covered, for nothing new is committed, or there
+		// is no room: retry when there is more.
+		dueBytes, dueWork := again(g.bytes.Load(), bytes), again(g.work.Load(), work)
 		if short {
 			dueBytes = min(dueBytes, g.bytes.Load()+earlyGrowth)
 		}

@@ -39,10 +39,11 @@ type snapshotStore struct {
 	finished, failed atomic.Uint64
 	took             atomic.Int64
 	creating         sync.Mutex            // and removing what was not finished
-	unopened         atomic.Pointer[error] // why the latest could not be opened
-	guard            *levelGuard           // may be nil
-	growth           *growth               // of the log since the newest snapshot
-	dir              string                // the data directory; empty in a simulation
+	unopened         atomic.Pointer[error] // why the latest that could not be opened could not
+	opened           atomic.Pointer[raft.SnapshotMeta]
+	guard            *levelGuard // may be nil
+	growth           *growth     // of the log since the newest snapshot
+	dir              string      // the data directory; empty in a simulation
 	space            *space
 	makeRoom         func() // frees what a snapshot can do without
 	// once it is closed, what is being written fails; may be nil
@@ -176,7 +177,20 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		s.unopened.Store(&err)
 		return nil, nil, err
 	}
+	s.opened.Store(meta)
 	return meta, describedSnapshot{r, meta}, nil
+}
+
+// started notes which snapshot Raft has started from, if it could not open the newest: nothing that
+// a later one holds may be dropped.
+func (s *snapshotStore) started() {
+	from := &snapshotSeen{}
+	if m := s.opened.Load(); m != nil {
+		from = &snapshotSeen{m.Index, m.Term, snapshotTime(m.ID), m.Size}
+	}
+	if s.newest.Load().index > from.index {
+		s.newest.Store(from)
+	}
 }
 
 // snapshotSink is a snapshot being written.

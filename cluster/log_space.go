@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 const (
@@ -25,8 +23,7 @@ const (
 	// that failed it waits longer, up to earlyPause.
 	spacePoll  = time.Second
 	earlyPause = time.Minute
-	// On a small disk, shortTrailing entries stay at the end of the log, up to shortTrailingBytes:
-	// a leader that did not receive the last answers sends entries once more.
+	// On a small disk, shortTrailing entries stay at the end of the log, up to shortTrailingBytes.
 	shortTrailing      = 1024
 	shortTrailingBytes = 4 << 20
 )
@@ -71,7 +68,7 @@ func (s *logStore) spare(bytes int64) error {
 	if !ok || s.space == nil {
 		return nil
 	}
-	if room := log.Room(); room == 0 || bytes+sealReserve <= room {
+	if room := log.Room(); room == 0 || room > 0 && bytes+sealReserve <= room {
 		return nil
 	}
 	if s.space.left() < bytes {
@@ -99,24 +96,6 @@ func (s *logStore) trim(upTo uint64) error {
 		return s.deleteLocked(first, high, last, false)
 	}
 	return nil
-}
-
-// snapshotEnd stands in for the entry before the log, with which the newest snapshot ends: Raft
-// asks for its term. Raft v1.7.3 knows it only while the log is empty: a follower that restarted
-// behind a snapshot and a few entries refused what follows the snapshot, and received that again
-// and again.
-func (s *logStore) snapshotEnd(index uint64, out *raft.Log) bool {
-	if s.seen == nil {
-		return false
-	}
-	newest := s.seen()
-	first, err := s.LogStore.FirstIndex()
-	// Otherwise the log could be asked for this entry to send it.
-	if err != nil || index != newest.index || first != index+1 {
-		return false
-	}
-	*out = raft.Log{Index: index, Term: newest.term, Type: raft.LogNoop}
-	return true
 }
 
 // dropOlder removes all finished snapshots but the newest.

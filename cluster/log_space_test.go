@@ -271,30 +271,3 @@ func TestTrim(t *testing.T) {
 		t.Errorf("%d entries are there", got)
 	}
 }
-
-// Raft asks a follower for the term of the entry before its log. Without that, a follower that
-// restarts behind a snapshot and a few entries receives the snapshot for ever.
-func TestLogKnowsTheEndOfTheSnapshot(t *testing.T) {
-	log, seen := raft.NewInmemStore(), &snapshotSeen{index: 7, term: 3}
-	s := newLogStore(log, &arrivals{}, func() int64 { return 0 })
-	s.seen = func() *snapshotSeen { return seen }
-	var l raft.Log
-	for i := uint64(6); i <= 8; i++ {
-		if err := s.GetLog(i, &l); err == nil {
-			t.Errorf("an empty log has entry %d", i)
-		}
-	}
-	if err := log.StoreLogs([]*raft.Log{{Index: 8, Term: 4}, {Index: 9, Term: 4}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.GetLog(7, &l); err != nil || l.Index != 7 || l.Term != 3 {
-		t.Errorf("the entry before the log is %+v, %v", l, err)
-	}
-	if err := s.GetLog(6, &l); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("the one before: %v", err)
-	}
-	seen = &snapshotSeen{index: 5, term: 3}
-	if err := s.GetLog(5, &l); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("the end of a snapshot that does not reach the log: %v", err)
-	}
-}

@@ -47,9 +47,8 @@ type logStore struct {
 	trailing      uint64 // entries kept after a snapshot, at most
 	trailingBytes int    // and their bytes
 
-	covered func() uint64        // index of the newest snapshot; may be nil
-	seen    func() *snapshotSeen // that snapshot; may be nil
-	fatal   func(error)          // ends the process; may be nil, in tests
+	covered func() uint64 // index of the newest snapshot; may be nil
+	fatal   func(error)   // ends the process; may be nil, in tests
 
 	// one write at a time: Raft truncates concurrently with storing; guards what follows. Whoever
 	// holds it must not wait for deferred entries.
@@ -108,11 +107,7 @@ func (s *logStore) GetLog(index uint64, out *raft.Log) error {
 	if err := s.settle(); err != nil {
 		return err
 	}
-	err := s.peek(index, out)
-	if errors.Is(err, raft.ErrLogNotFound) && s.snapshotEnd(index, out) {
-		return nil
-	}
-	return err
+	return s.peek(index, out)
 }
 
 // peek is GetLog for whoever must not wait for deferred entries, which it finds.

@@ -15,7 +15,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
-	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +35,7 @@ type walLog struct {
 	space       *space // may be nil
 
 	w      atomic.Pointer[wal.WAL]
+	reads  sync.RWMutex // raft-wal must not be closed while it reads
 	failed bool         // w must not be written to any more
 	room   atomic.Int64 // bytes that are reserved in the last segment; 0: unknown
 }
@@ -78,6 +79,8 @@ func (l *walLog) renew() error {
 	}
 	l.w.Store(w)
 	l.failed = false
+	l.reads.Lock()
+	defer l.reads.Unlock()
 	if err := old.Close(); err != nil {
 		l.logger.Warn("closing the log before reopening failed", "error", err)
 	}
@@ -106,6 +109,9 @@ func (l *walLog) attempt(do func(*wal.WAL) error) error {
 	return err
 }
 
+// noRoom is the room in a segment for which nothing is reserved.
+const noRoom = -1
+
 // Room implements roomyLog.
 func (l *walLog) Room() int64 { return l.room.Load() }
 
@@ -121,16 +127,11 @@ func (l *walLog) DeleteRange(low, high uint64) error {
 	return l.write(func(w *wal.WAL) error { return w.DeleteRange(low, high) })
 }
 
-// read performs one read operation, and repeats it if the log was reopened meanwhile.
+// read performs one read operation.
 func (l *walLog) read(do func(*wal.WAL) error) error {
-	for {
-		w := l.w.Load()
-		err := do(w)
-		if err == nil || w == l.w.Load() || !errors.Is(err, wal.ErrClosed) &&
-			!errors.Is(err, os.ErrClosed) {
-			return err
-		}
-	}
+	l.reads.RLock()
+	defer l.reads.RUnlock()
+	return do(l.w.Load())
 }
 
 func (l *walLog) GetLog(index uint64, entry *raft.Log) error {
@@ -150,7 +151,11 @@ func (l *walLog) LastIndex() (index uint64, err error) {
 // IsMonotonic reports that the log has no gaps.
 func (l *walLog) IsMonotonic() bool { return true }
 
-func (l *walLog) Close() error { return errors.Join(l.w.Load().Close(), l.meta.MetaStore.Close()) }
+func (l *walLog) Close() error {
+	l.reads.Lock()
+	defer l.reads.Unlock()
+	return errors.Join(l.w.Load().Close(), l.meta.MetaStore.Close())
+}
 
 // walMeta is raft-wal's metadata. It stays open while the log is reopened, unless a commit failed,
 // and Load never returns a sealed segment without a successor.
@@ -182,13 +187,17 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 // Load reads the metadata, drops what follows the last complete batch of entries, and finishes
 // sealing a segment. After a commit that failed it opens the file again.
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
-	if m.failed.Load() {
+	again := m.failed.Load()
+	if again {
 		if err := m.MetaStore.Close(); err != nil {
 			return types.PersistentState{}, err
 		}
 		m.failed.Store(false)
 	}
 	state, err := m.MetaStore.Load(dir)
+	if again && err == nil { // what is read may not be durable
+		err = m.CommitState(state)
+	}
 	if err != nil || len(state.Segments) == 0 {
 		return state, err
 	}

@@ -167,6 +167,9 @@ func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile
 	}
 	if !f.Reserved() { // a file system without that, or a call that was interrupted
 		f.room = nil
+		if v.room != nil {
+			v.room.Store(noRoom)
+		}
 	}
 	var err error
 	if f.size, err = f.Size(); err != nil {

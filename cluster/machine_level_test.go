@@ -152,7 +152,7 @@ func TestLevelOfSnapshots(t *testing.T) {
 			t.Errorf("%q: %v, %v", parts, err, *fatal)
 		}
 	}
-	list, err := s.List()
+	list, err := files.List()
 	if err != nil || len(list) != 2 || list[0].Index != 3 {
 		t.Errorf("%d snapshots are there, %v", len(list), err)
 	}

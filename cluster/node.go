@@ -180,7 +180,6 @@ func (n *Node) startRaft() error {
 	n.stores.snapshots.closing = n.closing
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
 	n.logs.growth, n.logs.space = n.stores.snapshots.growth, n.stores.snapshots.space
-	n.logs.seen = n.stores.snapshots.newest.Load
 	n.stores.snapshots.makeRoom = n.spareRoom
 	n.machine.worked, n.machine.durable = n.logs.growth.applied, n.logs.awaitDurable
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
@@ -191,7 +190,7 @@ func (n *Node) startRaft() error {
 		return r != nil && r.State() == raft.Leader
 	}
 	transport := &transport{NetworkTransport: n.newTransport(n.mux), n: n}
-	transport.receiveCertified()
+	transport.receive()
 	n.transport = transport
 	rc := n.cfg.raftConfig()
 	existing := false
@@ -225,6 +224,7 @@ func (n *Node) startRaft() error {
 		}
 		return fmt.Errorf("cannot start Raft on data directory %s: %w", n.cfg.DataDir, err)
 	}
+	n.stores.snapshots.started()
 	return nil
 }
 

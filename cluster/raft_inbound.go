@@ -1,4 +1,5 @@
-// The receiving side of Raft over TLS: a node may send only what it signs with its own id.
+// The receiving side of Raft: over TLS a node may send only what it signs with its own id, and Raft
+// sees nothing of what this node's own snapshot holds.
 
 package cluster
 
@@ -25,7 +26,7 @@ type certified struct {
 	addr     net.Addr
 	warnings *logging.Limited
 	stop     <-chan struct{}
-	rpcs     chan raft.RPC // of all identities, to Raft
+	deliver  func(raft.RPC) // to Raft
 
 	mu        sync.Mutex
 	layers    map[string]*certifiedLayer
@@ -72,13 +73,6 @@ func (c *certified) pass(who identity, t *raft.NetworkTransport) {
 		case <-c.stop:
 			return
 		}
-	}
-}
-
-func (c *certified) deliver(rpc raft.RPC) {
-	select {
-	case c.rpcs <- rpc:
-	case <-c.stop:
 	}
 }
 
@@ -133,22 +127,22 @@ func (l *certifiedLayer) Dial(raft.ServerAddress, time.Duration) (net.Conn, erro
 	return nil, errors.New("this transport only receives")
 }
 
-// receiveCertified has the transport receive over TLS too.
-func (t *transport) receiveCertified() {
+// receive passes messages of other nodes to Raft until the node stops.
+func (t *transport) receive() {
 	m := t.n.mux
-	if m.tls == nil {
-		return
+	t.rpcs, t.stop = make(chan raft.RPC), m.ctx.Done()
+	if m.tls != nil {
+		t.certified = &certified{tls: m.tls, new: t.n.newTransport, addr: m.Addr(),
+			warnings: m.warnings, stop: t.stop, deliver: t.deliver,
+			layers: map[string]*certifiedLayer{}}
+		m.certified = t.certified.take
 	}
-	t.certified = &certified{tls: m.tls, new: t.n.newTransport, addr: m.Addr(),
-		warnings: m.warnings, stop: m.ctx.Done(), rpcs: make(chan raft.RPC),
-		layers: map[string]*certifiedLayer{}}
-	m.certified = t.certified.take
 	go func() { // without TLS
 		for {
 			select {
 			case rpc := <-t.NetworkTransport.Consumer():
-				t.certified.deliver(rpc)
-			case <-m.ctx.Done():
+				t.deliver(rpc)
+			case <-t.stop:
 				return
 			}
 		}
@@ -156,11 +150,89 @@ func (t *transport) receiveCertified() {
 }
 
 // Consumer returns the messages of other nodes.
-func (t *transport) Consumer() <-chan raft.RPC {
-	if t.certified != nil {
-		return t.certified.rpcs
+func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
+
+// deliver passes a message to Raft. A follower of hashicorp/raft v1.7.3 compares what it is sent
+// with its log alone. It refuses entries that its snapshot holds, so the leader goes back, and at
+// last sends a snapshot; for an old one it drops its log, with entries that it has acknowledged,
+// and refuses what follows (docs/adr/0049).
+func (t *transport) deliver(rpc raft.RPC) {
+	switch req := rpc.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		cutAppend(req, t.n.snapshotted())
+	case *raft.InstallSnapshotRequest:
+		if t.n.holds(req) {
+			go t.declineSnapshot(rpc, req) // it ends with the connection at the latest
+			return
+		}
 	}
-	return t.NetworkTransport.Consumer()
+	t.pass(rpc)
+}
+
+func (t *transport) pass(rpc raft.RPC) bool {
+	select {
+	case t.rpcs <- rpc:
+		return true
+	case <-t.stop:
+		return false
+	}
+}
+
+// cutAppend removes from a leader's message what is up to a committed entry: this node has it, and
+// so has every leader that Raft accepts.
+func cutAppend(req *raft.AppendEntriesRequest, upTo uint64) {
+	if req.PrevLogEntry > upTo || req.PrevLogEntry == 0 && len(req.Entries) == 0 {
+		return
+	}
+	req.PrevLogEntry, req.PrevLogTerm = 0, 0
+	for len(req.Entries) > 0 && req.Entries[0].Index <= upTo {
+		req.Entries = req.Entries[1:]
+	}
+}
+
+// declineSnapshot answers a snapshot that brings nothing as if it were installed. Raft sees an empty
+// message in its place, and decides about the term.
+func (t *transport) declineSnapshot(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
+	if _, err := io.Copy(io.Discard, rpc.Reader); err != nil { // the answer follows all of it
+		rpc.Respond(nil, err)
+		return
+	}
+	answer := make(chan raft.RPCResponse, 1)
+	if !t.pass(raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
+		RPCHeader: req.RPCHeader, Term: req.Term, Leader: req.Leader}}) {
+		rpc.Respond(nil, errStopping)
+		return
+	}
+	select {
+	case r := <-answer:
+		resp := &raft.InstallSnapshotResponse{}
+		if a, ok := r.Response.(*raft.AppendEntriesResponse); ok {
+			resp.RPCHeader, resp.Term, resp.Success = a.RPCHeader, a.Term, a.Success
+		}
+		rpc.Respond(resp, r.Error)
+	case <-t.stop:
+		rpc.Respond(nil, errStopping)
+	}
+}
+
+// snapshotted returns the index up to which the newest snapshot, which the machine has, holds the
+// log.
+func (n *Node) snapshotted() uint64 {
+	newest := n.stores.snapshots.newest.Load().index
+	if newest > n.machine.appliedIndex.Load() { // it is being installed
+		return 0
+	}
+	return newest
+}
+
+// holds reports whether this node has all that a snapshot brings: it has applied that, or has the
+// entry with which it ends, and so all before.
+func (n *Node) holds(req *raft.InstallSnapshotRequest) bool {
+	if n.machine.appliedIndex.Load() >= req.LastLogIndex {
+		return true
+	}
+	var l raft.Log
+	return n.logs.GetLog(req.LastLogIndex, &l) == nil && l.Term == req.LastLogTerm
 }
 
 // SetHeartbeatHandler sets what handles heartbeats, which do not wait for other messages.

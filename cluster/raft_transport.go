@@ -19,7 +19,9 @@ var errGateClosed = errors.New("the leadership ended while the member could not 
 type transport struct {
 	*raft.NetworkTransport
 	n         *Node
-	certified *certified // nil: TLS is off
+	certified *certified    // nil: TLS is off
+	rpcs      chan raft.RPC // received, for Raft
+	stop      <-chan struct{}
 }
 
 // AppendEntries sends entries. Heartbeats pass the gate: they must fail in time, and have a short

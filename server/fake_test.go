@@ -34,6 +34,7 @@ type fakeBackend struct {
 	watched         bool
 	calls           []string        // "write 3", "read 1", "local 2"
 	fail            error           // the reply to everything
+	failWrites      bool            // to writes only
 	scheduled       []Workload      // calls of Schedule
 	lastLoad        Workload        // of Write
 	computing       map[uint64]bool // the connections for which Schedule runs
@@ -332,7 +333,7 @@ func (f *fakeBackend) run(kind string, batch []byte, write bool) ([]byte, error)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, kind+" "+formatInt(int64(requests(batch))))
-	if f.fail != nil {
+	if f.fail != nil && (write || !f.failWrites) {
 		return nil, f.fail
 	}
 	if !write {

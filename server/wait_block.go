@@ -79,13 +79,16 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 		}
 		s.batch.pending = append(s.batch.pending, owed)
 	}
-	before := len(s.reply.Buf)
+	unknown := endingOf(err) == endedUnknown
+	if unknown {
+		_ = s.send() // the replies to earlier commands; if it fails, the session ends all the same
+	}
 	s.takeReplies(replies, err, b.took)
 	s.dropBatch()
-	if endingOf(err) == endedUnknown {
+	if unknown {
 		// A worker takes an error for a mistake of its own, and ends. It connects again when its
 		// connection ends, as that of a blocked client does when a Redis dies (docs/adr/0048).
-		s.reply.Buf, s.quit = s.reply.Buf[:before], true
+		s.reply.Buf, s.quit = s.reply.Buf[:0], true
 	}
 }
 

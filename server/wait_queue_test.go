@@ -294,14 +294,18 @@ func TestWaiterSurvivesTheLeader(t *testing.T) {
 // commands, and the outcome is counted.
 func TestUnknownOutcomeEndsAConnection(t *testing.T) {
 	n := start(t, nil)
-	n.fake.set(func() { n.fake.fail = &Error{Unknown, "UNKNOWN lost"} })
+	large := strings.Repeat("x", maxBatchBytes+1)
 	c := n.dial(t)
-	for _, words := range []string{"PING", "BLPOP l 0", "PING"} {
+	if got := c.call("SET", "large", large); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	n.fake.set(func() { n.fake.fail, n.fake.failWrites = &Error{Unknown, "UNKNOWN lost"}, true })
+	for _, words := range []string{"PING", "GET large", "BLPOP l 0", "PING"} {
 		if err := c.Send(commandtest.Args(strings.Fields(words)...)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.want("+PONG\r\n")
+	c.want("+PONG\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(large), large))
 	c.ended()
 	c = n.dial(t)
 	c.call("SET", "k", "v") // whose error is a reply

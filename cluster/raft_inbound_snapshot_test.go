@@ -1,0 +1,210 @@
+// Tests of messages about what a snapshot holds.
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// noRoomLog is a log that has no room while refuse is set.
+type noRoomLog struct {
+	raft.LogStore
+	refuse atomic.Bool
+	cut    atomic.Bool // the end of the log was dropped
+}
+
+func (*noRoomLog) IsMonotonic() bool { return true }
+
+func (l *noRoomLog) StoreLogs(logs []*raft.Log) error {
+	if l.refuse.Load() {
+		return syscall.ENOSPC
+	}
+	return l.LogStore.StoreLogs(logs)
+}
+
+// GetLog finds nothing before the first entry, where raft-wal has what is in the same file.
+func (l *noRoomLog) GetLog(index uint64, out *raft.Log) error {
+	if first, err := l.FirstIndex(); err != nil || index < first {
+		return raft.ErrLogNotFound
+	}
+	return l.LogStore.GetLog(index, out)
+}
+
+func (l *noRoomLog) DeleteRange(low, high uint64) error {
+	if last, err := l.LastIndex(); err != nil || high >= last {
+		l.cut.Store(true)
+	}
+	return l.LogStore.DeleteRange(low, high)
+}
+
+// snapshotted returns three nodes with 25 entries, of which a snapshot on each holds the first 20,
+// and their logs the rest.
+func snapshotted(t *testing.T) (*testCluster, map[string]*noRoomLog) {
+	logs := map[string]*noRoomLog{}
+	c := openCluster(t, 3, func(cfg *Config) {
+		cfg.TrailingLogs = 1
+		cfg.wrapLog = func(inner raft.LogStore) raft.LogStore {
+			logs[cfg.ID] = &noRoomLog{LogStore: inner}
+			return logs[cfg.ID]
+		}
+	})
+	for id := range c.nodes {
+		c.ready(id)
+	}
+	for i := range 25 {
+		c.write(c.leader(), fmt.Sprint("a", i))
+		if i != 19 {
+			continue
+		}
+		c.converged()
+		for _, n := range c.nodes {
+			if err := n.Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.converged()
+	return c, logs
+}
+
+// A follower refuses entries for lack of room until the leader, which goes back by one entry each
+// time, sends its snapshot. The follower keeps what it has acknowledged, and goes on.
+func TestSnapshotOfWhatIsThere(t *testing.T) {
+	c, logs := snapshotted(t)
+	leader, f := c.leader(), c.followers()[0]
+	log := logs[f.cfg.ID]
+	log.cut.Store(false)
+	log.refuse.Store(true)
+	leader.stores.snapshots.opened.Store(nil)
+	c.write(leader, "c")
+	eventually(t, "the leader sends its snapshot", func() bool {
+		return leader.stores.snapshots.opened.Load() != nil
+	})
+	log.refuse.Store(false)
+	c.write(leader, "d")
+	if got := len(c.converged()); got != 27 || log.cut.Load() {
+		t.Errorf("%d entries are there; the end of the log was dropped: %t", got, log.cut.Load())
+	}
+}
+
+// A leader that does not know how much a follower has may begin before the follower's log.
+func TestEntriesOfASnapshot(t *testing.T) {
+	c, _ := snapshotted(t)
+	leader, f := c.leader(), c.followers()[0]
+	end, term := f.stores.snapshots.newest.Load().index, f.raft.CurrentTerm()
+	if first, err := f.logs.FirstIndex(); err != nil || first+1 < end {
+		t.Fatalf("the log begins at %d, %v; the snapshot ends at %d", first, err, end)
+	}
+	for _, entries := range [][]*raft.Log{nil, {{Index: end - 2, Term: term},
+		{Index: end - 1, Term: term}}} {
+		answer := make(chan raft.RPCResponse, 1)
+		f.transport.(*transport).deliver(raft.RPC{RespChan: answer,
+			Command: &raft.AppendEntriesRequest{RPCHeader: headerOf(leader), Term: term,
+				PrevLogEntry: end - 3, PrevLogTerm: term, Entries: entries}})
+		select {
+		case r := <-answer:
+			if a, ok := r.Response.(*raft.AppendEntriesResponse); !ok || !a.Success {
+				t.Errorf("%d entries: %+v, %v", len(entries), r.Response, r.Error)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("no answer")
+		}
+	}
+}
+
+func headerOf(n *Node) raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(n.cfg.ID)}
+}
+
+// A snapshot whose end is in the log, or was applied, is answered by Raft's judgement of its term.
+func TestDeclinedSnapshot(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	leader, f := c.leader(), c.followers()[0]
+	for i := range 5 {
+		c.write(leader, fmt.Sprint("a", i))
+	}
+	c.converged()
+	last, err := f.logs.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := f.raft.CurrentTerm()
+	send := func(term, index, lastTerm uint64) *raft.InstallSnapshotResponse {
+		t.Helper()
+		answer := make(chan raft.RPCResponse, 1)
+		content := "no snapshot"
+		f.transport.(*transport).deliver(raft.RPC{RespChan: answer, Reader: strings.NewReader(content),
+			Command: &raft.InstallSnapshotRequest{RPCHeader: headerOf(leader), Term: term,
+				SnapshotVersion: 1, LastLogIndex: index, LastLogTerm: lastTerm,
+				Configuration: raft.EncodeConfiguration(raft.Configuration{}),
+				Size:          int64(len(content)) + 1}}) // Raft finds that it is not all
+		select {
+		case r := <-answer:
+			resp, _ := r.Response.(*raft.InstallSnapshotResponse)
+			return resp
+		case <-time.After(20 * time.Second):
+			t.Fatal("no answer")
+			return nil
+		}
+	}
+	if r := send(term, last, term); r == nil || !r.Success || r.Term != term {
+		t.Errorf("what is applied: %+v", r)
+	}
+	if r := send(term-1, last, term); r == nil || r.Success || r.Term != term {
+		t.Errorf("of an earlier term: %+v", r)
+	}
+	if r := send(term, last+1, term); r != nil && r.Success {
+		t.Errorf("what is not there: %+v", r)
+	}
+	c.write(c.leader(), "b")
+	if got := len(c.converged()); got != 6 {
+		t.Errorf("%d entries are there", got)
+	}
+}
+
+func TestCutAppend(t *testing.T) {
+	for _, x := range []struct {
+		prev    uint64
+		entries []uint64
+		upTo    uint64
+		want    string // previous entry and entries
+	}{
+		{0, nil, 5, "0 []"}, // a heartbeat
+		{0, []uint64{1, 2}, 0, "0 [1 2]"},
+		{0, []uint64{1, 2}, 1, "0 [2]"},
+		{0, []uint64{1, 2}, 5, "0 []"},
+		{3, []uint64{4, 5, 6}, 5, "0 [6]"},
+		{5, []uint64{6}, 5, "0 [6]"},
+		{5, nil, 5, "0 []"},
+		{6, []uint64{7}, 5, "6 [7]"},
+	} {
+		req := &raft.AppendEntriesRequest{PrevLogEntry: x.prev, PrevLogTerm: min(x.prev, 1)}
+		for _, i := range x.entries {
+			req.Entries = append(req.Entries, &raft.Log{Index: i})
+		}
+		cutAppend(req, x.upTo)
+		left := []uint64{}
+		for _, l := range req.Entries {
+			left = append(left, l.Index)
+		}
+		if got := fmt.Sprint(req.PrevLogEntry, left); got != x.want ||
+			(req.PrevLogTerm == 0) != (req.PrevLogEntry == 0) {
+			t.Errorf("%d %d cut to %d: %s, not %s", x.prev, x.entries, x.upTo, got, x.want)
+		}
+	}
+	entries := []*raft.Log{{Index: 1}, {Index: 2}}
+	cutAppend(&raft.AppendEntriesRequest{Entries: entries}, 1)
+	if !slices.EqualFunc(entries, []uint64{1, 2}, func(l *raft.Log, i uint64) bool {
+		return l.Index == i
+	}) {
+		t.Error("the slice of another was changed")
+	}
+}
