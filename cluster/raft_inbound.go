@@ -190,8 +190,8 @@ func cutAppend(req *raft.AppendEntriesRequest, upTo uint64) {
 	}
 }
 
-// declineSnapshot answers a snapshot that brings nothing as if it were installed. Raft sees an empty
-// message in its place, and decides about the term.
+// declineSnapshot answers a snapshot that brings nothing as if it were installed. Raft sees an
+// empty message in its place, and decides about the term.
 func (t *transport) declineSnapshot(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	if _, err := io.Copy(io.Discard, rpc.Reader); err != nil { // the answer follows all of it
 		rpc.Respond(nil, err)

@@ -141,7 +141,8 @@ func TestDeclinedSnapshot(t *testing.T) {
 		t.Helper()
 		answer := make(chan raft.RPCResponse, 1)
 		content := "no snapshot"
-		f.transport.(*transport).deliver(raft.RPC{RespChan: answer, Reader: strings.NewReader(content),
+		f.transport.(*transport).deliver(raft.RPC{RespChan: answer,
+			Reader: strings.NewReader(content),
 			Command: &raft.InstallSnapshotRequest{RPCHeader: headerOf(leader), Term: term,
 				SnapshotVersion: 1, LastLogIndex: index, LastLogTerm: lastTerm,
 				Configuration: raft.EncodeConfiguration(raft.Configuration{}),
