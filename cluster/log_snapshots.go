@@ -276,13 +276,23 @@ func (k *snapshotSink) Close() error {
 	if err := tighten(k.s.dir); err != nil {
 		k.s.logger.Warn("the data directory is readable by others", "error", err)
 	}
-	k.s.newest.Store(&snapshotSeen{k.index, k.term, k.began, k.size})
+	k.s.seen(&snapshotSeen{k.index, k.term, k.began, k.size})
 	k.s.growth.covered(k.index)
 	took := time.Since(k.began)
 	k.s.took.Add(int64(took))
 	k.end(&k.s.finished)
 	k.s.logger.Info("snapshot written", "index", k.index, "took", took)
 	return nil
+}
+
+// seen notes a finished snapshot, unless one that was begun later has overtaken it.
+func (s *snapshotStore) seen(is *snapshotSeen) {
+	for {
+		newest := s.newest.Load()
+		if is.index < newest.index || s.newest.CompareAndSwap(newest, is) {
+			return
+		}
+	}
 }
 
 // describedSnapshot is the content of a snapshot with its metadata.

@@ -67,6 +67,7 @@ type logStore struct {
 	// cuts off the end of the log, and reads it for a follower: so a node does not begin within
 	// these. Compaction is another goroutine's, and drops only what is applied.
 	leads    func() bool
+	applied  func() uint64 // the index up to which entries are applied; may be nil
 	deferred deferred
 }
 
@@ -97,10 +98,31 @@ func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logS
 	return s
 }
 
-// IsMonotonic reports whether the store refuses gaps. Raft asks.
-func (s *logStore) IsMonotonic() bool {
-	m, ok := s.LogStore.(raft.MonotonicLogStore)
-	return ok && m.IsMonotonic()
+// IsMonotonic has Raft drop the whole log when it installs a snapshot. What it keeps otherwise, if
+// the store allows a gap, may be entries of an earlier leader, which nothing would compare again.
+func (s *logStore) IsMonotonic() bool { return true }
+
+// fitTo drops, before Raft starts from a snapshot, what does not lead to it: the process ended
+// while Raft installed it. Nothing would compare these entries again, and as a leader this node
+// would send them.
+func (s *logStore) fitTo(snapshot *snapshotSeen) error {
+	first, err1 := s.LogStore.FirstIndex()
+	last, err2 := s.LogStore.LastIndex()
+	if err := errors.Join(err1, err2); err != nil || last == 0 || first > snapshot.index {
+		return err
+	}
+	var l raft.Log
+	err := s.LogStore.GetLog(snapshot.index, &l)
+	missing := errors.Is(err, raft.ErrLogNotFound)
+	switch {
+	case err == nil && l.Term == snapshot.term:
+		return nil
+	case err != nil && !missing:
+		return fmt.Errorf("log entry %d: %w", snapshot.index, err)
+	case missing && last > snapshot.index: // a gap: what follows came after the snapshot
+		last = snapshot.index
+	}
+	return s.LogStore.DeleteRange(first, last)
 }
 
 func (s *logStore) GetLog(index uint64, out *raft.Log) error {
@@ -215,7 +237,7 @@ func (s *logStore) store(logs []*raft.Log, spare bool) error {
 // replaced those in between: the process ended before it was dropped, or dropping it failed. A log
 // without gaps would refuse every entry.
 func (s *logStore) closeGap(next uint64) error {
-	if s.covered == nil || !s.IsMonotonic() {
+	if s.covered == nil {
 		return nil
 	}
 	last, err := s.LogStore.LastIndex()
@@ -371,7 +393,14 @@ func (s *logStore) DeleteRange(low, high uint64) error {
 	}
 	s.writer.Lock()
 	defer s.writer.Unlock()
-	return s.deleteLocked(low, high, last, conflict)
+	if conflict && s.applied != nil && low <= s.applied() {
+		return s.fail(fmt.Errorf("a leader replaces entry %d, which is applied", low))
+	}
+	err := s.deleteLocked(low, high, last, conflict)
+	if err != nil && high >= last && s.failure == nil { // Raft goes on, with a wrong last entry
+		return s.fail(fmt.Errorf("cannot drop the log that a snapshot replaces: %w", err))
+	}
+	return err
 }
 
 // deleteLocked is DeleteRange of a log that ends at last; the caller holds writer. conflict means

@@ -183,7 +183,7 @@ func (n *Node) startRaft() error {
 	n.stores.snapshots.makeRoom = n.spareRoom
 	n.machine.worked, n.machine.durable = n.logs.growth.applied, n.logs.awaitDurable
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
-	n.logs.fatal = n.cfg.Fatal
+	n.logs.applied, n.logs.fatal = n.machine.appliedIndex.Load, n.cfg.Fatal
 	var running atomic.Pointer[raft.Raft]
 	n.logs.leads = func() bool {
 		r := running.Load()
@@ -207,6 +207,9 @@ func (n *Node) startRaft() error {
 	if err == nil && !existing && !n.joining {
 		err = raft.BootstrapCluster(rc, n.logs, n.stores.stable, n.stores.snapshots, transport,
 			n.firstConfiguration())
+	}
+	if err == nil {
+		err = n.logs.fitTo(n.stores.snapshots.newest.Load())
 	}
 	if err == nil {
 		err = n.surveyLog()

@@ -161,8 +161,8 @@ func (t *transport) deliver(rpc raft.RPC) {
 	case *raft.AppendEntriesRequest:
 		cutAppend(req, t.n.snapshotted())
 	case *raft.InstallSnapshotRequest:
-		if t.n.holds(req) {
-			go t.declineSnapshot(rpc, req) // it ends with the connection at the latest
+		if held, err := t.n.holds(req); held || err != nil {
+			go t.declineSnapshot(rpc, req, err) // it ends with the connection at the latest
 			return
 		}
 	}
@@ -184,16 +184,19 @@ func cutAppend(req *raft.AppendEntriesRequest, upTo uint64) {
 	if req.PrevLogEntry > upTo || req.PrevLogEntry == 0 && len(req.Entries) == 0 {
 		return
 	}
+	// no more is compared, so no more is committed (see verified)
+	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 	for len(req.Entries) > 0 && req.Entries[0].Index <= upTo {
 		req.Entries = req.Entries[1:]
 	}
 }
 
-// declineSnapshot answers a snapshot that brings nothing as if it were installed. Raft sees an
-// empty message in its place, and decides about the term.
-func (t *transport) declineSnapshot(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
-	if _, err := io.Copy(io.Discard, rpc.Reader); err != nil { // the answer follows all of it
+// declineSnapshot answers a snapshot that brings nothing as if it were installed, or with an error.
+// Raft sees an empty message in its place, and decides about the term.
+func (t *transport) declineSnapshot(rpc raft.RPC, req *raft.InstallSnapshotRequest, err error) {
+	_, err2 := io.CopyN(io.Discard, rpc.Reader, req.Size) // the answer follows all of it
+	if err := errors.Join(err, err2); err != nil {
 		rpc.Respond(nil, err)
 		return
 	}
@@ -215,11 +218,10 @@ func (t *transport) declineSnapshot(rpc raft.RPC, req *raft.InstallSnapshotReque
 	}
 }
 
-// snapshotted returns the index up to which the newest snapshot, which the machine has, holds the
-// log.
+// snapshotted returns the index up to which the newest snapshot, which Raft has, holds the log.
 func (n *Node) snapshotted() uint64 {
 	newest := n.stores.snapshots.newest.Load().index
-	if newest > n.machine.appliedIndex.Load() { // it is being installed
+	if newest > n.raft.AppliedIndex() { // it is being installed
 		return 0
 	}
 	return newest
@@ -227,12 +229,18 @@ func (n *Node) snapshotted() uint64 {
 
 // holds reports whether this node has all that a snapshot brings: it has applied that, or has the
 // entry with which it ends, and so all before.
-func (n *Node) holds(req *raft.InstallSnapshotRequest) bool {
-	if n.machine.appliedIndex.Load() >= req.LastLogIndex {
-		return true
+func (n *Node) holds(req *raft.InstallSnapshotRequest) (bool, error) {
+	if max(n.snapshotted(), n.machine.appliedIndex.Load()) >= req.LastLogIndex {
+		return true, nil
 	}
 	var l raft.Log
-	return n.logs.GetLog(req.LastLogIndex, &l) == nil && l.Term == req.LastLogTerm
+	switch err := n.logs.GetLog(req.LastLogIndex, &l); {
+	case errors.Is(err, raft.ErrLogNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return l.Term == req.LastLogTerm, nil
 }
 
 // SetHeartbeatHandler sets what handles heartbeats, which do not wait for other messages.

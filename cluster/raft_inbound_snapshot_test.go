@@ -137,16 +137,16 @@ func TestDeclinedSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	term := f.raft.CurrentTerm()
-	send := func(term, index, lastTerm uint64) *raft.InstallSnapshotResponse {
+	content := "no snapshot"
+	send := func(term, index, lastTerm uint64, size int) *raft.InstallSnapshotResponse {
 		t.Helper()
 		answer := make(chan raft.RPCResponse, 1)
-		content := "no snapshot"
 		f.transport.(*transport).deliver(raft.RPC{RespChan: answer,
 			Reader: strings.NewReader(content),
 			Command: &raft.InstallSnapshotRequest{RPCHeader: headerOf(leader), Term: term,
 				SnapshotVersion: 1, LastLogIndex: index, LastLogTerm: lastTerm,
 				Configuration: raft.EncodeConfiguration(raft.Configuration{}),
-				Size:          int64(len(content)) + 1}}) // Raft finds that it is not all
+				Size:          int64(size)}})
 		select {
 		case r := <-answer:
 			resp, _ := r.Response.(*raft.InstallSnapshotResponse)
@@ -156,18 +156,86 @@ func TestDeclinedSnapshot(t *testing.T) {
 			return nil
 		}
 	}
-	if r := send(term, last, term); r == nil || !r.Success || r.Term != term {
+	if r := send(term, last, term, len(content)); r == nil || !r.Success || r.Term != term {
 		t.Errorf("what is applied: %+v", r)
 	}
-	if r := send(term-1, last, term); r == nil || r.Success || r.Term != term {
+	if r := send(term-1, last, term, len(content)); r == nil || r.Success || r.Term != term {
 		t.Errorf("of an earlier term: %+v", r)
 	}
-	if r := send(term, last+1, term); r != nil && r.Success {
-		t.Errorf("what is not there: %+v", r)
+	for _, index := range []uint64{last, last + 1} { // not all of it comes
+		if r := send(term, index, term, len(content)+1); r != nil && r.Success {
+			t.Errorf("a part of snapshot %d: %+v", index, r)
+		}
 	}
 	c.write(c.leader(), "b")
 	if got := len(c.converged()); got != 6 {
 		t.Errorf("%d entries are there", got)
+	}
+}
+
+// Raft starts from a snapshot and a log that leads to it.
+func TestLogThatDoesNotLeadToTheSnapshot(t *testing.T) {
+	for _, x := range []struct {
+		first, last uint64 // entries of the log, of term 3
+		gap         uint64 // an entry that is missing
+		index, term uint64 // of the snapshot
+		want        string // the entries after
+	}{
+		{0, 0, 0, 5, 3, "0 0"},
+		{1, 9, 0, 0, 0, "1 9"},
+		{1, 9, 0, 5, 3, "1 9"},
+		{1, 9, 0, 9, 3, "1 9"},
+		{1, 9, 0, 5, 4, "0 0"},
+		{1, 9, 0, 10, 3, "0 0"},
+		{6, 9, 0, 5, 4, "6 9"},
+		{1, 9, 5, 5, 4, "6 9"},
+	} {
+		log := raft.NewInmemStore()
+		for i := x.first; i <= x.last && i > 0; i++ {
+			if i == x.gap {
+				continue
+			}
+			if err := log.StoreLog(&raft.Log{Index: i, Term: 3}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := newLogStore(log, &arrivals{}, func() int64 { return 0 })
+		err := s.fitTo(&snapshotSeen{index: x.index, term: x.term})
+		first, _ := log.FirstIndex()
+		last, _ := log.LastIndex()
+		if got := fmt.Sprint(first, last); err != nil || got != x.want {
+			t.Errorf("%+v: %s, %v", x, got, err)
+		}
+	}
+}
+
+// A leader must not replace what is applied.
+func TestAppliedEntriesStay(t *testing.T) {
+	log, applied := raft.NewInmemStore(), uint64(4)
+	s := newLogStore(log, &arrivals{}, func() int64 { return 0 })
+	s.applied = func() uint64 { return applied }
+	for i := range uint64(9) {
+		if err := log.StoreLog(&raft.Log{Index: i + 1, Term: 3}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteRange(4, 9); err == nil || s.failure == nil {
+		t.Error("an applied entry was dropped")
+	}
+	if last, err := log.LastIndex(); err != nil || last != 9 {
+		t.Errorf("the log ends at %d, %v", last, err)
+	}
+}
+
+// A snapshot that was begun before another, and ends after it, is not the newest.
+func TestNewestSnapshotStays(t *testing.T) {
+	s := &snapshotStore{}
+	s.newest.Store(&snapshotSeen{})
+	for _, index := range []uint64{3, 7, 5} {
+		s.seen(&snapshotSeen{index: index})
+	}
+	if got := s.newest.Load().index; got != 7 {
+		t.Errorf("the newest ends at %d", got)
 	}
 }
 
