@@ -202,7 +202,7 @@ func (t *transport) declineSnapshot(rpc raft.RPC, req *raft.InstallSnapshotReque
 	}
 	answer := make(chan raft.RPCResponse, 1)
 	if !t.pass(raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
-		RPCHeader: req.RPCHeader, Term: req.Term, Leader: req.Leader}}) {
+		RPCHeader: req.RPCHeader, Term: req.Term}}) {
 		rpc.Respond(nil, errStopping)
 		return
 	}
