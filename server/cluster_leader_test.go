@@ -215,7 +215,7 @@ func TestLeaderIsAwaited(t *testing.T) {
 	c := n.dial(t)
 	for _, test := range []struct{ call, want string }{
 		{"CLUSTER SLOTS", "-" + errNoLeader.Error() + "\r\n"},
-		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*-1\r\n"},
+		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "-" + string(errNoAddress) + "\r\n"},
 		{"SENTINEL MASTERS", "*0\r\n"},
 		{"SENTINEL CKQUORUM mymaster",
 			"-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified " +

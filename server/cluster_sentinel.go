@@ -77,7 +77,11 @@ func ofMaster(run func(s *session, st *Status)) func(*session, *commands.Spec, [
 	}
 }
 
-// sentinelAddress replies null if no leader is known: clients then ask the next Sentinel.
+// errNoAddress sends clients to the next Sentinel. A null would, too, but go-redis hands that to
+// the program as what a command on a missing key replies.
+const errNoAddress commands.Error = "IDONTKNOW no leader is known, or not its client address"
+
+// sentinelAddress replies with the address of the leader, and null for a name that is unknown.
 func sentinelAddress(s *session, _ *commands.Spec, args [][]byte) {
 	if !s.isMaster(args[2]) {
 		s.w.NullArray()
@@ -86,7 +90,7 @@ func sentinelAddress(s *session, _ *commands.Spec, args [][]byte) {
 	st := s.settledStatus()
 	leader := st.leader()
 	if leader == nil {
-		s.w.NullArray()
+		s.fail(errNoAddress)
 		return
 	}
 	host, port := hostPort(leader.ClientAddr)
