@@ -38,12 +38,12 @@ type snapshotStore struct {
 	// since the start: snapshots finished and not, and the time of the finished ones, ns
 	finished, failed atomic.Uint64
 	took             atomic.Int64
-	creating         sync.Mutex            // and removing what was not finished
-	unopened         atomic.Pointer[error] // why the latest that could not be opened could not
-	opened           atomic.Pointer[raft.SnapshotMeta]
-	guard            *levelGuard // may be nil
-	growth           *growth     // of the log since the newest snapshot
-	dir              string      // the data directory; empty in a simulation
+	creating         sync.Mutex                        // and removing what was not finished
+	unopened         atomic.Pointer[error]             // of the latest that could not be opened
+	opened           atomic.Pointer[raft.SnapshotMeta] // the latest that could
+	guard            *levelGuard                       // may be nil
+	growth           *growth                           // of the log since the newest snapshot
+	dir              string                            // the data directory; empty in a simulation
 	space            *space
 	makeRoom         func() // frees what a snapshot can do without
 	// once it is closed, what is being written fails; may be nil
