@@ -99,8 +99,8 @@ const (
 	defaultThreshold  = 8192
 	snapshotInterval  = 30 * time.Second
 	rpcTimeout        = 5 * time.Second
-	// an AppendEntries message may hold that many entries of MaxBatchBytes, and has rpcTimeout to
-	// arrive
+	// an AppendEntries message may hold that many entries of MaxBatchBytes, or more small ones (see
+	// transport.extend), and has rpcTimeout to arrive
 	maxAppendEntries   = 8
 	maxMemberIDLen     = 64
 	heartbeatAtLeast   = 20 * time.Millisecond

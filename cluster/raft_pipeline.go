@@ -83,6 +83,7 @@ const tellAfter = time.Millisecond
 // pipeline.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	p.t.extend(req)
 	sent, err := p.trySend(req, resp)
 	if err == nil {
 		return sent, nil

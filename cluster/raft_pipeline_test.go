@@ -213,3 +213,96 @@ func TestUnreadAnswersHoldUpNothing(t *testing.T) {
 		}
 	}
 }
+
+// batchLog notes the largest batch that a node stores: entries, and their bytes.
+type batchLog struct {
+	raft.LogStore
+	entries, bytes *atomic.Int64
+}
+
+func (b batchLog) StoreLogs(logs []*raft.Log) error {
+	size := int64(0)
+	for _, l := range logs {
+		size += int64(len(l.Data))
+	}
+	b.entries.Store(max(b.entries.Load(), int64(len(logs))))
+	b.bytes.Store(max(b.bytes.Load(), size))
+	return b.LogStore.StoreLogs(logs)
+}
+
+// TestCatchesUpByLongMessages: a member that was away receives many small entries at a time, and
+// few large ones.
+func TestCatchesUpByLongMessages(t *testing.T) {
+	stored := map[string]batchLog{}
+	c := newCluster(t, 3, func(cfg *Config) {
+		b := batchLog{entries: &atomic.Int64{}, bytes: &atomic.Int64{}}
+		stored[cfg.ID] = b
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { b.LogStore = s; return b }
+	})
+	lead, follower := c.leader(), c.followers()[0]
+	id := follower.cfg.ID
+	for _, test := range []struct{ entries, bytes int }{{300, 1}, {30, extendBytes / 4}} {
+		stored[id].entries.Store(0)
+		stored[id].bytes.Store(0)
+		c.net.isolate(id)
+		for i := range test.entries {
+			c.write(lead, fmt.Sprintf("%d:%0*d", i, test.bytes, 0))
+		}
+		c.net.heal(id)
+		eventually(t, "the follower to catch up", func() bool {
+			return follower.raft.LastIndex() >= lead.raft.LastIndex()
+		})
+		entries, bytes := int(stored[id].entries.Load()), int(stored[id].bytes.Load())
+		if entries < min(test.entries/2, maxAppendEntries) ||
+			entries > max(extendBytes/test.bytes+1, maxAppendEntries) ||
+			bytes > extendBytes+maxAppendEntries*(test.bytes+100) {
+			t.Errorf("%d entries of %d bytes: up to %d of them, of %d bytes, came at a time",
+				test.entries, test.bytes, entries, bytes)
+		}
+	}
+	c.converged()
+}
+
+// TestPipelineExtendsLongMessages: what follows in the log of the leadership is sent with a message
+// that is as long as Raft makes them.
+func TestPipelineExtendsLongMessages(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	lead := c.leader()
+	for i := range extendEntries + 50 {
+		c.write(lead, fmt.Sprint("w:", i))
+	}
+	term, last := lead.raft.CurrentTerm(), lead.raft.LastIndex()
+	p := &pipeline{AppendPipeline: &sentPipeline{}, t: &transport{n: lead},
+		may: func() bool { return true }, stalled: &atomic.Bool{},
+		later: time.AfterFunc(time.Hour, func() {})}
+	for _, test := range []struct {
+		term, first uint64
+		count, want int
+	}{
+		{term, last - extendEntries - 20, maxAppendEntries, extendEntries},
+		{term, last - 20, maxAppendEntries, 21},
+		{term, last - maxAppendEntries + 1, maxAppendEntries, maxAppendEntries},
+		{term, last - 20, maxAppendEntries - 1, maxAppendEntries - 1}, // all that Raft had
+		{term - 1, last - 20, maxAppendEntries, maxAppendEntries},     // an earlier leadership
+	} {
+		req := &raft.AppendEntriesRequest{Term: test.term, PrevLogEntry: test.first - 1}
+		for i := range test.count {
+			l := &raft.Log{}
+			if err := lead.logs.GetLog(test.first+uint64(i), l); err != nil {
+				t.Fatal(err)
+			}
+			req.Entries = append(req.Entries, l)
+		}
+		if _, err := p.AppendEntries(req, &raft.AppendEntriesResponse{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(req.Entries) != test.want {
+			t.Errorf("%+v: %d entries", test, len(req.Entries))
+		}
+		for i, l := range req.Entries {
+			if l.Index != test.first+uint64(i) {
+				t.Fatalf("%+v: entry %d has index %d", test, i, l.Index)
+			}
+		}
+	}
+}

@@ -40,6 +40,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 		if err := t.gate(id, req.Term); err != nil {
 			return err
 		}
+		t.extend(req)
 	}
 	return t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
 }
@@ -57,6 +58,41 @@ func (t *transport) verified(req *raft.AppendEntriesRequest) *raft.AppendEntries
 	capped := *req
 	capped.LeaderCommitIndex = last
 	return &capped
+}
+
+// What a message to a member that is behind may hold beyond maxAppendEntries: that many entries,
+// until they have that many bytes.
+const (
+	extendEntries = 512
+	extendBytes   = 1 << 20
+)
+
+// extend adds to a message as long as Raft makes them the entries that follow. The pipeline of
+// hashicorp/raft v1.7.3 sends one message for each entry that is logged, and one each
+// commitTimeout: a member that was away would get 8 entries every 5 to 10 ms from a leader without
+// load, and need as much time as it was away. Raft reads from the message what was sent. It could
+// set a longer limit only in entries, which may be large, and makes room for all of them in each
+// message.
+func (t *transport) extend(req *raft.AppendEntriesRequest) {
+	if len(req.Entries) < maxAppendEntries {
+		return
+	}
+	entries, size, last := req.Entries, 0, t.n.raft.LastIndex()
+	for _, l := range entries {
+		size += len(l.Data)
+	}
+	next := entries[len(entries)-1].Index + 1
+	for ; next <= last && size < extendBytes && len(entries) < extendEntries; next++ {
+		l := &raft.Log{}
+		if t.n.logs.GetLog(next, l) != nil {
+			break // Raft finds the error if it lasts
+		}
+		size += len(l.Data)
+		entries = append(entries, l)
+	}
+	if t.n.leadsIn(req.Term) { // all the while, so these are its entries
+		req.Entries = entries
+	}
 }
 
 // InstallSnapshot sends a snapshot.
