@@ -26,7 +26,7 @@ const leaderPatience = 900 * time.Millisecond
 const leaderDoubt = 500 * time.Millisecond
 
 // leaderMissed is how long a node is without a leader before it disconnects clients that wait for
-// a change. An election takes less.
+// a change, and lets nobody wait for one. An election takes less.
 const leaderMissed = 2 * time.Second
 
 // leaderView is the leader as clients see it. It is immutable.
@@ -89,7 +89,8 @@ func (s *Server) cutOff() bool {
 
 // settledStatus returns the status, as the client sees it, once there is a leader to send clients
 // to, or after leaderPatience. During an election it is better to wait for the new leader than to
-// name the old one.
+// name the old one. A node that has been without for long is cut off, and answers at once: clients
+// have other nodes to ask before they give up.
 func (s *session) settledStatus() Status {
 	st := s.srv.backend.Status()
 	if st.settled() != nil || s.inExec {
@@ -99,8 +100,8 @@ func (s *session) settledStatus() Status {
 		s.quit = true
 		return st.seenBy(s)
 	}
-	for deadline := time.Now().Add(leaderPatience); st.settled() == nil &&
-		time.Now().Before(deadline); {
+	for asked := time.Now(); st.settled() == nil && time.Since(asked) < leaderPatience &&
+		!s.srv.leaderlessFor(leaderMissed); {
 		if !s.linger(leaderPause) {
 			s.quit = true
 			break
@@ -129,20 +130,25 @@ func (s *Server) followLeader() {
 	changes, end := s.backend.WatchLeader()
 	defer end()
 	var told *leaderView // the newest settled one
-	missed, away := time.Now(), false
+	away := false
 	for {
 		st := s.backend.Status()
 		v := st.settled()
 		s.leader.Store(v)
-		s.maintenance.leaderChanged(v == nil && time.Since(missed) >= leaderDoubt)
+		if v != nil {
+			s.leaderless.Store(nil)
+		} else if s.leaderless.Load() == nil {
+			now := time.Now()
+			s.leaderless.Store(&now)
+		}
+		s.maintenance.leaderChanged(s.leaderlessFor(leaderDoubt))
 		look := leaderPollFast
 		if v != nil {
 			if told != nil && !told.sameAddress(v) {
 				s.announceSwitch(told, v)
 			}
-			told, look = v, leaderPoll
-			missed, away = time.Now(), false
-		} else if !away && time.Since(missed) >= leaderMissed {
+			told, look, away = v, leaderPoll, false
+		} else if !away && s.leaderlessFor(leaderMissed) {
 			away = true // once: if no node has a leader, they come back
 			s.sendSeekersAway()
 		}
@@ -156,6 +162,12 @@ func (s *Server) followLeader() {
 		}
 		again.Stop()
 	}
+}
+
+// leaderlessFor reports whether this node has had no leader for so long.
+func (s *Server) leaderlessFor(d time.Duration) bool {
+	since := s.leaderless.Load()
+	return since != nil && time.Since(*since) >= d
 }
 
 // switchChannel is where Sentinel announces a new master.

@@ -227,6 +227,19 @@ func TestLeaderIsAwaited(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.call, got, test.want)
 		}
 	}
+	// For long: an answer at once.
+	eventually(t, "cut off", func() bool { return n.leaderlessFor(leaderMissed) })
+	const calls = 10
+	began := time.Now()
+	for range calls {
+		if got, want := c.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"),
+			"-"+string(errNoAddress)+"\r\n"; got != want {
+			t.Errorf("cut off: %q", got)
+		}
+	}
+	if took := time.Since(began); took > calls*leaderPatience/2 {
+		t.Errorf("%d clients of a node that is cut off waited %v", calls, took)
+	}
 }
 
 // TestPresentsItselfAsStandalone asks a follower what a client may ask to find other nodes.

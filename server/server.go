@@ -185,6 +185,7 @@ type Server struct {
 	maintenance maintenance
 
 	leader     atomic.Pointer[leaderView] // nil: no leader to send clients to
+	leaderless atomic.Pointer[time.Time]  // since when there is none; nil: there is one
 	following  bool                       // guarded by mu: followLeader runs
 	background sync.WaitGroup             // followLeader and cron
 

@@ -58,8 +58,10 @@ func (e *event) String() string {
 		e.Call, e.Return)
 }
 
-// certain are the code words of errors after which a command has not run and never will.
-var certain = []string{"CLUSTERDOWN", "TRYAGAIN", "LOADING", "MOVED", "REDIRECT", "EXECABORT"}
+// certain are the code words of errors after which a command has not run and never will. IDONTKNOW
+// is a Sentinel's, before a command is sent.
+var certain = []string{"CLUSTERDOWN", "TRYAGAIN", "LOADING", "MOVED", "REDIRECT", "EXECABORT",
+	"IDONTKNOW"}
 
 // outcomeOf returns what an error says of a call; odd: the error should say more.
 func outcomeOf(err error) (what outcome, odd bool) {
