@@ -60,7 +60,34 @@ func newSnapshotStore(inner raft.SnapshotStore, log raft.LogStore, dir string,
 		s.newest.Store(&snapshotSeen{list[0].Index, list[0].Term, snapshotTime(list[0].ID),
 			list[0].Size})
 	}
+	if err == nil {
+		err = s.fitLog()
+	}
 	return s, err
+}
+
+// fitLog drops from the log what does not lead to the newest snapshot: the process ended while Raft
+// installed that. Nothing would compare these entries again, and as a leader this node would send
+// them.
+func (s *snapshotStore) fitLog() error {
+	newest := s.newest.Load()
+	first, err1 := s.log.FirstIndex()
+	last, err2 := s.log.LastIndex()
+	if err := errors.Join(err1, err2); err != nil || last == 0 || first > newest.index {
+		return err
+	}
+	var l raft.Log
+	err := s.log.GetLog(newest.index, &l)
+	missing := errors.Is(err, raft.ErrLogNotFound)
+	switch {
+	case err == nil && l.Term == newest.term:
+		return nil
+	case err != nil && !missing:
+		return fmt.Errorf("log entry %d: %w", newest.index, err)
+	case missing && last > newest.index: // a gap: what follows came after the snapshot
+		last = newest.index
+	}
+	return s.log.DeleteRange(first, last)
 }
 
 // List returns the finished snapshots, newest first. Raft passes over those that it cannot read, if

@@ -102,29 +102,6 @@ func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logS
 // the store allows a gap, may be entries of an earlier leader, which nothing would compare again.
 func (s *logStore) IsMonotonic() bool { return true }
 
-// fitTo drops, before Raft starts from a snapshot, what does not lead to it: the process ended
-// while Raft installed it. Nothing would compare these entries again, and as a leader this node
-// would send them.
-func (s *logStore) fitTo(snapshot *snapshotSeen) error {
-	first, err1 := s.LogStore.FirstIndex()
-	last, err2 := s.LogStore.LastIndex()
-	if err := errors.Join(err1, err2); err != nil || last == 0 || first > snapshot.index {
-		return err
-	}
-	var l raft.Log
-	err := s.LogStore.GetLog(snapshot.index, &l)
-	missing := errors.Is(err, raft.ErrLogNotFound)
-	switch {
-	case err == nil && l.Term == snapshot.term:
-		return nil
-	case err != nil && !missing:
-		return fmt.Errorf("log entry %d: %w", snapshot.index, err)
-	case missing && last > snapshot.index: // a gap: what follows came after the snapshot
-		last = snapshot.index
-	}
-	return s.LogStore.DeleteRange(first, last)
-}
-
 func (s *logStore) GetLog(index uint64, out *raft.Log) error {
 	if err := s.settle(); err != nil {
 		return err

@@ -209,9 +209,6 @@ func (n *Node) startRaft() error {
 			n.firstConfiguration())
 	}
 	if err == nil {
-		err = n.logs.fitTo(n.stores.snapshots.newest.Load())
-	}
-	if err == nil {
 		err = n.surveyLog()
 	}
 	if err == nil {

@@ -199,8 +199,9 @@ func TestLogThatDoesNotLeadToTheSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := newLogStore(log, &arrivals{}, func() int64 { return 0 })
-		err := s.fitTo(&snapshotSeen{index: x.index, term: x.term})
+		s := &snapshotStore{log: log}
+		s.newest.Store(&snapshotSeen{index: x.index, term: x.term})
+		err := s.fitLog()
 		first, _ := log.FirstIndex()
 		last, _ := log.LastIndex()
 		if got := fmt.Sprint(first, last); err != nil || got != x.want {
