@@ -38,6 +38,8 @@ type client struct {
 	to      int // which process it is connected to
 	conn    net.Conn
 	in      *bufio.Reader
+	life    int               // how many connections it has prepared
+	kept    map[string]string // what it caches of the connection's replies
 }
 
 func (s *simulation) addClient(number, to int) *client {
@@ -94,7 +96,8 @@ func (c *client) call(wait time.Duration, commands ...[]string) ([]string, error
 }
 
 // readReply reads a reply: an error with its "-", a status, integer or string as it is, null as
-// "(nil)", and an array with spaces between its elements.
+// "(nil)", and an array, push or map with spaces between its
+// elements.
 func readReply(in *bufio.Reader) (string, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {
@@ -104,7 +107,9 @@ func readReply(in *bufio.Reader) (string, error) {
 	switch line[0] {
 	case '-':
 		return line, nil
-	case '$', '*', '>':
+	case '_':
+		return "(nil)", nil
+	case '$', '*', '>', '%':
 	default:
 		return line[1:], nil
 	}
@@ -118,6 +123,9 @@ func readReply(in *bufio.Reader) (string, error) {
 		b := make([]byte, n+2)
 		_, err = io.ReadFull(in, b)
 		return string(b[:n]), err
+	}
+	if line[0] == '%' { // keys and values
+		n *= 2
 	}
 	var all []string
 	for range n {

@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,7 +63,11 @@ func (s *simulation) inject(e event) {
 			s.cutFor([]route{{p.host, qs[0].host}}, span(2))
 		}
 	case "split":
-		s.split(ps, span(1))
+		var clients []string
+		if len(e.args) > 2 {
+			clients = strings.Split(e.args[2], ",")
+		}
+		s.split(ps, clients, span(1))
 	case "pause":
 		s.pause(p, span(1))
 	case "slew":
@@ -98,17 +103,26 @@ func (s *simulation) cutFor(routes []route, span time.Duration) {
 	})
 }
 
-// split cuts some nodes off the others. Clients reach all.
-func (s *simulation) split(some []*process, span time.Duration) {
-	here := map[*process]bool{}
-	for _, p := range some {
-		here[p] = true
+// split cuts some nodes, and some clients, named by their numbers, off the others. Other clients
+// reach all nodes if none is named, else the other nodes.
+func (s *simulation) split(some []*process, clients []string, span time.Duration) {
+	here := map[string]bool{}
+	hosts := make([]string, 0, len(s.processes)+len(s.clients))
+	for _, p := range s.processes {
+		hosts = append(hosts, p.host)
+		here[p.host] = slices.Contains(some, p)
+	}
+	for _, c := range s.clients {
+		if clients != nil {
+			hosts = append(hosts, c.machine.host)
+			here[c.machine.host] = slices.Contains(clients, strconv.Itoa(c.number))
+		}
 	}
 	var routes []route
-	for _, p := range s.processes {
-		for _, q := range s.processes {
-			if here[p] != here[q] {
-				routes = append(routes, route{p.host, q.host})
+	for _, from := range hosts {
+		for _, to := range hosts {
+			if here[from] != here[to] {
+				routes = append(routes, route{from, to})
 			}
 		}
 	}

@@ -257,6 +257,8 @@ type simulation struct {
 	notes      []string
 	violations []string
 	history    []operation
+	messages   []published
+	seen       []sight // by clients that watch
 	order      int64
 }
 

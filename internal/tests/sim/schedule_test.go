@@ -106,6 +106,14 @@ func newSchedule(seed uint64) *schedule {
 	if sc.nodes > 1 && g.IntN(4) == 0 {
 		g.membership()
 	}
+	// what came later draws numbers of its own: seeds keep what they had
+	g.Rand = rand.New(rand.NewPCG(seed, 0x6d6f7265))
+	if g.IntN(2) == 0 {
+		g.watch()
+	}
+	if sc.nodes > 1 && g.IntN(4) == 0 {
+		g.splitAll()
+	}
 	slices.SortStableFunc(sc.events, func(a, b event) int { return int(a.at - b.at) })
 	return sc
 }
@@ -157,6 +165,42 @@ func (g *generator) work(c int) {
 			g.add(at, c, "fence", "fence"+key, value, 100+g.IntN(400))
 		}
 		at += time.Duration(g.ExpFloat64() * float64(pause))
+	}
+}
+
+// watch adds clients that watch, and one that publishes.
+func (g *generator) watch() {
+	publisher, listener := g.sc.clients, g.sc.clients+1
+	stale, cached := g.sc.clients+2, g.sc.clients+3
+	pause := []time.Duration{20, 100, 400}[g.IntN(3)] * time.Millisecond
+	next := func() time.Duration { return time.Duration(g.ExpFloat64() * float64(pause)) }
+	at := time.Second / 2
+	for n := 0; at < lengthOf; n++ {
+		g.add(at, publisher, "publish", "channel", fmt.Sprint("m", n))
+		for _, reader := range []int{stale, cached} {
+			key := fmt.Sprintf("counter%d:%d", g.IntN(2), int(at/(3*time.Second)))
+			g.add(at+next(), reader, map[int]string{stale: "stale", cached: "cached"}[reader], key)
+		}
+		at += next()
+	}
+	for at := time.Second / 2; at < lengthOf; at += time.Second {
+		g.add(at, listener, "listen", "channel", time.Second)
+	}
+}
+
+// splitAll splits nodes and clients in two.
+func (g *generator) splitAll() {
+	at := time.Duration(g.Int64N(int64(lengthOf)))
+	span := time.Duration(g.ExpFloat64() * float64(2*time.Second)).Round(time.Millisecond)
+	clients := []string{}
+	for c := range g.sc.clients + len(watchers) {
+		if g.IntN(2) == 0 {
+			clients = append(clients, strconv.Itoa(c))
+		}
+	}
+	if len(clients) > 0 {
+		g.add(at, -1, "split", []string{g.node(), "leader"}[g.IntN(2)], span,
+			strings.Join(clients, ","))
 	}
 }
 

@@ -63,6 +63,7 @@ func run(t *testing.T, sc *schedule, setup func(*simulation)) (r result) {
 		}
 		r.hash = h.Sum64()
 		s.check()
+		s.checkSights()
 		r.violations, r.notes, r.undecided = s.violations, s.notes, s.undecided
 	})
 	return r
@@ -70,7 +71,7 @@ func run(t *testing.T, sc *schedule, setup func(*simulation)) (r result) {
 
 // play has clients work and things fail until the end of the schedule.
 func (s *simulation) play(sc *schedule) {
-	work := make([][]event, sc.clients)
+	work := make([][]event, sc.clients+len(watchers))
 	var faults []event
 	for _, e := range sc.events {
 		if e.client < 0 {
@@ -88,7 +89,11 @@ func (s *simulation) play(sc *schedule) {
 				if time.Since(s.began) > lengthOf+patience {
 					break
 				}
-				c.perform(e.kind, e.args)
+				if watch := watchers[e.kind]; watch != nil {
+					watch(c, e.args)
+				} else {
+					c.perform(e.kind, e.args)
+				}
 			}
 		})
 	}
@@ -138,6 +143,7 @@ func (s *simulation) settle() {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
+	s.settleCaches()
 	s.compare()
 }
 
