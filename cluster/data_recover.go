@@ -67,6 +67,11 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 		return nil, err
 	}
 	o := &Offline{dir: dir, version: v, stores: s, machine: m, logger: logger}
+	unfit, err := s.snapshots.unfit()
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	s.log = laterLog{s.log, unfit} // nothing is dropped until a node starts
 	var ok bool
 	if o.members, ok, err = s.storedConfiguration(); err == nil && !ok {
 		err = fmt.Errorf("data directory %s belongs to no cluster: node %s never joined one",

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 )
 
 func openOffline(t testing.TB, dir string, m Machine) *Offline {
@@ -102,6 +104,64 @@ func checkContents(t *testing.T, dir, cluster string) {
 	}
 	if err := o.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRecoverPassesOverWhatASnapshotReplaced: the node was killed while it installed a snapshot.
+// What that replaced is not applied, and stays until the node starts.
+func TestRecoverPassesOverWhatASnapshotReplaced(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 100 })
+	c.write(c.leader(), "a")
+	if err := c.leader().Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		c.write(c.leader(), "replaced")
+	}
+	dir := filepath.Join(c.dir, "n1")
+	files := c.leader().stores.snapshots
+	c.close("n1")
+	list, err := files.SnapshotStore.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := list[0]
+	_, from, err := files.SnapshotStore.Open(is.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	index, term := is.Index+2, is.Term+1 // a later leader's, in place of some of the entries
+	sink, err := files.SnapshotStore.Create(1, index, term, is.Configuration,
+		is.ConfigurationIndex, &raft.InmemTransport{})
+	if err == nil {
+		_, err = io.Copy(sink, from)
+		err = errors.Join(err, sink.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	toy := newToy()
+	o := openOffline(t, dir, toy)
+	h, err := o.Contents()
+	if err != nil || h.LastIndex != index || h.LastTerm != term || h.LastEntry != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if err := o.Replay(0, nil); err != nil || !slices.Equal(toy.batches(), []string{"a"}) {
+		t.Errorf("%q, %v", toy.batches(), err)
+	}
+	whole := o.stores.snapshots.log
+	if last, err := whole.LastIndex(); err != nil || last <= index {
+		t.Errorf("the log ends at %d, %v", last, err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.reopen("n1")
+	c.ready("n1")
+	c.write(c.nodes["n1"], "b")
+	if got := c.toys["n1"].batches(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q", got)
 	}
 }
 

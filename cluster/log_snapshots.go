@@ -60,34 +60,79 @@ func newSnapshotStore(inner raft.SnapshotStore, log raft.LogStore, dir string,
 		s.newest.Store(&snapshotSeen{list[0].Index, list[0].Term, snapshotTime(list[0].ID),
 			list[0].Size})
 	}
-	if err == nil {
-		err = s.fitLog()
-	}
 	return s, err
 }
 
-// fitLog drops from the log what does not lead to the newest snapshot: the process ended while Raft
-// installed that. Nothing would compare these entries again, and as a leader this node would send
-// them.
-func (s *snapshotStore) fitLog() error {
+// unfit returns the last index of what the log holds that does not lead to the newest snapshot, 0
+// if all does: the process ended while Raft installed that. Nothing would compare these entries
+// again, and as a leader this node would send them.
+func (s *snapshotStore) unfit() (uint64, error) {
 	newest := s.newest.Load()
 	first, err1 := s.log.FirstIndex()
 	last, err2 := s.log.LastIndex()
 	if err := errors.Join(err1, err2); err != nil || last == 0 || first > newest.index {
-		return err
+		return 0, err
 	}
 	var l raft.Log
 	err := s.log.GetLog(newest.index, &l)
 	missing := errors.Is(err, raft.ErrLogNotFound)
 	switch {
 	case err == nil && l.Term == newest.term:
-		return nil
+		return 0, nil
 	case err != nil && !missing:
-		return fmt.Errorf("log entry %d: %w", newest.index, err)
+		return 0, fmt.Errorf("log entry %d: %w", newest.index, err)
 	case missing && last > newest.index: // a gap: what follows came after the snapshot
 		last = newest.index
 	}
+	return last, nil
+}
+
+// fitLog drops what does not lead to the newest snapshot, if that can be read: it is all that is
+// left then.
+func (s *snapshotStore) fitLog() error {
+	last, err := s.unfit()
+	if err != nil || last == 0 {
+		return err
+	}
+	first, err := s.log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	list, err := s.List()
+	if err == nil && len(list) > 0 {
+		var r io.ReadCloser
+		if _, r, err = s.SnapshotStore.Open(list[0].ID); err == nil {
+			err = r.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the snapshot that replaces log entries %d to %d: %w", first,
+			last, err)
+	}
 	return s.log.DeleteRange(first, last)
+}
+
+// laterLog hides the beginning of a log.
+type laterLog struct {
+	raft.LogStore
+	after uint64
+}
+
+func (l laterLog) FirstIndex() (uint64, error) {
+	last, err := l.LastIndex()
+	if err != nil || last == 0 {
+		return 0, err
+	}
+	first, err := l.LogStore.FirstIndex()
+	return max(first, l.after+1), err
+}
+
+func (l laterLog) LastIndex() (uint64, error) {
+	last, err := l.LogStore.LastIndex()
+	if last <= l.after {
+		last = 0
+	}
+	return last, err
 }
 
 // List returns the finished snapshots, newest first. Raft passes over those that it cannot read, if

@@ -90,6 +90,36 @@ func TestUnreadableSnapshot(t *testing.T) {
 	}
 }
 
+// What a snapshot replaced is dropped once that can be read.
+func TestReplacedEntriesStayUntilTheSnapshotIsRead(t *testing.T) {
+	s := listed(t, nil, 6)
+	for index := range uint64(9) {
+		if err := s.log.StoreLog(&raft.Log{Index: index + 1, Term: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name, _, err := s.newestName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.dir, snapshotsName, name, "state.bin")
+	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if last, err2 := s.log.LastIndex(); s.fitLog() == nil || last != 9 || err2 != nil {
+		t.Errorf("of a log that ended at 9, a snapshot that cannot be read left %d, %v", last, err2)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.fitLog(); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := s.log.LastIndex(); last != 0 || err != nil {
+		t.Errorf("entries to %d are still there, %v", last, err)
+	}
+}
+
 // A node whose newest snapshot cannot be read says so, and starts once it can.
 func TestStartWithUnreadableSnapshot(t *testing.T) {
 	for _, name := range []string{"meta.json", "state.bin"} {

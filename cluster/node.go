@@ -209,6 +209,9 @@ func (n *Node) startRaft() error {
 			n.firstConfiguration())
 	}
 	if err == nil {
+		err = n.stores.snapshots.fitLog()
+	}
+	if err == nil {
 		err = n.surveyLog()
 	}
 	if err == nil {

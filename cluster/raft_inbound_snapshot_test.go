@@ -201,9 +201,9 @@ func TestLogThatDoesNotLeadToTheSnapshot(t *testing.T) {
 		}
 		s := &snapshotStore{log: log}
 		s.newest.Store(&snapshotSeen{index: x.index, term: x.term})
-		err := s.fitLog()
-		first, _ := log.FirstIndex()
-		last, _ := log.LastIndex()
+		unfit, err := s.unfit()
+		first, _ := laterLog{log, unfit}.FirstIndex()
+		last, _ := laterLog{log, unfit}.LastIndex()
 		if got := fmt.Sprint(first, last); err != nil || got != x.want {
 			t.Errorf("%+v: %s, %v", x, got, err)
 		}

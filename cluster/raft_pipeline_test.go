@@ -242,6 +242,7 @@ func TestCatchesUpByLongMessages(t *testing.T) {
 	lead, follower := c.leader(), c.followers()[0]
 	id := follower.cfg.ID
 	for _, test := range []struct{ entries, bytes int }{{300, 1}, {30, extendBytes / 4}} {
+		most := min(extendEntries, max(extendBytes/test.bytes+1, maxAppendEntries))
 		stored[id].entries.Store(0)
 		stored[id].bytes.Store(0)
 		c.net.isolate(id)
@@ -253,8 +254,7 @@ func TestCatchesUpByLongMessages(t *testing.T) {
 			return follower.raft.LastIndex() >= lead.raft.LastIndex()
 		})
 		entries, bytes := int(stored[id].entries.Load()), int(stored[id].bytes.Load())
-		if entries < min(test.entries/2, maxAppendEntries) ||
-			entries > max(extendBytes/test.bytes+1, maxAppendEntries) ||
+		if entries < most/2 || entries > most ||
 			bytes > extendBytes+maxAppendEntries*(test.bytes+100) {
 			t.Errorf("%d entries of %d bytes: up to %d of them, of %d bytes, came at a time",
 				test.entries, test.bytes, entries, bytes)

@@ -61,18 +61,18 @@ func (t *transport) verified(req *raft.AppendEntriesRequest) *raft.AppendEntries
 }
 
 // What a message to a member that is behind may hold beyond maxAppendEntries: that many entries,
-// until they have that many bytes.
+// until they have that many bytes. A follower that has not applied the 1,024 entries before answers
+// when it has applied as many as the message holds, and has rpcTimeout for that, too.
 const (
-	extendEntries = 512
-	extendBytes   = 1 << 20
+	extendEntries = 64
+	extendBytes   = 128 << 10
 )
 
 // extend adds to a message as long as Raft makes them the entries that follow. The pipeline of
 // hashicorp/raft v1.7.3 sends one message for each entry that is logged, and one each
 // commitTimeout: a member that was away would get 8 entries every 5 to 10 ms from a leader without
 // load, and need as much time as it was away. Raft reads from the message what was sent. It could
-// set a longer limit only in entries, which may be large, and makes room for all of them in each
-// message.
+// set a longer limit only in entries, which may be large.
 func (t *transport) extend(req *raft.AppendEntriesRequest) {
 	if len(req.Entries) < maxAppendEntries {
 		return

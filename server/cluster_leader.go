@@ -18,15 +18,20 @@ const (
 )
 
 // leaderPatience is how long a client that asks for the leader waits while there is none. An
-// election takes less; ioredis gives up after a second and asks another node.
-const leaderPatience = 900 * time.Millisecond
+// election takes less; ioredis gives up after a second and asks another node. On a node that is cut
+// off it waits shorter: go-redis asks twice before it asks the others, and has as long for that as
+// for dialing.
+const (
+	leaderPatience       = 900 * time.Millisecond
+	leaderPatienceCutOff = 100 * time.Millisecond
+)
 
 // leaderDoubt is how long a node is without a leader before it asks clients to be patient. An
 // election takes less, and is not to share the processor with a message to each of them.
 const leaderDoubt = 500 * time.Millisecond
 
-// leaderMissed is how long a node is without a leader before it disconnects clients that wait for
-// a change, and lets nobody wait for one. An election takes less.
+// leaderMissed is how long a node is without a leader before it takes itself for cut off, and
+// disconnects clients that wait for a change. An election takes less.
 const leaderMissed = 2 * time.Second
 
 // leaderView is the leader as clients see it. It is immutable.
@@ -89,8 +94,7 @@ func (s *Server) cutOff() bool {
 
 // settledStatus returns the status, as the client sees it, once there is a leader to send clients
 // to, or after leaderPatience. During an election it is better to wait for the new leader than to
-// name the old one. A node that has been without for long is cut off, and answers at once: clients
-// have other nodes to ask before they give up.
+// name the old one.
 func (s *session) settledStatus() Status {
 	st := s.srv.backend.Status()
 	if st.settled() != nil || s.inExec {
@@ -100,13 +104,16 @@ func (s *session) settledStatus() Status {
 		s.quit = true
 		return st.seenBy(s)
 	}
-	for asked := time.Now(); st.settled() == nil && time.Since(asked) < leaderPatience &&
-		!s.srv.leaderlessFor(leaderMissed); {
+	patience := leaderPatience
+	for asked := time.Now(); st.settled() == nil && time.Since(asked) < patience; {
 		if !s.linger(leaderPause) {
 			s.quit = true
 			break
 		}
 		st = s.srv.backend.Status()
+		if s.srv.leaderlessFor(leaderMissed) {
+			patience = leaderPatienceCutOff
+		}
 	}
 	return st.seenBy(s)
 }

@@ -227,7 +227,7 @@ func TestLeaderIsAwaited(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.call, got, test.want)
 		}
 	}
-	// For long: an answer at once.
+	// For long: an answer soon.
 	eventually(t, "cut off", func() bool { return n.leaderlessFor(leaderMissed) })
 	const calls = 10
 	began := time.Now()
