@@ -40,6 +40,7 @@ type client struct {
 	in      *bufio.Reader
 	life    int               // how many connections it has prepared
 	kept    map[string]string // what it caches of the connection's replies
+	channel string            // which it listens to; "": to none
 }
 
 func (s *simulation) addClient(number, to int) *client {

@@ -143,6 +143,7 @@ func (s *simulation) settle() {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
+	s.settleMessages()
 	s.settleCaches()
 	s.compare()
 }

@@ -20,7 +20,8 @@ type sight struct {
 	life   int // the number of the client's connection
 	key    string
 	value  string
-	order  int64 // in the order of all events
+	begin  int64 // in the order of all events
+	order  int64 // when it came
 }
 
 // published are the messages of one channel.
@@ -56,34 +57,46 @@ func (c *client) prepared(commands ...[]string) bool {
 	return true
 }
 
-func (c *client) publish(a []string) {
-	o := operation{client: c.number, kind: "publish", args: a}
-	o.begin, o.beginAt = c.s.now()
-	replies, err := c.call(patience, []string{"PUBLISH", a[0], a[1]})
-	o.end, o.endAt = c.s.now()
-	m := published{op: o}
+func (c *client) publish(a []string) { c.send(a[0], a[1]) }
+
+// send publishes a message.
+func (c *client) send(channel, value string) published {
+	m := published{op: operation{client: c.number, kind: "publish", args: []string{channel, value}}}
+	m.op.begin, m.op.beginAt = c.s.now()
+	replies, err := c.call(patience, []string{"PUBLISH", channel, value})
+	m.op.end, m.op.endAt = c.s.now()
 	switch {
-	case err == nil && strings.HasPrefix(replies[0], "-UNKNOWN"):
-		m.op.unknown = true
-	case err == nil && strings.HasPrefix(replies[0], "-"):
+	case errors.Is(err, errNotSent):
 		m.refused = true
-	case err == errNotSent:
-		m.refused = true
-	case err != nil:
+	case err != nil || strings.HasPrefix(replies[0], "-UNKNOWN"):
 		m.op.unknown = true
+	default:
+		m.refused = c.isError("publish", replies[0])
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	c.s.messages = append(c.s.messages, m)
+	return m
 }
 
-// see notes what the connection saw.
-func (c *client) see(key, value string) {
+// isError reports whether a reply is an error. It must be one after which nothing ran.
+func (c *client) isError(kind, reply string) bool {
+	if !strings.HasPrefix(reply, "-") {
+		return false
+	}
+	if !slices.ContainsFunc(retryable, func(w string) bool { return strings.HasPrefix(reply, w) }) {
+		c.s.violation("client %d: %s: %s", c.number, kind, reply)
+	}
+	return true
+}
+
+// see notes what the connection saw, which it may have asked for.
+func (c *client) see(key, value string, asked int64) {
 	order, at := c.s.now()
 	c.s.trace("%v %d saw %s %s", at, c.number, key, value)
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.s.seen = append(c.s.seen, sight{c.number, c.life, key, value, order})
+	c.s.seen = append(c.s.seen, sight{c.number, c.life, key, value, asked, order})
 }
 
 // listen hears the messages of a channel for a time.
@@ -92,17 +105,25 @@ func (c *client) listen(a []string) {
 	if err != nil {
 		panic(err)
 	}
-	until := time.Now().Add(span)
-	for time.Now().Before(until) {
-		if !c.prepared([]string{"SUBSCRIBE", a[0]}) {
+	c.channel = a[0]
+	for until := time.Now().Add(span); time.Now().Before(until); {
+		if c.prepared([]string{"SUBSCRIBE", c.channel}) {
+			c.hear(time.Until(until))
+		} else {
 			time.Sleep(50 * time.Millisecond)
-			continue
-		}
-		text, ok := c.arrived(time.Until(until))
-		if words := strings.Fields(text); ok && len(words) == 3 && words[0] == "message" {
-			c.see(words[1], words[2])
 		}
 	}
+}
+
+// hear returns the next message if it comes in time.
+func (c *client) hear(wait time.Duration) string {
+	text, ok := c.arrived(wait)
+	words := strings.Fields(text)
+	if !ok || len(words) != 3 || words[0] != "message" {
+		return ""
+	}
+	c.see(words[1], words[2], 0)
+	return words[2]
 }
 
 // arrived returns the next reply or push if one comes in time. It ends a connection that is broken.
@@ -130,8 +151,8 @@ func (c *client) stale(a []string) {
 		return
 	}
 	replies, err := c.call(patience, []string{"GET", a[0]})
-	if err == nil && !strings.HasPrefix(replies[0], "-") {
-		c.see(a[0], replies[0])
+	if err == nil && !c.isError("stale", replies[0]) {
+		c.see(a[0], replies[0], 0)
 	}
 }
 
@@ -144,6 +165,7 @@ func (c *client) cached(a []string) {
 	if _, ok := c.kept[a[0]]; ok || c.conn == nil {
 		return
 	}
+	asked, _ := c.s.now()
 	_, err := fmt.Fprintf(c.conn, "*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", len(a[0]), a[0])
 	for err == nil && c.conn != nil {
 		text, ok := c.arrived(patience)
@@ -151,11 +173,11 @@ func (c *client) cached(a []string) {
 		case !ok:
 			c.close() // or it would be the reply to the next one
 		case c.forget(text):
-		case strings.HasPrefix(text, "-"):
+		case c.isError("cached", text):
 			return
 		default:
 			c.kept[a[0]] = text
-			c.see(a[0], text)
+			c.see(a[0], text, asked)
 			return
 		}
 	}
@@ -186,6 +208,27 @@ func (c *client) forget(push string) bool {
 		clear(c.kept)
 	}
 	return true
+}
+
+// settleMessages checks that whoever is still connected and subscribed hears a message.
+func (s *simulation) settleMessages() {
+	for _, c := range s.clients {
+		if c.conn == nil || c.channel == "" {
+			continue
+		}
+		publisher := s.addClient(81, 0)
+		var last published
+		for n := 0; n == 0 || last.refused || last.op.unknown; n++ {
+			last = publisher.send(c.channel, fmt.Sprint("last", n))
+			time.Sleep(100 * time.Millisecond)
+		}
+		for began := time.Now(); c.conn != nil && c.hear(time.Second) != last.op.args[1]; {
+			if time.Since(began) > recovery {
+				s.violation("client %d is subscribed and hears nothing", c.number)
+				break
+			}
+		}
+	}
 }
 
 // settleCaches checks that what is still cached is true, now that nothing changes any more.
@@ -272,13 +315,21 @@ func (s *simulation) checkReads(reads []sight) {
 			return
 		}
 		begun := 0
+		ended := 0 // before the read, which waits for those
 		for _, o := range s.history {
-			if o.kind == "incr" && o.args[0] == r.key && o.begin < r.order {
+			if o.kind != "incr" || o.args[0] != r.key {
+				continue
+			}
+			if o.begin < r.order {
 				begun++
 			}
+			if !o.unknown && o.end < r.begin {
+				ended++
+			}
 		}
-		if n < last || n > begun {
-			s.violation("client %d saw %d in %s, after %d, of %d", r.client, n, r.key, last, begun)
+		if n < max(last, ended) || n > begun {
+			s.violation("client %d saw %d in %s, after %d, of %d to %d", r.client, n, r.key, last,
+				ended, begun)
 		}
 		last = n
 	}
@@ -323,7 +374,9 @@ func TestChecksOfSightsBite(t *testing.T) {
 		}
 		return all
 	}
-	incr := operation{kind: "incr", args: []string{"counter"}, begin: 1}
+	incr := operation{kind: "incr", args: []string{"counter"}, begin: 1, end: 2}
+	late := saw("counter", "1")
+	late[0].begin = 3
 	for _, x := range []struct {
 		seen []sight
 		want int // violations
@@ -342,6 +395,7 @@ func TestChecksOfSightsBite(t *testing.T) {
 		{saw("counter", "1", "(nil)"), 1},
 		{saw("counter", "3"), 1},
 		{saw("counter", "x"), 1},
+		{late, 1}, // two have ended
 	} {
 		s := &simulation{seen: x.seen, history: []operation{incr, incr}, messages: []published{
 			message("a", 11, 12), message("b", 21, 22), message("c", 31, 32), lost, no}}
