@@ -67,12 +67,17 @@ func raftReport(name, summary string,
 }
 
 // raftMembers replies with one map per member. The leader knows most about them; if it does not
-// answer, this node replies with what it knows.
+// answer, this node replies with what it knows, which is nothing until its data is open: no list
+// that lacks a member may be taken for one without it.
 func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.srv.backend.Status()
 	members, err := s.srv.backend.LeaderMembers()
 	if err != nil {
 		members = st.Members
+	}
+	if len(members) == 0 && st.Loading {
+		s.fail(err)
+		return
 	}
 	var last uint64
 	for _, m := range members {

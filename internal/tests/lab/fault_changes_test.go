@@ -135,6 +135,7 @@ func (x *scene) join(n *node) {
 	id := fmt.Sprint("n", x.nextID)
 	x.nextID++
 	x.mu.Unlock()
+	n.kill() // another fault may have started it
 	n.mu.Lock()
 	_ = os.RemoveAll(n.dataDir())
 	n.named, n.joins, n.first = id, true, false
