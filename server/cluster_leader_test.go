@@ -242,8 +242,8 @@ func TestLeaderIsAwaited(t *testing.T) {
 	}
 }
 
-// TestMembersOfANodeThatLoads: a node that does not know its members yet does not say that there are
-// none; one that does tells them while it applies its log.
+// TestMembersOfANodeThatLoads: a node that does not know its members yet does not say that there
+// are none; one that does tells them while it applies its log.
 func TestMembersOfANodeThatLoads(t *testing.T) {
 	n := start(t, nil)
 	n.follow(t)
@@ -255,7 +255,8 @@ func TestMembersOfANodeThatLoads(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	n.fake.set(func() { n.fake.st.Members = members })
-	if got := c.call("RAFT", "MEMBERS"); !strings.HasPrefix(got, fmt.Sprintf("*%d\r\n", len(members))) {
+	list := fmt.Sprintf("*%d\r\n", len(members))
+	if got := c.call("RAFT", "MEMBERS"); !strings.HasPrefix(got, list) {
 		t.Errorf("%q", got)
 	}
 }
