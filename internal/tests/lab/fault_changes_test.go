@@ -18,12 +18,13 @@ const changeLimit = 20 * time.Second
 // behindCount times bigBytes is more than a log keeps behind a snapshot for followers that lag.
 const behindCount = 18
 
-// needSnapshot keeps a follower away until the log of the others begins behind it.
+// needSnapshot keeps one follower after the other away until the log of the others begins behind it,
+// so that it receives a snapshot while the other fault lasts.
 func needSnapshot(x *scene) func() {
-	n := x.other()
-	end := x.down(n)
-	return func() {
-		big := strings.Repeat("x", bigBytes)
+	big := strings.Repeat("x", bigBytes)
+	end := x.again(300*time.Millisecond, time.Second, func() {
+		n := x.other()
+		begin := x.down(n)
 		for range behindCount {
 			_, _ = x.admin(x.follower(n, x.rnd), 3*time.Second, "SET", bigKey, big)
 		}
@@ -32,13 +33,21 @@ func needSnapshot(x *scene) func() {
 				_, _ = x.admin(other, 5*time.Second, "RAFT", "SNAPSHOT")
 			}
 		}
+		begin()
+	})
+	return func() {
 		end()
-		x.afterwards(func() {
-			log, _ := os.ReadFile(n.log())
-			x.did("%s has got a snapshot: %v", n.id(),
-				strings.Contains(string(log), "Installed remote snapshot"))
-		})
+		x.afterwards(func() { x.did("%d snapshots were installed", x.installed()) })
 	}
+}
+
+// installed returns how many snapshots the nodes have received.
+func (x *scene) installed() (count int) {
+	for _, n := range x.all {
+		log, _ := os.ReadFile(n.log())
+		count += strings.Count(string(log), "Installed remote snapshot")
+	}
+	return count
 }
 
 // rotate writes values of the size of a few files of the log again and again.

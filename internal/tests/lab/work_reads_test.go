@@ -41,8 +41,9 @@ type channels struct {
 
 func messages(*work) player { return &channels{published: map[int]outcome{}} }
 
+const channel = "{messages}"
+
 func (c *channels) turn(a *actor) {
-	const channel = "{messages}"
 	if a.seat == 0 {
 		e := a.do(call{key: channel, op: "publish", args: []string{fmt.Sprint(a.turn)},
 			ask: command("PUBLISH", channel, a.turn)})
@@ -65,23 +66,53 @@ func (c *channels) turn(a *actor) {
 		c.heard = append(c.heard, h)
 		c.mu.Unlock()
 	}
+	if c.hear(a, 20*time.Millisecond) > 0 {
+		a.note(nil, a.run.now())
+	}
+}
+
+// hear returns the next message, 0 if none comes in time.
+func (c *channels) hear(a *actor, wait time.Duration) int {
 	select {
 	case v := <-a.conn.pushes:
 		if n, err := strconv.Atoi(v.Elems[2].Text); err == nil && v.Elems[0].Text == "message" {
 			c.mu.Lock()
+			defer c.mu.Unlock()
 			h := a.mem.(*heard)
 			*h = append(*h, n)
-			c.mu.Unlock()
-			a.note(nil, a.run.now())
+			return n
 		}
 	case <-a.conn.broken:
 		a.disconnect()
-	case <-time.After(20 * time.Millisecond):
+	case <-time.After(wait):
+	}
+	return 0
+}
+
+// last publishes a message that comes to whoever is still subscribed.
+func (c *channels) last(w *work) {
+	for _, a := range w.actors {
+		if a.seat == 0 || a.conn == nil {
+			continue
+		}
+		n := len(c.published)
+		if err := w.admin.Publish(context.Background(), channel, n).Err(); err != nil {
+			w.problem("publishing the last message: %v", err)
+			return
+		}
+		c.published[n] = acked
+		for began := time.Now(); a.conn != nil && c.hear(a, time.Second) != n; {
+			if time.Since(began) > equalLimit/3 {
+				w.problem("client %d is subscribed and hears nothing", a.id)
+				break
+			}
+		}
 	}
 }
 
-// judge: on one connection numbers rise without a gap.
+// judge: on one connection numbers rise without a gap, and go on to come.
 func (c *channels) judge(w *work) {
+	c.last(w)
 	for _, h := range c.heard {
 		times := map[int]int{}
 		var certainly heard
