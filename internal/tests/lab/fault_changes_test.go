@@ -18,8 +18,8 @@ const changeLimit = 20 * time.Second
 // behindCount times bigBytes is more than a log keeps behind a snapshot for followers that lag.
 const behindCount = 18
 
-// needSnapshot keeps one follower after the other away until the log of the others begins behind it,
-// so that it receives a snapshot while the other fault lasts.
+// needSnapshot keeps one follower after the other away until the log of the others begins behind
+// it, so that it receives a snapshot while the other fault lasts.
 func needSnapshot(x *scene) func() {
 	big := strings.Repeat("x", bigBytes)
 	end := x.again(300*time.Millisecond, time.Second, func() {
