@@ -292,6 +292,7 @@ func (a *applier) Restore(source io.ReadCloser) error {
 	a.restoring.Store(true)
 	defer a.restoring.Store(false)
 	a.busy.Store(true)
+	began := time.Now()
 	err := a.machine.Restore(source)
 	a.busy.Store(false)
 	clockMs := a.machine.Clock()
@@ -302,6 +303,8 @@ func (a *applier) Restore(source io.ReadCloser) error {
 	if err == nil {
 		meta := snapshotMeta(source)
 		a.members.Store(newCommitted(meta.ConfigurationIndex, meta.Configuration))
+		a.logger.Info("snapshot loaded", "applied-before", a.appliedIndex.Load(), "index",
+			meta.Index, "took", time.Since(began))
 		a.advance(meta.Index)
 	}
 	return err

@@ -1,12 +1,13 @@
 // Command mutations plants each bug of testdata/mutations in a copy of the repository, and runs the
 // test that must find it. It fails if a test passes with a bug, or fails without one, and writes
-// the table in docs/testing.md. It is run from the top of the repository:
-// go run ./testdata/mutations [NAME …]
+// the table in docs/testing.md. With -simulate it shows instead which of them simulations find. It
+// is run from the top of the repository: go run ./testdata/mutations [-simulate SEEDS] [NAME …]
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,14 +20,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	seeds := flag.Int("simulate", 0, "run up to this many simulations with each bug, not its test")
+	flag.Parse()
+	if err := run(ctx, *seeds, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutations:", err)
 		os.Exit(1)
 	}
 }
 
-// run runs the named mutations, all if there are no names.
-func run(ctx context.Context, only []string) error {
+// run runs the named mutations, all if there are no names: seeds simulations of each, or its test
+// if that is 0.
+func run(ctx context.Context, seeds int, only []string) error {
 	all, err := mutations.Load(".")
 	if err != nil {
 		return err
@@ -48,6 +52,9 @@ func run(ctx context.Context, only []string) error {
 		return err
 	}
 	defer tree.remove()
+	if seeds > 0 {
+		return simulateAll(ctx, tree, list, seeds)
+	}
 	found := map[string]string{}
 	var errs []error
 	for _, m := range list {

@@ -8,6 +8,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -37,18 +38,19 @@ func needSnapshot(x *scene) func() {
 	})
 	return func() {
 		end()
-		x.afterwards(func() { x.did("%d snapshots were installed", x.installed()) })
+		x.afterwards(func() {
+			count := 0
+			for _, n := range x.all {
+				log, _ := os.ReadFile(n.log())
+				count += len(received.FindAll(log, -1))
+			}
+			x.did("%d snapshots came from a leader", count)
+		})
 	}
 }
 
-// installed returns how many snapshots the nodes have received.
-func (x *scene) installed() (count int) {
-	for _, n := range x.all {
-		log, _ := os.ReadFile(n.log())
-		count += strings.Count(string(log), "Installed remote snapshot")
-	}
-	return count
-}
+// received is what a node logs when it has loaded a snapshot, other than at its start.
+var received = regexp.MustCompile(`msg="snapshot loaded" applied-before=[1-9]`)
 
 // rotate writes values of the size of a few files of the log again and again.
 func rotate(x *scene) func() {

@@ -25,6 +25,7 @@ var (
 	period       = flag.Duration("sim.for", 0, "begin no seed after that time; 0: run all")
 	repeats      = flag.Int("sim.repeats", 1, "how often each seed runs, to compare the histories")
 	scheduleFile = flag.String("sim.schedule", "", "run the schedule in this file instead")
+	firstOnly    = flag.Bool("sim.first", false, "end at the first seed that fails, as it is")
 	verbose      = flag.Bool("sim.log", false, "print what nodes log, and all operations")
 )
 
@@ -68,6 +69,9 @@ func TestWorker(t *testing.T) {
 		if len(r.violations) > 0 {
 			t.Fail()
 			fmt.Printf("%s\nseed %d failed\n", r, seed) // at once: the process may be ended
+			if *firstOnly {
+				return
+			}
 			fmt.Printf("a shorter schedule that fails:\n%s", shrink(t, sc))
 		}
 		if *repeats > 1 {
