@@ -16,8 +16,8 @@ import (
 // changeLimit is how long a change of members is tried while other faults are there.
 const changeLimit = 20 * time.Second
 
-// behindCalls is how many calls have replies while a follower is away: more than the 32 entries that
-// a build with small log files keeps for it behind a snapshot.
+// behindCalls is how many calls have replies while a follower is away: more than the 32 entries
+// that a build with small log files keeps for it behind a snapshot.
 const behindCalls = 1000
 
 // needSnapshot keeps one follower after the other away until the log of the others begins behind
