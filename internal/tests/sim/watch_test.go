@@ -218,7 +218,12 @@ func (s *simulation) settleMessages() {
 		}
 		publisher := s.addClient(81, 0)
 		var last published
+		began := time.Now()
 		for n := 0; n == 0 || last.refused || last.op.unknown; n++ {
+			if time.Since(began) > recovery {
+				s.violation("nobody can publish")
+				return
+			}
 			last = publisher.send(c.channel, fmt.Sprint("last", n))
 			time.Sleep(100 * time.Millisecond)
 		}
