@@ -73,11 +73,10 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.srv.backend.Status()
 	members, err := s.srv.backend.LeaderMembers()
 	if err != nil {
-		members = st.Members
-	}
-	if len(members) == 0 && st.Loading {
-		s.fail(err)
-		return
+		if members = st.Members; len(members) == 0 && st.Loading {
+			s.fail(err)
+			return
+		}
 	}
 	var last uint64
 	for _, m := range members {

@@ -51,7 +51,8 @@ var (
 	violation  = regexp.MustCompile(`VIOLATION .{0,150}`)
 )
 
-// simulate runs simulations until one fails, and returns what that says, "" if none did.
+// simulate runs simulations until one fails, and returns what that says, "" if none did. With a bug
+// one may never end.
 func simulate(ctx context.Context, t *tree, overlay string, seeds int) (string, error) {
 	binary := filepath.Join(t.dir, "mutated.test")
 	if out, err := t.command(ctx, simulations, nil, "test", "-c", "-vet=off", "-overlay",
@@ -59,12 +60,17 @@ func simulate(ctx context.Context, t *tree, overlay string, seeds int) (string, 
 		".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building: %w\n%s", err, out)
 	}
-	out, err := exec.CommandContext(ctx, binary, "-test.run", "^TestWorker$", "-test.timeout", "0",
+	limited, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	out, err := exec.CommandContext(limited, binary, "-test.run", "^TestWorker$", "-test.timeout", "0",
 		"-sim.first", "-sim.seed", "1", "-sim.seeds", fmt.Sprint(seeds)).CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	seed := failedSeed.Find(out)
+	if limited.Err() != nil {
+		return fmt.Sprintf("not in %v", limit), nil
+	}
 	if seed == nil { // the process ended
 		return fmt.Sprintf("%.300s", out[max(0, len(out)-300):]), nil
 	}
