@@ -62,8 +62,8 @@ func simulate(ctx context.Context, t *tree, overlay string, seeds int) (string, 
 	}
 	limited, stop := context.WithTimeout(ctx, limit)
 	defer stop()
-	out, err := exec.CommandContext(limited, binary, "-test.run", "^TestWorker$", "-test.timeout", "0",
-		"-sim.first", "-sim.seed", "1", "-sim.seeds", fmt.Sprint(seeds)).CombinedOutput()
+	out, err := exec.CommandContext(limited, binary, "-test.run", "^TestWorker$", "-test.timeout",
+		"0", "-sim.first", "-sim.seed", "1", "-sim.seeds", fmt.Sprint(seeds)).CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		return "", ctx.Err()
 	}
