@@ -101,6 +101,19 @@ func TestFence(t *testing.T) {
 			t.Errorf("%v over a key with token %d gave %d", take, token, got)
 		}
 	}
+	for _, end := range [][]string{{"FLUSHALL"}, {"FLUSHDB"}, {"FLUSHALL", "ASYNC"},
+		{"GETDEL", "lock"}} {
+		b.run("SET", "lock", "1")
+		token := b.fence("lock")
+		b.run(end...)
+		if got := b.run("EXISTS", "lock"); got != ":0\r\n" {
+			t.Fatalf("%v: EXISTS %q", end, got)
+		}
+		b.run("SET", "lock", "2", "NX", "PX", "10")
+		if got := b.fence("lock"); got <= token {
+			t.Errorf("after %v the token is %d, before it was %d", end, got, token)
+		}
+	}
 }
 
 func TestScanGivesEveryKeyOnce(t *testing.T) {

@@ -6,8 +6,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -27,32 +26,6 @@ if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
 redis.call('ZADD', KEYS[1], t[1] * 1000000 + t[2], t[1] .. '.' .. t[2])
 return 1`
 
-// stockRedis starts a redis-server that ends with the test; nil where none is installed.
-func stockRedis(t *testing.T) *redis.Client {
-	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil
-	}
-	dir := t.TempDir()
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", filepath.Join(dir, "s"), "--save", "",
-		"--dir", dir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: filepath.Join(dir, "s"),
-		PoolSize: 60})
-	t.Cleanup(func() {
-		_ = c.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	wait.For(t, 10*time.Second, "redis-server to answer", func() bool {
-		return c.Ping(context.Background()).Err() == nil
-	})
-	return c
-}
-
 // TestWindowByScriptCountsEveryCall: of 1,000 calls against a limit of 100 a window by script lets
 // 100 through, as on redis-server, however they come.
 func TestWindowByScriptCountsEveryCall(t *testing.T) {
@@ -60,7 +33,9 @@ func TestWindowByScriptCountsEveryCall(t *testing.T) {
 	ctx := t.Context()
 	_, _, clients := startThree(t)
 	servers := map[string][]*redis.Client{"coordd": clients}
-	if c := stockRedis(t); c != nil {
+	if socket := commandtest.StartRedis(t); socket != "" {
+		c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, PoolSize: 60})
+		t.Cleanup(func() { _ = c.Close() })
 		servers["redis-server"] = []*redis.Client{c}
 	}
 	ask := func(c redis.Cmdable, key string) *redis.Cmd {

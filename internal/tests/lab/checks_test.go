@@ -6,11 +6,15 @@ package lab
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 // at is an event of client n in milliseconds. The reply "?" stands for none.
@@ -73,6 +77,18 @@ func TestModelsBite(t *testing.T) {
 		{"a comparison that fails", false, []*event{at(0, "set", a, 10, 20, "OK"),
 			at(1, "compare-and-set", []string{"a", "b"}, 30, 40, "0")}},
 	})
+	bites[string](t, locks(nil), []history{
+		{"a lock that two hold", false, []*event{at(0, "take", a, 10, 20, "OK"),
+			at(1, "take", b, 30, 40, "OK")}},
+		{"a lock that is refused while it is free", false, []*event{
+			at(0, "take", a, 10, 20, "OK"), at(0, "release", a, 30, 40, "1"),
+			at(1, "take", b, 50, 60, "nil")}},
+		{"a lock that another releases", false, []*event{at(0, "take", a, 10, 20, "OK"),
+			at(1, "release", b, 30, 40, "1")}},
+		{"a lock whose release nobody knows of", true, []*event{at(0, "take", a, 10, 20, "OK"),
+			at(0, "release", a, 30, 40, "?"), at(1, "take", b, 50, 60, "nil"),
+			at(2, "take", b, 70, 80, "OK")}},
+	})
 	bites[string](t, lists(nil), []history{
 		{"an element that is taken twice", false, []*event{at(0, "rpush", a, 10, 20, "1"),
 			at(1, "lpop", nil, 15, 40, "a"), at(2, "rpop", nil, 15, 40, "a")}},
@@ -105,9 +121,9 @@ func TestModelsBite(t *testing.T) {
 	})
 }
 
-// judged returns how many problems a workload's own check finds.
-func judged(make func(*work) player, fill func(w *work, p player)) int {
-	w := &work{run: &run{site: &site{}}, ledger: newLedger()}
+// judged returns how many problems a workload's own check finds in what a server holds.
+func judged(make func(*work) player, fill func(w *work, p player), admin *redis.Client) int {
+	w := &work{run: &run{site: &site{}}, ledger: newLedger(), admin: admin}
 	p := make(w)
 	fill(w, p)
 	p.judge(w)
@@ -150,8 +166,16 @@ func TestChecksBite(t *testing.T) {
 		{"a read of what was written", true, staleReads, showed(1, 50, 60, "1")},
 		{"a read from the future", false, staleReads, showed(2, 50, 60, "1")},
 		{"a read of what is lost later", false, staleReads, showed(1, 50, 60, "nil")},
+		{"a read of what an idle connection missed", true, idleReads, idled(2, 40)},
+		{"a read of less than was written", false, idleReads, idled(1, 40)},
+		{"a read sent while more was written", true, idleReads, idled(1, 20)},
+		{"a cached key that is newer now", true, caches, cachedRead(2, 2, 2, 40)},
+		{"a cached key that was newer", false, caches, cachedRead(1, 3, 2, 40)},
+		{"a cached key that is older than a write", false, caches, cachedRead(2, 1, 1, 40)},
+		{"a write while a cached key is read", true, caches, cachedRead(2, 1, 1, 20)},
+		{"a follower's cached key that is older than a write", true, caches, cachedRead(1, 1, 1, 40)},
 	} {
-		if n := judged(c.make, c.fill); (n == 0) != c.right {
+		if n := judged(c.make, c.fill, nil); (n == 0) != c.right {
 			t.Errorf("%s: %d problems", c.what, n)
 		}
 	}
@@ -186,6 +210,140 @@ func showed(n, call, ret int, reply string) func(*work, player) {
 		w.events = []*event{at(0, "raise", []string{"1"}, 10, 20, "1"),
 			at(0, "get", nil, call, ret, reply)}
 		p.(*stale).reads["k"] = []seen{{n, 30e6}}
+	}
+}
+
+// idled is a reply to an idle connection, sent at an instant; 2 was written at 30 ms.
+func idled(n, call int) func(*work, player) {
+	return func(w *work, p player) {
+		d := p.(*idlers)
+		d.written["k"] = []seen{{1, 10e6}, {2, 30e6}}
+		d.check(w, &idler{key: "k", call: time.Duration(call) * 1e6}, n)
+	}
+}
+
+// cachedRead is a reply to a client that caches, and had read last before, sent at an instant; 2
+// was written at 30 ms.
+func cachedRead(seat, last, n, call int) func(*work, player) {
+	return func(w *work, p player) {
+		c := p.(*cachers)
+		c.written["k"] = map[int]time.Duration{2: 30e6}
+		c.check(&actor{work: w, seat: seat}, &cached{last: map[string]int{"k": last}}, "k", n,
+			time.Duration(call)*1e6)
+	}
+}
+
+// TestChecksOfDataBite: the checks of what a cluster holds in the end. Here a redis-server does.
+func TestChecksOfDataBite(t *testing.T) {
+	socket := commandtest.NeedRedis(t)
+	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	t.Cleanup(func() { _ = admin.Close() })
+	const job, mail, worker = jobsList + ":1", mailList + ":1", "c1"
+	push := func(list, element string) []any { return []any{"RPUSH", list, element} }
+	add := func(id, value string) []any { return []any{"XADD", streamKey, id, "v", value} }
+	group := []any{"XGROUP", "CREATE", streamKey, streamGroup, "0"}
+	read := []any{"XREADGROUP", "GROUP", streamGroup, worker, "COUNT", "1", "STREAMS", streamKey, ">"}
+	ack := []any{"XACK", streamKey, streamGroup, "1-1"}
+	waits := func(added map[string]outcome, taken map[string]int, done map[string]outcome,
+		lost int) func(*work, player) {
+		return func(_ *work, p player) {
+			q := p.(*waiting)
+			q.added, q.taken, q.done, q.lost = added, taken, done, lost
+		}
+	}
+	streamed := func(added map[string]outcome, delivered map[string]int,
+		done map[string]outcome) func(*work, player) {
+		return func(_ *work, p player) {
+			g := p.(*grouped)
+			g.added, g.delivered, g.done = added, delivered, done
+		}
+	}
+	type outcomes = map[string]outcome
+	type times = map[string]int
+	one, once := outcomes{"1": acked}, times{"1-1": 1}
+	for _, c := range []struct {
+		what  string
+		right bool
+		make  func(*work) player
+		fill  func(*work, player)
+		data  [][]any
+	}{
+		{"a job that waits", true, queues, waits(outcomes{job: acked}, nil, nil, 0),
+			[][]any{push(jobsList, job)}},
+		{"a job that is lost", false, queues, waits(outcomes{job: acked}, nil, nil, 3), nil},
+		{"a job that perhaps was never added", true, queues, waits(outcomes{job: unknown}, nil, nil,
+			0), nil},
+		{"a job that perhaps was done", true, queues, waits(outcomes{job: acked}, times{job: 1},
+			outcomes{job: unknown}, 0), nil},
+		{"a job in two lists", false, queues, waits(outcomes{job: acked}, nil, nil, 0),
+			[][]any{push(jobsList, job), push(workList, job)}},
+		{"a job that is done, and there", false, queues, waits(outcomes{job: acked}, times{job: 1},
+			outcomes{job: acked}, 0), [][]any{push(workList, job)}},
+		{"an element that nobody added", false, queues, waits(outcomes{}, nil, nil, 0),
+			[][]any{push(mailList, mail)}},
+		{"mail that was taken", true, queues, waits(outcomes{mail: acked}, times{mail: 1}, nil, 0),
+			nil},
+		{"mail that was taken twice", false, queues, waits(outcomes{mail: acked}, times{mail: 2},
+			nil, 0), nil},
+		{"mail that is lost", false, queues, waits(outcomes{mail: acked}, nil, nil, 0), nil},
+		{"mail that a pop without a reply took", true, queues, waits(outcomes{mail: acked}, nil, nil,
+			1), nil},
+		{"an entry that is acknowledged", true, streams, streamed(one, once, outcomes{"1-1": acked}),
+			[][]any{add("1-1", "1"), group, read, ack}},
+		{"an entry that is pending", true, streams, streamed(one, once, nil),
+			[][]any{add("1-1", "1"), group, read}},
+		{"an entry that nobody has read", true, streams, streamed(one, nil, nil),
+			[][]any{add("1-1", "1"), group}},
+		{"an entry that is pending again", false, streams, streamed(one, once,
+			outcomes{"1-1": acked}), [][]any{add("1-1", "1"), group, read}},
+		{"an entry that is neither", false, streams, streamed(one, once, nil),
+			[][]any{add("1-1", "1"), group, read, ack}},
+		{"an entry that was delivered twice", false, streams, streamed(one, times{"1-1": 2}, nil),
+			[][]any{add("1-1", "1"), group, read}},
+		{"a group that has forgotten what it delivered", false, streams, streamed(one, once, nil),
+			[][]any{add("1-1", "1"), group}},
+		{"an entry that is lost", false, streams, streamed(outcomes{"1": acked, "2": acked}, nil,
+			nil), [][]any{add("1-1", "1"), group}},
+		{"an entry that was added twice", false, streams, streamed(one, nil, nil),
+			[][]any{add("1-1", "1"), add("1-2", "1"), group}},
+		{"an entry that nobody added", false, streams, streamed(one, nil, nil),
+			[][]any{add("1-1", "1"), add("1-2", "2"), group}},
+		{"keys that are kept", true, keptWrites, remembers("a", "b"), [][]any{{"MSET", "a", 1, "b", 1}}},
+		{"a key that is lost", false, keptWrites, remembers("a", "b"), [][]any{{"SET", "a", 1}}},
+		{"a cache that is right", true, caches, keeps(t, socket, 1), [][]any{{"SET", "k", 1}}},
+		{"a cache that no invalidation reached", false, caches, keeps(t, socket, 1),
+			[][]any{{"SET", "k", 2}}},
+	} {
+		if err := admin.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, words := range c.data {
+			if err := admin.Do(t.Context(), words...).Err(); err != nil {
+				t.Fatalf("%s: %v: %v", c.what, words, err)
+			}
+		}
+		if n := judged(c.make, c.fill, admin); (n == 0) != c.right {
+			t.Errorf("%s: %d problems", c.what, n)
+		}
+	}
+}
+
+// remembers are keys whose writes were acknowledged.
+func remembers(keys ...string) func(*work, player) {
+	return func(_ *work, p player) { p.(*kept).keys = keys }
+}
+
+// keeps is a client that has a number of k in its cache.
+func keeps(t *testing.T, socket string, n int) func(*work, player) {
+	return func(w *work, p player) {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		p.(*cachers).patience = 50 * time.Millisecond
+		p.(*cachers).actors = []*actor{{work: w, conn: receiver(c),
+			mem: &cached{kept: map[string]int{"k": n}}}}
 	}
 }
 

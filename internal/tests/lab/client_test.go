@@ -119,14 +119,20 @@ func (s *site) dial(n *node, secure bool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &conn{Conn: c, replies: make(chan resp.Value, 1), pushes: make(chan resp.Value, pushRoom),
-		broken: make(chan struct{})}
-	go k.receive()
+	k := receiver(c)
 	if _, err := k.call("HELLO", "3"); err != nil {
 		_ = k.Close()
 		return nil, dialError(err)
 	}
 	return k, nil
+}
+
+// receiver starts to take what a node sends.
+func receiver(c net.Conn) *conn {
+	k := &conn{Conn: c, replies: make(chan resp.Value, 1), pushes: make(chan resp.Value, pushRoom),
+		broken: make(chan struct{})}
+	go k.receive()
+	return k
 }
 
 // receive takes what the node sends until the connection ends.

@@ -88,21 +88,26 @@ func (d *idlers) proceed(a *actor, k *idler) bool {
 		}
 		a.note(nil, a.run.now())
 		n, _ := strconv.Atoi(v.Text)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		for _, w := range d.written[k.key] {
-			if w.at < k.call && w.n > n {
-				a.problem("%s was %d for a read at %v, but %d was written at %v", k.key, n, k.call,
-					w.n, w.at)
-				return true
-			}
-		}
+		d.check(a.work, k, n)
 	case <-k.broken:
 		a.note(errBroken, a.run.now())
 		return false
 	default:
 	}
 	return true
+}
+
+// check compares the reply of a read with what was written before it was sent.
+func (d *idlers) check(w *work, k *idler, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.written[k.key] {
+		if s.at < k.call && s.n > n {
+			w.problem("%s was %d for a read at %v, but %d was written at %v", k.key, n, k.call,
+				s.n, s.at)
+			return
+		}
+	}
 }
 
 func (*idlers) judge(w *work) {
