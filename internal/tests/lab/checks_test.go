@@ -173,7 +173,8 @@ func TestChecksBite(t *testing.T) {
 		{"a cached key that was newer", false, caches, cachedRead(1, 3, 2, 40)},
 		{"a cached key that is older than a write", false, caches, cachedRead(2, 1, 1, 40)},
 		{"a write while a cached key is read", true, caches, cachedRead(2, 1, 1, 20)},
-		{"a follower's cached key that is older than a write", true, caches, cachedRead(1, 1, 1, 40)},
+		{"a follower's cached key that is older than a write", true, caches,
+			cachedRead(1, 1, 1, 40)},
 	} {
 		if n := judged(c.make, c.fill, nil); (n == 0) != c.right {
 			t.Errorf("%s: %d problems", c.what, n)
@@ -242,7 +243,8 @@ func TestChecksOfDataBite(t *testing.T) {
 	push := func(list, element string) []any { return []any{"RPUSH", list, element} }
 	add := func(id, value string) []any { return []any{"XADD", streamKey, id, "v", value} }
 	group := []any{"XGROUP", "CREATE", streamKey, streamGroup, "0"}
-	read := []any{"XREADGROUP", "GROUP", streamGroup, worker, "COUNT", "1", "STREAMS", streamKey, ">"}
+	read := []any{"XREADGROUP", "GROUP", streamGroup, worker, "COUNT", "1", "STREAMS", streamKey,
+		">"}
 	ack := []any{"XACK", streamKey, streamGroup, "1-1"}
 	waits := func(added map[string]outcome, taken map[string]int, done map[string]outcome,
 		lost int) func(*work, player) {
@@ -286,10 +288,10 @@ func TestChecksOfDataBite(t *testing.T) {
 		{"mail that was taken twice", false, queues, waits(outcomes{mail: acked}, times{mail: 2},
 			nil, 0), nil},
 		{"mail that is lost", false, queues, waits(outcomes{mail: acked}, nil, nil, 0), nil},
-		{"mail that a pop without a reply took", true, queues, waits(outcomes{mail: acked}, nil, nil,
-			1), nil},
-		{"an entry that is acknowledged", true, streams, streamed(one, once, outcomes{"1-1": acked}),
-			[][]any{add("1-1", "1"), group, read, ack}},
+		{"mail that a pop without a reply took", true, queues, waits(outcomes{mail: acked}, nil,
+			nil, 1), nil},
+		{"an entry that is acknowledged", true, streams, streamed(one, once,
+			outcomes{"1-1": acked}), [][]any{add("1-1", "1"), group, read, ack}},
 		{"an entry that is pending", true, streams, streamed(one, once, nil),
 			[][]any{add("1-1", "1"), group, read}},
 		{"an entry that nobody has read", true, streams, streamed(one, nil, nil),
@@ -308,7 +310,8 @@ func TestChecksOfDataBite(t *testing.T) {
 			[][]any{add("1-1", "1"), add("1-2", "1"), group}},
 		{"an entry that nobody added", false, streams, streamed(one, nil, nil),
 			[][]any{add("1-1", "1"), add("1-2", "2"), group}},
-		{"keys that are kept", true, keptWrites, remembers("a", "b"), [][]any{{"MSET", "a", 1, "b", 1}}},
+		{"keys that are kept", true, keptWrites, remembers("a", "b"),
+			[][]any{{"MSET", "a", 1, "b", 1}}},
 		{"a key that is lost", false, keptWrites, remembers("a", "b"), [][]any{{"SET", "a", 1}}},
 		{"a cache that is right", true, caches, keeps(t, socket, 1), [][]any{{"SET", "k", 1}}},
 		{"a cache that no invalidation reached", false, caches, keeps(t, socket, 1),
