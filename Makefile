@@ -29,12 +29,13 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 TESTFLAGS ?= -vet=off -timeout 20m
 # What the race detector need not watch: tests that run coordd in processes of its own or read files,
 # and packages without concurrency. In others, tests with much data skip themselves under it.
-APART = $(addprefix internal/tests/,e2e crashpoints docs lab lint mutations sim) commands \
-	$(addprefix commands/,acl geo glob hll radix rdb)
+APART = $(addprefix internal/tests/,crashpoints docs lab lint mutations sim) commands \
+	$(addprefix commands/,acl geo glob hll radix rdb) internal/lua
 PLAIN = $(addprefix ./,$(APART)) ./fsm/...
-RACE = $(filter-out $(addprefix $(shell $(GO) list -m)/,$(APART)),$(shell $(GO) list ./...))
+RACE = $(filter-out $(addprefix $(shell $(GO) list -m)/,$(APART) internal/tests/e2e), \
+	$(shell $(GO) list ./...))
 
-.PHONY: build test test-plain test-race lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
+.PHONY: build test test-plain test-processes test-race lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -42,9 +43,13 @@ build:
 deps:
 	sh .ci/deps
 
-# The two halves run side by side; each prints when it has ended.
+# The three parts run side by side, since processes and clusters wait much; each prints when it has
+# ended.
 test: deps
-	$(MAKE) -j 2 -O test-plain test-race
+	$(MAKE) -j 3 -O test-race test-processes test-plain
+
+test-processes:
+	sh .ci/test $(GO) test $(TESTFLAGS) ./internal/tests/e2e
 
 test-plain:
 	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(PLAIN)
