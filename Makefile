@@ -32,10 +32,12 @@ TESTFLAGS ?= -vet=off -timeout 20m
 APART = $(addprefix internal/tests/,crashpoints docs lab lint mutations sim) commands \
 	$(addprefix commands/,acl geo glob hll radix rdb) internal/lua
 PLAIN = $(addprefix ./,$(APART)) ./fsm/...
-RACE = $(filter-out $(addprefix $(shell $(GO) list -m)/,$(APART) internal/tests/e2e), \
+PROCESSES = internal/tests/e2e
+CLUSTERS = cluster server internal/node
+RACE = $(filter-out $(addprefix $(shell $(GO) list -m)/,$(APART) $(PROCESSES) $(CLUSTERS)), \
 	$(shell $(GO) list ./...))
 
-.PHONY: build test test-plain test-processes test-race lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
+.PHONY: build test test-clusters test-plain test-processes test-race lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -43,13 +45,15 @@ build:
 deps:
 	sh .ci/deps
 
-# The three parts run side by side, since processes and clusters wait much; each prints when it has
-# ended.
+# Three parts at a time, since processes and clusters wait much; each prints when it has ended.
 test: deps
-	$(MAKE) -j 3 -O test-race test-processes test-plain
+	$(MAKE) -j 3 -O test-clusters test-processes test-plain test-race
+
+test-clusters:
+	sh .ci/test $(GO) test -p 1 -race $(TESTFLAGS) $(addprefix ./,$(CLUSTERS))
 
 test-processes:
-	sh .ci/test $(GO) test $(TESTFLAGS) ./internal/tests/e2e
+	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(addprefix ./,$(PROCESSES))
 
 test-plain:
 	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(PLAIN)

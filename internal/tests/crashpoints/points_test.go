@@ -33,7 +33,7 @@ const (
 
 const (
 	// sampleTime is when a sample takes no further scenario.
-	sampleTime = 30 * time.Second
+	sampleTime = time.Minute
 	// sampleSeed chooses the sample.
 	sampleSeed = 1
 )
