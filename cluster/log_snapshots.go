@@ -99,7 +99,10 @@ func (s *snapshotStore) fitLog() error {
 		return err
 	}
 	list, err := s.List()
-	if err == nil && len(list) > 0 {
+	if newest := s.newest.Load(); err == nil && (len(list) == 0 || list[0].Index != newest.index) {
+		err = fmt.Errorf("the snapshot of entry %d is not listed any more", newest.index)
+	}
+	if err == nil {
 		var r io.ReadCloser
 		if _, r, err = s.SnapshotStore.Open(list[0].ID); err == nil {
 			err = r.Close()
@@ -139,7 +142,7 @@ func (l laterLog) LastIndex() (uint64, error) {
 // only for lack of a file descriptor, and continues from an older one, or from nothing. So a
 // snapshot other than the newest is listed only if the log has all that came after it.
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
-	name, newest, err := s.newestName() // before the list, which then has it
+	name, newest, term, err := s.newestName() // before the list, which then has it
 	if err != nil {
 		return nil, err
 	}
@@ -148,46 +151,50 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 		return nil, err
 	}
 	for i, is := range list {
-		if is.Index < newest && !s.logged(is.Index+1, newest) {
+		if is.Index < newest && !s.logged(is.Index+1, newest, term) {
 			list = list[:i]
 			break
 		}
 	}
-	if len(list) == 0 && newest > 0 && !s.logged(1, newest) {
+	if len(list) == 0 && newest > 0 && !s.logged(1, newest, term) {
 		return nil, fmt.Errorf("the snapshot %s cannot be read", filepath.Join(s.dir,
 			snapshotsName, name))
 	}
 	return list, nil
 }
 
-// newestName returns the name of the newest finished snapshot on disk, and the index that is part
-// of it; 0 if there is none.
-func (s *snapshotStore) newestName() (name string, index uint64, err error) {
+// newestName returns the name of the newest finished snapshot on disk, and the index and term that
+// are part of it; 0 if there is none.
+func (s *snapshotStore) newestName() (name string, index, term uint64, err error) {
 	if s.dir == "" { // a simulation
-		return "", 0, nil
+		return "", 0, 0, nil
 	}
 	entries, err := os.ReadDir(filepath.Join(s.dir, snapshotsName))
 	for _, e := range entries {
-		var term, i, ms uint64
-		_, err := fmt.Sscanf(e.Name()+"\n", "%d-%d-%d\n", &term, &i, &ms)
+		var of, i, ms uint64
+		_, err := fmt.Sscanf(e.Name()+"\n", "%d-%d-%d\n", &of, &i, &ms)
 		if err == nil && i > index { // not one of Raft's that is unfinished
-			name, index = e.Name(), i
+			name, index, term = e.Name(), i, of
 		}
 	}
-	return name, index, err
+	return name, index, term, err
 }
 
-// logged reports whether the log holds all entries from one to another.
-func (s *snapshotStore) logged(from, to uint64) bool {
+// logged reports whether the log holds all entries from one to another, which has a term: what a
+// snapshot replaced may have another.
+func (s *snapshotStore) logged(from, to, term uint64) bool {
 	first, err1 := s.log.FirstIndex()
 	last, err2 := s.log.LastIndex()
 	if err1 != nil || err2 != nil || first > from || last < to {
 		return false
 	}
+	var l raft.Log
+	if s.log.GetLog(to, &l) != nil || l.Term != term {
+		return false
+	}
 	if log, ok := s.log.(raft.MonotonicLogStore); ok && log.IsMonotonic() {
 		return true
 	}
-	var l raft.Log
 	for i := from; i <= to; i++ {
 		if s.log.GetLog(i, &l) != nil {
 			return false

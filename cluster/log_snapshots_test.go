@@ -78,7 +78,7 @@ func TestUnreadableSnapshot(t *testing.T) {
 				}
 			}
 			check("before", c.before)
-			newest, _, err := s.newestName()
+			newest, _, _, err := s.newestName()
 			if err == nil {
 				err = os.Remove(filepath.Join(s.dir, snapshotsName, newest, "meta.json"))
 			}
@@ -92,14 +92,36 @@ func TestUnreadableSnapshot(t *testing.T) {
 
 // What a snapshot replaced is dropped once that can be read.
 func TestReplacedEntriesStayUntilTheSnapshotIsRead(t *testing.T) {
-	s := listed(t, nil, 6)
+	s := listed(t, nil, 3, 6)
 	for index := range uint64(9) {
-		if err := s.log.StoreLog(&raft.Log{Index: index + 1, Term: 1}); err != nil {
+		l := &raft.Log{Index: index + 1, Term: 1}
+		if index == 8 {
+			l.Type = raft.LogConfiguration
+			l.Data = raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: "x"}}})
+		}
+		if err := s.log.StoreLog(l); err != nil {
 			t.Fatal(err)
 		}
 	}
-	name, _, err := s.newestName()
+	if c, ok, err := (&stores{log: s.log, snapshots: s}).storedConfiguration(); !ok || err != nil ||
+		len(c.Servers) > 0 {
+		t.Errorf("a configuration that a snapshot replaced: %v, %v", c, err)
+	}
+	name, _, _, err := s.newestName()
 	if err != nil {
+		t.Fatal(err)
+	}
+	meta := filepath.Join(s.dir, snapshotsName, name, "meta.json")
+	if err := os.Rename(meta, meta+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if last, err2 := s.log.LastIndex(); s.fitLog() == nil || last != 9 || err2 != nil {
+		t.Errorf("of a log that ended at 9, a snapshot that is not there left %d, %v", last, err2)
+	}
+	if list, err := s.List(); err == nil { // the log does not have what it held
+		t.Errorf("without the newest snapshot: %v", list)
+	}
+	if err := os.Rename(meta+".away", meta); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(s.dir, snapshotsName, name, "state.bin")
@@ -133,7 +155,7 @@ func TestStartWithUnreadableSnapshot(t *testing.T) {
 			}
 		}
 		s := c.leader().stores.snapshots
-		newest, _, err := s.newestName()
+		newest, _, _, err := s.newestName()
 		if err != nil {
 			t.Fatal(err)
 		}

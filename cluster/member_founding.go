@@ -20,6 +20,10 @@ func (s *stores) storedConfiguration() (c raft.Configuration, ok bool, err error
 	if err != nil {
 		return c, false, err
 	}
+	replaced, err := s.snapshots.unfit()
+	if err != nil {
+		return c, false, err
+	}
 	first, err := s.log.FirstIndex()
 	if err != nil {
 		return c, false, err
@@ -32,7 +36,7 @@ func (s *stores) storedConfiguration() (c raft.Configuration, ok bool, err error
 		c, ok = snapshots[0].Configuration, true
 		first = max(first, snapshots[0].Index+1)
 	}
-	for i := last; i >= max(first, 1); i-- {
+	for i := last; i >= max(first, replaced+1); i-- {
 		var l raft.Log
 		if err := s.log.GetLog(i, &l); err != nil {
 			return c, false, fmt.Errorf("log entry %d: %w", i, err)

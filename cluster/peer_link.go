@@ -63,8 +63,9 @@ type link struct {
 	missed   atomic.Bool // its absence was logged
 	foreign  atomic.Bool // the member has another processor architecture
 	late     atomic.Bool // it did not answer the newest question in time
-	attempts int         // to reach it; run's own
-	worked   string      // the address of the newest connection; run's own
+	length   messageLength
+	attempts int    // to reach it; run's own
+	worked   string // the address of the newest connection; run's own
 
 	mu       sync.Mutex
 	wire     *peerConn // nil while down

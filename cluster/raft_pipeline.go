@@ -25,8 +25,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 		return nil, err
 	}
 	park := func(term uint64) { _ = t.park(id, term) }
-	p := &pipeline{AppendPipeline: inner, t: t, may: t.receiver(id), park: park,
-		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
+	p := &pipeline{AppendPipeline: inner, t: t, length: t.length(id), may: t.receiver(id),
+		park: park, stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
 		failed: make(chan raft.AppendFuture, 1), stop: make(chan struct{})}
 	p.later = time.AfterFunc(time.Hour, p.tell)
 	go p.pass()
@@ -59,6 +59,7 @@ func (t *transport) receiver(id raft.ServerID) func() bool {
 type pipeline struct {
 	raft.AppendPipeline
 	t       *transport
+	length  *messageLength
 	may     func() bool       // see receiver
 	park    func(term uint64) // waits until it may, or the leadership in term has ended
 	stalled *atomic.Bool
@@ -83,7 +84,7 @@ const tellAfter = time.Millisecond
 // pipeline.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	p.t.extend(req)
+	p.t.extend(req, p.length)
 	sent, err := p.trySend(req, resp)
 	if err == nil {
 		return sent, nil
@@ -189,7 +190,9 @@ func (p *pipeline) pass() {
 			if p.refused.Load() {
 				continue
 			}
-			if (answer.Error() != nil || !answer.Response().Success) && p.refused.Swap(true) {
+			stored := answer.Error() == nil && answer.Response().Success
+			p.length.answered(len(answer.Request().Entries), time.Since(answer.Start()), stored)
+			if !stored && p.refused.Swap(true) {
 				continue
 			}
 			unread = append(unread, answer)

@@ -186,7 +186,9 @@ type goodAnswer struct {
 	n int
 }
 
-func (goodAnswer) Error() error { return nil }
+func (goodAnswer) Error() error                        { return nil }
+func (goodAnswer) Start() time.Time                    { return time.Now() }
+func (goodAnswer) Request() *raft.AppendEntriesRequest { return &raft.AppendEntriesRequest{} }
 func (goodAnswer) Response() *raft.AppendEntriesResponse {
 	return &raft.AppendEntriesResponse{Success: true}
 }
@@ -263,6 +265,75 @@ func TestCatchesUpByLongMessages(t *testing.T) {
 	c.converged()
 }
 
+// shortOfRoom refuses entries while its disk is said to be full, and notes how many came at a time
+// once some were refused.
+type shortOfRoom struct {
+	raft.LogStore
+	full             *atomic.Bool
+	refused, longest *atomic.Int64
+}
+
+func (f shortOfRoom) StoreLogs(logs []*raft.Log) error {
+	if !f.full.Load() {
+		return f.LogStore.StoreLogs(logs)
+	}
+	if f.refused.Add(1) > 4 { // as many were on their way
+		f.longest.Store(max(f.longest.Load(), int64(len(logs))))
+	}
+	return errors.New("no space left on device")
+}
+
+// TestRefusedMessagesAreShort: a member that refuses what is new soon gets a message of what it
+// has, however much is new. Raft waits longer for each refusal before it.
+func TestRefusedMessagesAreShort(t *testing.T) {
+	logs := map[string]shortOfRoom{}
+	c := newCluster(t, 3, func(cfg *Config) {
+		f := shortOfRoom{full: &atomic.Bool{}, refused: &atomic.Int64{}, longest: &atomic.Int64{}}
+		logs[cfg.ID] = f
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { f.LogStore = s; return f }
+	})
+	lead, follower := c.leader(), c.followers()[0]
+	f := logs[follower.cfg.ID]
+	length := &lead.link(follower.cfg.ID).length
+	c.net.isolate(follower.cfg.ID)
+	for i := range 300 {
+		c.write(lead, fmt.Sprint("before:", i))
+	}
+	c.net.heal(follower.cfg.ID)
+	eventually(t, "long messages", func() bool { return length.most() > maxAppendEntries })
+	f.full.Store(true)
+	for i := 0; f.refused.Load() < 12; i++ {
+		c.write(lead, fmt.Sprint("then:", i))
+	}
+	f.full.Store(false)
+	if n := f.longest.Load(); n > 2*maxAppendEntries { // twice behind one that was taken
+		t.Errorf("%d entries came at a time, of which some are refused", n)
+	}
+	c.converged()
+}
+
+// TestMessageLength: what is answered soon doubles it, what is late or refused ends that.
+func TestMessageLength(t *testing.T) {
+	var l messageLength
+	for i, step := range []struct {
+		entries int
+		after   time.Duration
+		stored  bool
+		want    int
+	}{
+		{1, 0, true, 8}, {8, extendWithin, true, 16}, {8, 0, true, 16}, {16, 0, true, 32},
+		{32, 0, true, 64}, {64, 0, true, 64}, {1, extendWithin + 1, true, 8}, {8, 0, true, 16},
+		{1, 0, false, 8},
+	} {
+		if l.answered(step.entries, step.after, step.stored); l.most() != step.want {
+			t.Errorf("step %d: %+v, but %d", i, step, l.most())
+		}
+	}
+	if (*messageLength)(nil).most() != maxAppendEntries {
+		t.Error("a message to who is no member is long")
+	}
+}
+
 // TestPipelineExtendsLongMessages: what follows in the log of the leadership is sent with a message
 // that is as long as Raft makes them.
 func TestPipelineExtendsLongMessages(t *testing.T) {
@@ -272,7 +343,9 @@ func TestPipelineExtendsLongMessages(t *testing.T) {
 		c.write(lead, fmt.Sprint("w:", i))
 	}
 	term, last := lead.raft.CurrentTerm(), lead.raft.LastIndex()
-	p := &pipeline{AppendPipeline: &sentPipeline{}, t: &transport{n: lead},
+	length := &messageLength{}
+	length.entries.Store(extendEntries)
+	p := &pipeline{AppendPipeline: &sentPipeline{}, t: &transport{n: lead}, length: length,
 		may: func() bool { return true }, stalled: &atomic.Bool{},
 		later: time.AfterFunc(time.Hour, func() {})}
 	for _, test := range []struct {

@@ -6,6 +6,8 @@ package cluster
 import (
 	"errors"
 	"io"
+	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -33,16 +35,20 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	heartbeat := req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 &&
 		req.LeaderCommitIndex == 0
-	if heartbeat && t.n.stalledLeader.Load() {
-		return errStalled
-	}
-	if !heartbeat {
-		if err := t.gate(id, req.Term); err != nil {
-			return err
+	if heartbeat {
+		if t.n.stalledLeader.Load() {
+			return errStalled
 		}
-		t.extend(req)
+		return t.NetworkTransport.AppendEntries(id, target, req, resp)
 	}
-	return t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
+	if err := t.gate(id, req.Term); err != nil {
+		return err
+	}
+	length, began := t.length(id), time.Now()
+	t.extend(req, length)
+	err := t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
+	length.answered(len(req.Entries), time.Since(began), err == nil && resp.Success)
+	return err
 }
 
 // verified returns a message whose commit index is at most its last entry, and at most the last
@@ -60,20 +66,57 @@ func (t *transport) verified(req *raft.AppendEntriesRequest) *raft.AppendEntries
 	return &capped
 }
 
-// What a message to a member that is behind may hold beyond maxAppendEntries: that many entries,
-// until they have that many bytes. A follower that has not applied the 1,024 entries before answers
-// when it has applied as many as the message holds, and has rpcTimeout for that, too.
 const (
+	// extendEntries and extendBytes bound what a message to a member that is behind holds beyond
+	// maxAppendEntries: that many entries, until they have that many bytes.
 	extendEntries = 64
 	extendBytes   = 128 << 10
+	// extendWithin is how soon a message is answered whose length may be doubled.
+	extendWithin = 250 * time.Millisecond
 )
+
+// messageLength is how many entries a message to a member may hold. It begins with
+// maxAppendEntries, doubles with each message of that length that is answered soon, and begins
+// again with one that is refused, fails, or is answered late. A member that has not applied the
+// 1,024 entries before answers when it has applied as many as the message holds, and answers
+// nothing else meanwhile. And when a member refuses what is new, as its disk is full, Raft waits
+// longer from one refusal to the next, up to 10 s, until a message holds only what the member has:
+// that comes soon only if messages are short.
+type messageLength struct{ entries atomic.Int64 }
+
+// most returns the length. It is that of Raft for no member.
+func (l *messageLength) most() int {
+	if l == nil {
+		return maxAppendEntries
+	}
+	return max(maxAppendEntries, int(l.entries.Load()))
+}
+
+// answered notes the end of a message.
+func (l *messageLength) answered(entries int, after time.Duration, stored bool) {
+	switch {
+	case l == nil:
+	case !stored || after > extendWithin:
+		l.entries.Store(maxAppendEntries)
+	case entries >= l.most():
+		l.entries.Store(int64(min(2*l.most(), extendEntries)))
+	}
+}
+
+// length returns the length of messages to a member, nil if it is none.
+func (t *transport) length(id raft.ServerID) *messageLength {
+	if l := t.n.link(string(id)); l != nil {
+		return &l.length
+	}
+	return nil
+}
 
 // extend adds to a message as long as Raft makes them the entries that follow. The pipeline of
 // hashicorp/raft v1.7.3 sends one message for each entry that is logged, and one each
 // commitTimeout: a member that was away would get 8 entries every 5 to 10 ms from a leader without
 // load, and need as much time as it was away. Raft reads from the message what was sent. It could
 // set a longer limit only in entries, which may be large.
-func (t *transport) extend(req *raft.AppendEntriesRequest) {
+func (t *transport) extend(req *raft.AppendEntriesRequest, length *messageLength) {
 	if len(req.Entries) < maxAppendEntries {
 		return
 	}
@@ -81,8 +124,8 @@ func (t *transport) extend(req *raft.AppendEntriesRequest) {
 	for _, l := range entries {
 		size += len(l.Data)
 	}
-	next := entries[len(entries)-1].Index + 1
-	for ; next <= last && size < extendBytes && len(entries) < extendEntries; next++ {
+	next, most := entries[len(entries)-1].Index+1, length.most()
+	for ; next <= last && size < extendBytes && len(entries) < most; next++ {
 		l := &raft.Log{}
 		if t.n.logs.GetLog(next, l) != nil {
 			break // Raft finds the error if it lasts

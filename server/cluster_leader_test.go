@@ -242,17 +242,21 @@ func TestLeaderIsAwaited(t *testing.T) {
 	}
 }
 
-// TestMembersOfANodeThatLoads: a node that does not know its members yet does not say that there
-// are none; one that does tells them while it applies its log.
+// TestMembersOfANodeThatLoads: a node that does not know its members yet, as it loads or joins,
+// does not say that there are none; one that does tells them while it applies its log.
 func TestMembersOfANodeThatLoads(t *testing.T) {
 	n := start(t, nil)
 	n.follow(t)
 	c := n.dial(t)
 	members := n.fake.Status().Members
 	const fail = commands.Error("LOADING the data")
-	n.fake.set(func() { n.fake.st.Loading, n.fake.st.Members, n.fake.fail = true, nil, fail })
-	if got := c.call("RAFT", "MEMBERS"); got != "-LOADING the data\r\n" {
-		t.Errorf("%q", got)
+	for _, loading := range []bool{false, true} {
+		n.fake.set(func() {
+			n.fake.st.Loading, n.fake.st.Members, n.fake.fail = loading, nil, fail
+		})
+		if got := c.call("RAFT", "MEMBERS"); got != "-LOADING the data\r\n" {
+			t.Errorf("%q", got)
+		}
 	}
 	n.fake.set(func() { n.fake.st.Members = members })
 	list := fmt.Sprintf("*%d\r\n", len(members))

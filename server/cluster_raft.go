@@ -67,13 +67,13 @@ func raftReport(name, summary string,
 }
 
 // raftMembers replies with one map per member. The leader knows most about them; if it does not
-// answer, this node replies with what it knows, which is nothing until its data is open: no list
-// that lacks a member may be taken for one without it.
+// answer, this node replies with what it knows, which is nothing until its data is open or while it
+// joins: no list that lacks a member may be taken for one without it.
 func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
-	st := s.srv.backend.Status()
 	members, err := s.srv.backend.LeaderMembers()
+	st := s.srv.backend.Status() // as of now: who leads may have been waited for
 	if err != nil {
-		if members = st.Members; len(members) == 0 && st.Loading {
+		if members = st.Members; len(members) == 0 {
 			s.fail(err)
 			return
 		}
