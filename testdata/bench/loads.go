@@ -4,8 +4,11 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/internal/resp"
@@ -16,6 +19,7 @@ type outcome struct {
 	value float64         // what is compared: of a load, what it counts per second
 	waits []time.Duration // for replies; sorted
 	cpu   time.Duration   // processor time of all server processes per request
+	busy  float64         // share of the machine's processor time that was not idle
 }
 
 // wait returns a quantile of the waits.
@@ -58,17 +62,34 @@ func measure(ld load, t *target, d time.Duration) (o outcome, err error) {
 		return o, err
 	}
 	m.on = true
-	start, before := time.Now(), t.cpu()
+	start, before, idle := time.Now(), t.cpu(), idleTime()
 	if err := l.runFor(d); err != nil {
 		return o, err
 	}
-	took, used := time.Since(start), t.cpu()-before
+	took, used, idled := time.Since(start), t.cpu()-before, idleTime()-idle
 	slices.Sort(m.waits)
 	return outcome{
 		value: float64(m.count) / took.Seconds(),
 		waits: m.waits,
 		cpu:   used / time.Duration(max(m.count, 1)),
+		busy:  1 - idled.Seconds()/took.Seconds()/float64(runtime.NumCPU()),
 	}, nil
+}
+
+// tick is the unit of processor time in /proc.
+const tick = 10 * time.Millisecond
+
+// idleTime returns how long the machine's processors have been idle, all together.
+func idleTime() (sum time.Duration) {
+	b, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(b), "\n")
+	if fields := strings.Fields(line); len(fields) > 5 {
+		for _, f := range fields[4:6] { // idle, and idle while something waits for a disk
+			n, _ := strconv.Atoi(f)
+			sum += time.Duration(n) * tick
+		}
+	}
+	return sum
 }
 
 // meter counts what is done while it is on.

@@ -52,9 +52,10 @@ func withServers(binary string, run func(s *servers) error) error {
 
 // table measures the rows, and prints a line for each.
 func table(s *servers, only string, rounds int, work time.Duration) error {
-	fmt.Printf("Medians of %d rounds of %v each. In brackets: median wait [ms], and processor "+
-		"time\nof all processes of the server per request [µs].\n\n", rounds, work)
-	fmt.Printf("%-40s %-8s %26s   %-18s %26s %7s %8s\n", "", "", "coordd", "against", "",
+	fmt.Printf("Medians of %d rounds of %v each. In brackets: median wait [ms], processor time of "+
+		"all\nprocesses of the server per request [µs], and how busy the machine's processors were, "+
+		"of 1.\n\n", rounds, work)
+	fmt.Printf("%-40s %-8s %32s   %-18s %32s %7s %8s\n", "", "", "coordd", "against", "",
 		"ratio", "wanted")
 	var failed error
 	for _, r := range rows {
@@ -97,7 +98,7 @@ func (r *row) print(s *servers, rounds int, work time.Duration) error {
 	if r.most {
 		sign = "≤"
 	}
-	fmt.Printf("%-40s %-8s %26s   %-18s %26s %7.2f %s %.4g\n", r.name, r.unit, summary(ours),
+	fmt.Printf("%-40s %-8s %32s   %-18s %32s %7.2f %s %.4g\n", r.name, r.unit, summary(ours),
 		r.against, summary(theirs), median(ratios), sign, r.wanted)
 	return nil
 }
@@ -114,11 +115,12 @@ func (r *row) add(list *[]outcome, m measurement, s *servers, work time.Duration
 
 // summary shows the medians of outcomes.
 func summary(list []outcome) string {
-	var values, waits, cpu []float64
+	var values, waits, cpu, busy []float64
 	for _, o := range list {
 		values = append(values, o.value)
 		waits = append(waits, milliseconds(o.wait(0.5)))
 		cpu = append(cpu, float64(o.cpu.Nanoseconds())/1000)
+		busy = append(busy, o.busy)
 	}
 	switch {
 	case len(list) == 0:
@@ -126,7 +128,8 @@ func summary(list []outcome) string {
 	case median(cpu) == 0:
 		return fmt.Sprintf("%.5g", median(values))
 	}
-	return fmt.Sprintf("%.5g (%.3g, %.3g)", median(values), median(waits), median(cpu))
+	return fmt.Sprintf("%.5g (%.3g, %.3g, %.2f)", median(values), median(waits), median(cpu),
+		median(busy))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

@@ -272,14 +272,14 @@ func (n *node) role() string {
 // cpu returns the processor time that all processes have taken.
 func (t *target) cpu() (sum time.Duration) {
 	for _, n := range t.of.nodes {
-		// Fields 14 and 15 are user and system time in ticks of 10 ms; the second, in parentheses,
-		// is the name.
+		// Fields 14 and 15 are user and system time in ticks; the second, in parentheses, is the
+		// name.
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.cmd.Process.Pid))
 		_, rest, _ := bytes.Cut(b, []byte(") "))
 		if fields := bytes.Fields(rest); len(fields) > 12 {
 			user, _ := strconv.Atoi(string(fields[11]))
 			system, _ := strconv.Atoi(string(fields[12]))
-			sum += time.Duration(user+system) * 10 * time.Millisecond
+			sum += time.Duration(user+system) * tick
 		}
 	}
 	return sum
