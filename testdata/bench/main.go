@@ -53,8 +53,8 @@ func withServers(binary string, run func(s *servers) error) error {
 // table measures the rows, and prints a line for each.
 func table(s *servers, only string, rounds int, work time.Duration) error {
 	fmt.Printf("Medians of %d rounds of %v each. In brackets: median wait [ms], processor time of "+
-		"all\nprocesses of the server per request [µs], and how busy the machine's processors were, "+
-		"of 1.\n\n", rounds, work)
+		"all\nprocesses of the server per request [µs], and how busy the machine's processors "+
+		"were, of 1.\n\n", rounds, work)
 	fmt.Printf("%-40s %-8s %32s   %-18s %32s %7s %8s\n", "", "", "coordd", "against", "",
 		"ratio", "wanted")
 	var failed error
