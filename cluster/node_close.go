@@ -248,6 +248,10 @@ func (n *Node) shutdown() error {
 	n.mux.wait()
 	if !drained {
 		n.logger.Error("the node stopped with entries in flight")
+		go func() { // perhaps never: Raft may leave some without an answer
+			n.loops.Wait()
+			close(n.proposed)
+		}()
 	}
 	return errors.Join(err, n.logs.flush(), n.stores.close())
 }
