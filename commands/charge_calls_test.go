@@ -91,6 +91,18 @@ func packedDump(n int) []string {
 	return []string{string(rdb.Seal(rdb.AppendText([]byte{rdbListpackSet}, w.Bytes()), rdbNewest))}
 }
 
+// groupsDump is a value of DUMP of a stream without entries that has n consumer groups.
+func groupsDump(n int) []string {
+	b := rdb.AppendLength([]byte{rdbStream}, 0) // nodes
+	b = append(b, 0, 0, 0)                      // entries, and the last id
+	b = rdb.AppendLength(b, uint64(n))
+	for i := range n {
+		b = rdb.AppendText(b, strconv.Itoa(i))
+		b = append(b, 0, 0, 0, 0) // the last id, pending entries, consumers
+	}
+	return []string{string(rdb.Seal(b, rdbNewest))}
+}
+
 // scored puts a score before each word.
 func scored(words func(int) []string) func(int) []string {
 	return func(n int) (all []string) {
@@ -165,12 +177,13 @@ var bigCalls = []bigCall{
 	{"DUMP ints", nil}, {"DUMP z", nil}, {"DUMP x", nil}, {"DUMP owned", nil},
 	{"RESTORE dst 0", dumpOf(rdbList, 1)}, {"RESTORE dst 0", dumpOf(rdbSet, 1)},
 	{"RESTORE dst 0", dumpOf(rdbHash, 2)}, {"RESTORE dst 0", packedDump},
+	{"RESTORE dst 0", groupsDump},
 	{"COPY str dst", nil}, {"COPY h dst", nil}, {"COPY l dst", nil}, {"COPY s dst", nil},
 	{"COPY z dst", nil}, {"COPY x dst", nil}, {"COPY hv dst", nil},
 	{"COPY owned dst", nil},
 	{"PFADD hll", listed("element:1#")}, {"PFADD dst", listed("element:#")}, {"PFCOUNT hll", nil},
 	{"PFCOUNT hll hll", nil}, {"PFMERGE dst hll", nil}, {"PFMERGE hll hll2", nil},
-	{"LCS str one IDX", nil}, {"LOLWUT", nil},
+	{"LCS str one IDX", nil}, {"LCS str none LEN", nil}, {"LCS none str LEN", nil}, {"LOLWUT", nil},
 	{"GEOADD geo", listed("11.#", "51.#", "member:#")}, {"GEOADD dst", listed("1.#", "5.#", "m#")},
 	{"GEOPOS geo", listed("member:#")}, {"GEOHASH geo", listed("member:#")},
 	{"GEODIST geo member:1 member:2", nil}, {"GEOADD geo NX", listed("1", "1", "member:#")},

@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/rdb"
 )
 
 // charged returns what a call is charged at a feature level.
@@ -84,6 +86,32 @@ func TestChargesOfHiddenWork(t *testing.T) {
 		if got := r.charged(LevelBounded, strings.Fields(c.call)...); got < c.least {
 			t.Errorf("%.40s: %d units, want %d at least", c.call, got, c.least)
 		}
+	}
+	// Values that are cheap to make.
+	const runs, groups, copies = 16384, 1000, 4000
+	packed := rdb.AppendLength([]byte{rdbString, 0xc3}, 2+3*copies) // LZF: x, copies of 264 bytes
+	packed = append(rdb.AppendLength(packed, 1+264*copies), 0, 'x')
+	packed = append(packed, strings.Repeat("\xe0\xff\x00", copies)...)
+	r.do(commandtest.Args("SET", "runs", "HYLL\x01"+strings.Repeat("\x00", 10)+"\x80"+
+		strings.Repeat("\x84\x88", runs/2)))
+	for _, c := range []struct {
+		call  []string
+		least uint64
+	}{
+		{[]string{"LCS", "string", "none", "LEN"}, size / lcsCells},
+		{[]string{"LCS", "none", "string", "LEN"}, size},
+		{[]string{"PFMERGE", "runs"}, runs * runs / hllRunBytes},
+		{[]string{"RESTORE", "groups", "0", groupsDump(groups)[0]}, groups * restoredGroup},
+		{[]string{"RESTORE", "x", "0", string(rdb.Seal(packed, rdbNewest))},
+			264 * copies / restoredBytes},
+	} {
+		if got := r.charged(FeatureLevel, c.call...); got < c.least {
+			t.Errorf("%.40q: %d units, want %d at least", c.call, got, c.least)
+		}
+	}
+	if got, _ := r.do(commandtest.Args("STRLEN", "x")); string(got) != fmt.Sprintf(":%d\r\n",
+		1+264*copies) {
+		t.Errorf("unpacked: %q", got)
 	}
 	// Random access to much data takes longer than access to the processor's caches.
 	for _, c := range []struct{ much, few string }{

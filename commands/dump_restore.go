@@ -24,9 +24,11 @@ const (
 // of field names that entries of a stream share: both can be far longer than what was sent.
 const maxUnpacked = 64 << 20
 
-// Work of RESTORE in units of Env.Work: of an element, and the bytes of a value that a unit reads.
+// Work of RESTORE in units of Env.Work: of an element, and the bytes that a unit reads of a value,
+// or decompresses.
 const (
 	restoredWork  = 12
+	restoredGroup = 80 // of a consumer group
 	restoredBytes = 8
 )
 
@@ -126,9 +128,10 @@ type valueReader struct {
 // readValue reads a string, or a collection that is not empty.
 func (x *Call) readValue(body []byte) (text []byte, c keyspace.Collection, ok bool) {
 	r := valueReader{rdb.NewReader(body, maxUnpacked), x}
+	r.Unpacks = func(bytes int) { x.Spend(bytes/restoredBytes + bytes/FreshBytes) }
 	switch kind := r.Byte(); kind {
 	case rdbString:
-		text = r.text()
+		text = r.Text()
 		return text, nil, !r.Failed()
 	case rdbList:
 		c = r.list(r.texts(1))
@@ -167,14 +170,6 @@ func (x *Call) readValue(body []byte) (text []byte, c keyspace.Collection, ok bo
 	return nil, c, !r.Failed() && c.Len() > 0
 }
 
-// text reads a string.
-func (r *valueReader) text() []byte {
-	room := r.Room
-	text := r.Text()
-	r.x.spendBytes(room - r.Room)
-	return text
-}
-
 // spend charges for elements.
 func (r *valueReader) spend(elements int) { r.x.Spend(restoredWork * elements) }
 
@@ -183,14 +178,14 @@ func (r *valueReader) texts(each int) (all [][]byte) {
 	n := r.Items(each)
 	r.spend(n * each)
 	for range n * each {
-		all = append(all, r.text())
+		all = append(all, r.Text())
 	}
 	return all
 }
 
 // compact reads the elements of a compact form.
 func (r *valueReader) compact(read func([]byte) ([][]byte, bool)) [][]byte {
-	packed := r.text()
+	packed := r.Text()
 	r.x.Spend(len(packed)) // an element has a byte at least
 	all, ok := read(packed)
 	if !ok {
@@ -204,13 +199,16 @@ func (r *valueReader) compact(read func([]byte) ([][]byte, bool)) [][]byte {
 func (r *valueReader) quicklist(second bool) (all [][]byte) {
 	const plain, packed = 1, 2
 	for range r.Items(1) {
+		if r.Failed() {
+			break
+		}
 		if !second {
 			all = append(all, r.compact(rdb.Ziplist)...)
 			continue
 		}
 		switch r.Length() {
 		case plain:
-			all = append(all, r.text())
+			all = append(all, r.Text())
 			r.spend(1)
 		case packed:
 			all = append(all, r.compact(rdb.Listpack)...)
@@ -292,7 +290,7 @@ func (r *valueReader) fields(packed bool) *keyspace.Hash {
 		if distance := r.Length(); distance != 0 {
 			wallMs = addMs(firstMs, int64(distance-1))
 		}
-		name, value := r.text(), r.text()
+		name, value := r.Text(), r.Text()
 		add(name, value, wallMs)
 	}
 	return h
@@ -304,7 +302,7 @@ func (r *valueReader) scores(second bool) *keyspace.ZSet {
 	n := r.Items(2)
 	r.spend(2 * n)
 	for range n {
-		member, read := r.text(), r.OldDouble
+		member, read := r.Text(), r.OldDouble
 		if second {
 			read = r.Double
 		}
@@ -331,6 +329,7 @@ func (r *valueReader) zset(all [][]byte) *keyspace.ZSet {
 }
 
 func (r *valueReader) score(z *keyspace.ZSet, member []byte, score float64) {
+	r.spend(4) // two indexes
 	if math.IsNaN(score) || !z.Add(member, score) {
 		r.Fail()
 	}
@@ -356,7 +355,7 @@ func idOf(b []byte) (id keyspace.StreamID) {
 func (r *valueReader) stream(kind byte) *keyspace.Stream {
 	s := keyspace.NewStream()
 	for range r.Items(2) {
-		master := r.text()
+		master := r.Text()
 		if len(master) != 16 || !r.streamNode(s, idOf(master)) {
 			r.Fail()
 			return s
@@ -376,7 +375,9 @@ func (r *valueReader) stream(kind byte) *keyspace.Stream {
 	s.SetLast(last)
 	s.SetAdded(added)
 	s.SetTombstone(tombstone)
-	for range r.Items(4) {
+	groups := r.Items(4)
+	r.x.Spend(restoredGroup * groups)
+	for range groups {
 		if !r.group(s, kind) {
 			r.Fail()
 			return s
@@ -459,7 +460,7 @@ func (r *valueReader) time() (clockMs int64) {
 
 // group reads a consumer group.
 func (r *valueReader) group(s *keyspace.Stream, kind byte) bool {
-	name, last := r.text(), r.id()
+	name, last := r.Text(), r.id()
 	reads := s.ReadsTo(last)
 	if kind >= rdbStream2 {
 		reads = max(int64(r.Length()), keyspace.UnknownReads)
@@ -489,7 +490,7 @@ func (r *valueReader) group(s *keyspace.Stream, kind byte) bool {
 // consumer reads a consumer, and removes what it owns from pending.
 func (r *valueReader) consumer(g *keyspace.Group, kind byte,
 	pending map[keyspace.StreamID]keyspace.Pending) bool {
-	name, seenMs := r.text(), r.time()
+	name, seenMs := r.Text(), r.time()
 	if kind >= rdbStream3 {
 		r.Uint64() // when it last read something
 	}

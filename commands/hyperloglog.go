@@ -159,8 +159,11 @@ func pfmergeCommand(x *Call) error {
 	}
 	x.Spend(hllJoinWork)
 	if !dense { // each register is looked up in runs that grow up to their limit
-		n := min(r.Filled(), hll.MaxSparse)
-		x.Spend(n * min(2*n, hll.MaxSparse) / hllRunBytes)
+		n, runs := r.Filled(), hll.Runs(b)
+		if runs <= hll.MaxSparse { // SET can make more runs, which stay until one of them rises
+			n = min(n, hll.MaxSparse)
+		}
+		x.Spend(n * max(min(2*n, hll.MaxSparse), runs) / hllRunBytes)
 	}
 	if b, err = hll.Merge(b, &r, dense); err != nil {
 		return hllError(err)

@@ -53,7 +53,8 @@ func lcsCommand(x *Call) error {
 		return err
 	}
 	a, b := texts[0], texts[1]
-	x.Spend(len(b)) // for the rows in memory
+	x.Spend(len(b))            // for the rows in memory
+	x.Spend(len(a) / lcsCells) // for each row, however short
 	x.Spend(len(a) / lcsCells * len(b))
 	x.Spend(len(a) % lcsCells * len(b) / lcsCells)
 	t := newLCSTable(a, b)

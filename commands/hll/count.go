@@ -21,8 +21,15 @@ func (r *Registers) Count() uint64 {
 	}
 	z += float64(m * sigma(float64(with[0])/m))
 	const halfInverseLog2 = 0.721347520444481703680
-	return uint64(math.Round(float64(float64(halfInverseLog2*m)*m) / z))
+	n := math.Round(float64(float64(halfInverseLog2*m)*m) / z)
+	if n >= largest { // processors convert what is too large, infinity too, to different integers
+		return largest
+	}
+	return uint64(n)
 }
+
+// largest is the estimate of registers that are full, as Redis has it on x86.
+const largest = 1 << 63
 
 // tau corrects for registers that cannot rise any further.
 func tau(x float64) float64 {

@@ -50,6 +50,23 @@ func TestSparseAndDense(t *testing.T) {
 	}
 }
 
+// Registers that are full count the same on every processor.
+func TestFullRegisters(t *testing.T) {
+	for _, most := range []byte{rankBits + 1, 1<<width - 1} {
+		var r Registers
+		for i := range r {
+			r[i] = most
+		}
+		if n := r.Count(); n != largest {
+			t.Errorf("%d in each: %d", most, n)
+		}
+		r[0] = 0
+		if n := r.Count(); n == 0 || n > largest {
+			t.Errorf("%d in each but one: %d", most, n)
+		}
+	}
+}
+
 // Whatever Check accepts can be read, added to and merged: it is an error or has all registers.
 func FuzzStrings(f *testing.F) {
 	f.Add(New(), []byte("a"))

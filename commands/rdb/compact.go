@@ -175,13 +175,22 @@ func ziplistElement(c *wire.Cursor) []byte {
 		return c.Take(n)
 	}
 	var n int64
-	switch bytes := map[byte]uint64{0xc0: 2, 0xd0: 4, 0xe0: 8, 0xf0: 3, 0xfe: 1}[first]; {
-	case bytes > 0:
-		n, _ = integer(c.Take(bytes))
-	case first > 0xf0 && first < 0xfe:
-		n = int64(first&0x0f) - 1
+	switch first {
+	case 0xc0:
+		n, _ = integer(c.Take(2))
+	case 0xd0:
+		n, _ = integer(c.Take(4))
+	case 0xe0:
+		n, _ = integer(c.Take(8))
+	case 0xf0:
+		n, _ = integer(c.Take(3))
+	case 0xfe:
+		n, _ = integer(c.Take(1))
 	default:
-		c.Fail()
+		if first < 0xf1 || first > 0xfd {
+			c.Fail()
+		}
+		n = int64(first&0x0f) - 1
 	}
 	return strconv.AppendInt(nil, n, 10)
 }

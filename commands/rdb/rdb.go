@@ -63,10 +63,14 @@ type Reader struct {
 	wire.Cursor
 	// Room is how many bytes compressed strings may have in all.
 	Room int
+	// Unpacks, if set, is called before a string of so many bytes is decompressed.
+	Unpacks func(bytes int)
 }
 
 // NewReader returns a Reader of the body of a value.
-func NewReader(body []byte, room int) *Reader { return &Reader{wire.NewCursor(body), room} }
+func NewReader(body []byte, room int) *Reader {
+	return &Reader{Cursor: wire.NewCursor(body), Room: room}
+}
 
 // Length reads a length or another number.
 func (r *Reader) Length() uint64 { return r.length(r.Byte()) }
@@ -124,6 +128,9 @@ func (r *Reader) Text() []byte {
 		return nil
 	}
 	r.Room -= int(length)
+	if r.Unpacks != nil {
+		r.Unpacks(int(length))
+	}
 	return r.unpack(r.Take(packed), int(length))
 }
 
@@ -136,6 +143,9 @@ func integer(b []byte) (n int64, ok bool) {
 	return n << shift >> shift, len(b) > 0
 }
 
+// mostUnpacked is how many bytes one byte of LZF becomes at most: 3 make a copy of 264.
+const mostUnpacked = 88
+
 // unpack decompresses LZF. A byte below 32 is followed by that many literal bytes plus one. Any
 // other byte is a copy of earlier output: its upper three bits plus 2 are the length (all set: add
 // the next byte), its lower bits and the next byte the distance.
@@ -144,7 +154,7 @@ func (r *Reader) unpack(packed []byte, length int) []byte {
 		return nil
 	}
 	in := wire.NewCursor(packed)
-	var out []byte // grows with the input: the length is only claimed
+	out := make([]byte, 0, min(length, mostUnpacked*len(packed))) // the length is only claimed
 	for in.Len() > 0 && len(out) <= length {
 		control := uint64(in.Byte())
 		if control < 32 {
