@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type Adapter struct {
 	m  *Machine
 
 	// replaying: entries come from this node's own log, and an earlier process sent their messages.
+	// Of changes a client of this process may wait: the end of the log may not be committed yet.
 	replaying bool
 	applied   atomic.Uint64 // index of the newest applied entry
 	level     atomic.Uint64 // the machine's
@@ -114,8 +116,14 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	if a.observer != nil {
 		a.observer.Applied(revision, clockMs, result.Facts)
 	}
-	if !a.replaying && len(result.Events) > 0 {
-		a.deliver(result.Events)
+	events := result.Events
+	if a.replaying {
+		events = slices.DeleteFunc(events, func(e commands.Event) bool {
+			return e.Kind != commands.KeyChanged && e.Kind != commands.DBChanged
+		})
+	}
+	if len(events) > 0 {
+		a.deliver(events)
 	}
 	if result.Replies == nil {
 		return nil

@@ -84,6 +84,7 @@ func (s *session) dispatch(args [][]byte) {
 	s.srv.stats.commands.Add(1)
 	s.skipping, s.skipNext = s.skipNext, false
 	if len(args) == 0 {
+		s.cachingPast(nil)
 		s.refuse(nil, commands.Errorf("ERR request exceeds %d bytes; it did not run",
 			s.srv.cfg.MaxRequestBytes))
 		return
@@ -96,6 +97,7 @@ func (s *session) dispatch(args [][]byte) {
 		if s.browser(args[0]) {
 			return
 		}
+		s.cachingPast(nil)
 		s.refuse(s.srv.table.Get(args[0]), refusedError(args, err))
 		return
 	}

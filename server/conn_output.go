@@ -195,6 +195,9 @@ func (o *output) direct(f func(w io.Writer) error) error {
 	err := f(o.conn)
 	o.mu.Lock()
 	o.writing = false
+	if err != nil {
+		o.drop() // nothing may follow half a reply
+	}
 	o.flush()
 	o.wake.Broadcast()
 	return err

@@ -138,6 +138,9 @@ func (s *session) startTracking(t *tracker) error {
 		target.out.open(&s.srv.wg)
 	}
 	t.after = s.srv.pubsub.delivery.join()
+	if old != nil {
+		t.after = old.after // what it tracks already may have changed in what is not delivered yet
+	}
 	s.srv.tracking.begin(s, t)
 	s.srv.tracking.join(s, added)
 	s.srv.observe()
@@ -274,9 +277,10 @@ func clientCaching(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-// cachingPast ends CLIENT CACHING after the command, or whole transaction, that it applied to.
+// cachingPast ends CLIENT CACHING after the command, or whole transaction, that it applied to; nil
+// is a command that there is not.
 func (s *session) cachingPast(spec *commands.Spec) {
-	if s.caching && !s.tx.open && !spec.Has(commands.KeepsCaching) {
+	if s.caching && !s.tx.open && (spec == nil || !spec.Has(commands.KeepsCaching)) {
 		s.caching = false
 	}
 }

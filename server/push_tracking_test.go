@@ -140,6 +140,39 @@ func TestTrackingIsForgotten(t *testing.T) {
 	})
 }
 
+// TestMorePrefixesLoseNoInvalidation: a client that adds a prefix still hears of a change, not yet
+// delivered, to what it tracked before.
+func TestMorePrefixesLoseNoInvalidation(t *testing.T) {
+	n := start(t, nil)
+	d, deliver := &n.pubsub.delivery, make(chan struct{})
+	now := d.deliver
+	d.deliver = func(p *parcel) { <-deliver; now(p) }
+	c, w := n.dial(t), n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "a:")
+	w.call("SET", "a:1", "v")
+	c.call("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "b:")
+	close(deliver)
+	if got := c.next(); got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\na:1\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// CLIENT CACHING NO is for the next command, also for one that there is not.
+func TestCachingEndsWithAnyCommand(t *testing.T) {
+	n := start(t, nil)
+	c, w := n.dial(t), n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON", "OPTOUT")
+	c.call("CLIENT", "CACHING", "NO")
+	c.call("NOSUCHCOMMAND")
+	c.call("GET", "k")
+	w.call("SET", "k", "v")
+	if got := c.next(); got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 // One client writes a counter; another reads it through a cache that follows invalidations. At the
 // end the cache is right: no old value followed its invalidation.
 func TestCacheEndsRight(t *testing.T) {
