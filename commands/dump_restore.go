@@ -259,7 +259,12 @@ func (r *valueReader) fields(packed bool) *keyspace.Hash {
 	firstMs := int64(r.Uint64())
 	add := func(name, value []byte, wallMs int64) {
 		deadlineMs := int64(0)
+		if wallMs > maxFieldTTLMs {
+			r.Fail()
+			return
+		}
 		if wallMs != 0 {
+			r.spend(2) // more indexes
 			if deadlineMs = r.x.deadline(wallMs, true); r.x.past(deadlineMs) {
 				return
 			}
