@@ -160,7 +160,7 @@ func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) 
 		text, ok := v.RawGetString("string").(lua.LString)
 		format, ok2 := v.RawGetString("format").(lua.LString)
 		if ok && ok2 {
-			out.Verbatim((string(format) + "   ")[:3], string(text))
+			out.Verbatim((string(format[:min(len(format), 3)]) + "   ")[:3], string(text))
 			return true
 		}
 	}

@@ -27,6 +27,7 @@ func chargeWalk(L *lua.LState, t *lua.LTable) { L.G.Budget.Charge(L, int64(t.Emp
 type runState struct {
 	notes  map[any]any        // keyed by the library; looked up only
 	labels map[lua.LValue]int // numbers that tostring assigned; looked up only
+	over   bool               // the program has ended: nobody catches an error
 }
 
 // runOf returns the state of the run that L belongs to.

@@ -187,8 +187,9 @@ func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 		c.name = e.note(c, x.Level)
 	}
 	in := e.entryInterpreter(x.Level)
-	if !in.account(x, c.program, c.name, c.script) {
-		e.writer = nil
+	e.writer = nil // after a panic, too: what the script left behind is nobody's
+	if in.account(x, c.program, c.name, c.script) {
+		e.writer = in
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

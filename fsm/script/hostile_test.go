@@ -57,6 +57,24 @@ var hostile = []struct{ stop, source string }{
 	// Work in one instruction or one call.
 	{errScriptInstructions,
 		`while true do math.fmod(1.7976931348623157e308, 3.3333333333333333e-308) end`},
+	{errScriptInstructions,
+		`local t = setmetatable({}, {__newindex = function() end}) for i = 1, 9 do rawset(t, "k" .. i, 1) end local k = ("k"):rep(1e6) while true do t[k] = 1 end`},
+	{errScriptInstructions,
+		`local t = {} for i = 1, 2000 do t[i] = 1 end t[60000] = 1 while true do for i = 1, 2000 do t[i] = 1 end t[60000] = 1 table.sort(t, function() while #t > 2000 do t[#t] = nil end return false end) end`},
+	{errScriptInstructions, `local s = "1" .. (" "):rep(2e5) while true do redis.log(s, 1) end`},
+	{errScriptInstructions,
+		`local s = "3" .. (" "):rep(2e5) while true do redis.setresp(s) end`},
+	{errScriptInstructions,
+		`local s = "1" .. (" "):rep(2e5) while true do redis.set_repl(s) end`},
+	{errScriptInstructions,
+		`local s = "1" .. (" "):rep(2e5) while true do pcall(struct.unpack, "c200001c0", s) end`},
+	{errScriptInstructions,
+		`local s = ("\n"):rep(1e6) while true do redis.error_reply(s) end`},
+	{errScriptInstructions,
+		`local s = ("x"):rep(1e6) while true do pcall(struct.unpack, "s", s) end`},
+	{errScriptInstructions,
+		`local u = "ab" .. ("c"):rep(14) local s, p = u:rep(4e4), u:rep(2e4) .. "x" while true do s:find(p, 1, true) end`},
+	{errScriptInstructions, `local t = {} t[1e5] = 1 while true do table.maxn(t) end`},
 	{errScriptInstructions, `while true do tonumber("2.2250738585072011e-308") end`},
 	{errScriptInstructions,
 		`local s = "1." .. ("0"):rep(700) .. "1" while true do tonumber(s) end`},
@@ -127,6 +145,26 @@ func TestHostileScriptsEndAtTheSameWork(t *testing.T) {
 		if second != first || again != left {
 			t.Errorf("%s\n  one node  %.200q %+v\n  the other %.200q %+v", c.source, first, left,
 				second, again)
+		}
+	}
+}
+
+// A script that fails with what has no text, just before its budget ends, fails like others.
+func TestErrorsAtTheEndOfTheBudget(t *testing.T) {
+	p, err := compileScript([]byte(`error(type)`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for units := range int64(200) {
+		for _, bytes := range []int64{1 << 20, units} {
+			in, out := newInterpreter(testTable(), true), &commands.RESP{Proto: 2}
+			ks := keyspace.New()
+			env := &commands.Env{Keyspace: ks, ClockMs: 1, Level: commands.FeatureLevel}
+			in.runWithin(&commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}, p, "sha",
+				commands.Script{}, lua.Budget{Instructions: units, Bytes: bytes})
+			if !strings.HasPrefix(string(out.Buf), "-ERR ") {
+				t.Errorf("%d units, %d bytes: %q", units, bytes, out.Buf)
+			}
 		}
 	}
 }

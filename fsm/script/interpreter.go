@@ -265,6 +265,7 @@ const maxKeptArena = 1 << 20
 func (in *interpreter) errorText(e *lua.ApiError) string {
 	t, ok := e.Object.(*lua.LTable)
 	if !ok {
+		runOf(in.L).over = true
 		return "ERR " + in.affordable(describe(in.L, e.Object), errScriptMemory)
 	}
 	if text, ok := toString(t.RawGetString("err")); ok {

@@ -264,11 +264,11 @@ func chunkID(name string) string {
 		}
 		return name
 	}
-	end := strings.IndexAny(name, "\r\n")
-	if end < 0 {
-		end = len(name)
+	end := min(len(name), text)
+	if line := strings.IndexAny(name[:end], "\r\n"); line >= 0 {
+		end = line
 	}
-	if end = min(end, text); end < len(name) {
+	if end < len(name) {
 		return `[string "` + name[:end] + `..."]`
 	}
 	return `[string "` + name + `"]`

@@ -270,7 +270,7 @@ func redisLog(L *lua.LState) int {
 	if L.GetTop() < 2 {
 		raiseReply(L, "ERR redis.log() requires two arguments or more.")
 	}
-	level, ok := toNumber(L.Get(1))
+	level, ok := L.ToNumber(L.Get(1))
 	if !ok {
 		raiseReply(L, "ERR First argument must be a number (log level).")
 	}
@@ -284,7 +284,7 @@ func (in *interpreter) redisSetResp(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		raiseReply(L, "ERR redis.setresp() requires one argument.")
 	}
-	f, _ := toNumber(L.Get(1))
+	f, _ := L.ToNumber(L.Get(1))
 	n := truncate(f)
 	if n != 2 && n != 3 {
 		raiseReply(L, "ERR RESP version must be 2 or 3.")
@@ -309,6 +309,7 @@ func redisErrorReply(L *lua.LState) int {
 		L.Push(errorTable(L, "ERR wrong number or type of arguments"))
 		return 1
 	}
+	chargeWork(L, len(s))
 	text := strings.TrimPrefix(string(s), "-")
 	code, msg, found := strings.Cut(text, " ")
 	if !found {
@@ -336,7 +337,7 @@ func redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		raiseReply(L, "ERR redis.set_repl() requires two arguments.")
 	}
-	f, _ := toNumber(L.Get(1))
+	f, _ := L.ToNumber(L.Get(1))
 	if truncate(f)&^3 != 0 {
 		raiseReply(L,
 			"ERR Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")

@@ -214,8 +214,11 @@ func describe(L *lua.LState, v lua.LValue) string {
 	return fmt.Sprintf("%s: 0x%012x", v.Type().String(), label(L, v))
 }
 
-// labelInstructions is the cost of assigning a number.
-const labelInstructions = 16
+// The cost of assigning a number.
+const (
+	labelInstructions = 16
+	labelBytes        = 64
+)
 
 // label returns the number that stands for v's address in this run; 0 outside a run.
 func label(L *lua.LState, v lua.LValue) int {
@@ -225,8 +228,12 @@ func label(L *lua.LState, v lua.LValue) int {
 	}
 	n, known := run.labels[v]
 	if !known {
-		budgetOf(L).Charge(L, labelInstructions)
-		budgetOf(L).ChargeBytes(L, 64)
+		if run.over {
+			budgetOf(L).Take(labelInstructions, labelBytes)
+		} else {
+			budgetOf(L).Charge(L, labelInstructions)
+			budgetOf(L).ChargeBytes(L, labelBytes)
+		}
 		n = len(run.labels) + 1
 		run.labels[v] = n
 	}

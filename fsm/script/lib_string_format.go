@@ -128,11 +128,10 @@ func formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 		if spec.precision < 0 && len(s) >= 100 {
 			return s // too long to be padded, so C Lua returns it unchanged, zero bytes included
 		}
-		s = cString(s)
 		if spec.precision >= 0 && len(s) > spec.precision {
 			s = s[:spec.precision]
 		}
-		return spec.pad(s, false)
+		return spec.pad(cString(s), false)
 	}
 	raise(L, "invalid option '%"+cString(string([]byte{verb}))+"' to 'format'")
 	return ""

@@ -13,6 +13,29 @@ import (
 // text.
 const patternMagic = "^$*+?.([%-"
 
+// indexText is strings.Index, whose work is the product of both lengths if the beginning of the
+// pattern comes often enough and not too often. Here each comparison of the rest is charged.
+func indexText(L *lua.LState, subject, pattern string) int {
+	const begin = 32
+	if len(pattern) <= begin {
+		return strings.Index(subject, pattern)
+	}
+	for from := 0; ; from++ {
+		at := strings.Index(subject[from:], pattern[:begin])
+		if at < 0 || len(subject)-from-at < len(pattern) {
+			return -1
+		}
+		from += at
+		budgetOf(L).Charge(L, 1+int64(len(pattern))/bytesCompared)
+		if subject[from:from+len(pattern)] == pattern {
+			return from
+		}
+	}
+}
+
+// bytesCompared is how many bytes of two texts a unit compares.
+const bytesCompared = 256
+
 func stringFind(L *lua.LState) int  { return findOrMatch(L, true) }
 func stringMatch(L *lua.LState) int { return findOrMatch(L, false) }
 
@@ -25,7 +48,7 @@ func findOrMatch(L *lua.LState, find bool) int {
 	if find && (lua.LVAsBool(L.Get(4)) || !strings.ContainsAny(pattern, patternMagic)) {
 		pattern = checkString(L, 2) // zero bytes included
 		chargeWork(L, len(subject)-s+len(pattern))
-		at := strings.Index(subject[s:], pattern)
+		at := indexText(L, subject[s:], pattern)
 		if at < 0 {
 			L.Push(lua.LNil)
 			return 1

@@ -238,7 +238,7 @@ func (f *structFormat) checkData(data string, position, size uint64) {
 // previousSize pops the last of the results: it is the size of a "c0".
 func (f *structFormat) previousSize(results int) uint64 {
 	if results > 0 {
-		if n, ok := toNumber(f.L.Get(-1)); ok {
+		if n, ok := f.L.ToNumber(f.L.Get(-1)); ok {
 			f.L.Pop(1)
 			return truncateUnsigned(n)
 		}
@@ -262,6 +262,7 @@ func (f *structFormat) read(letter byte, data string, size int64) (lua.LValue, i
 	case 's':
 		end := strings.IndexByte(data, 0)
 		if end < 0 {
+			budgetOf(f.L).Charge(f.L, int64(len(data))/16)
 			raise(f.L, "unfinished string in data")
 		}
 		budgetOf(f.L).Charge(f.L, int64(end)/16)

@@ -97,8 +97,18 @@ func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
 // swap exchanges the elements at i and j.
 func (s *sorter) swap(i, j int) {
 	a, b := s.t.RawGetInt(i), s.t.RawGetInt(j)
-	s.t.RawSetInt(i, b)
-	s.t.RawSetInt(j, a)
+	s.set(i, b)
+	s.set(j, a)
+}
+
+// set sets an element. One that is beyond the table, which a comparison has made shorter, costs
+// what lies in between.
+func (s *sorter) set(i int, v lua.LValue) {
+	if i > s.t.Len() {
+		s.L.RawSetInt(s.t, i, v)
+		return
+	}
+	s.t.RawSetInt(i, v)
 }
 
 // isLess reports whether a comes before b.

@@ -61,6 +61,10 @@ func (L *LState) GetField(object, key LValue) LValue { return L.getField(object,
 
 // setField sets t[key], with metamethods.
 func (L *LState) setField(object, key, value LValue) {
+	cost := int64(1)
+	if s, ok := key.(LString); ok && len(s) >= bytesHashed {
+		cost += int64(len(s)) / bytesHashed
+	}
 	for range maxIndexChain {
 		tb, isTable := object.(*LTable)
 		var mt *LTable
@@ -76,6 +80,7 @@ func (L *LState) setField(object, key, value LValue) {
 		if newIndex == LNil && !isTable {
 			L.RaiseError("attempt to index a " + object.Type().String() + " value")
 		}
+		L.G.Budget.Charge(L, cost-1) // before the key is hashed
 		if newIndex == LNil || isTable && tb.RawGet(key) != LNil {
 			L.rawSet(tb, key, value)
 			return

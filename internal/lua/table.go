@@ -417,4 +417,4 @@ array:
 }
 
 // Empty returns at most how many empty positions a walk over the whole table skips.
-func (tb *LTable) Empty() int { return int(tb.dead) + len(tb.array)/32 }
+func (tb *LTable) Empty() int { return int(tb.dead) + len(tb.array)/4 }
