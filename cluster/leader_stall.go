@@ -151,6 +151,7 @@ func (n *Node) setStalled(why string) {
 		finishAll(n.pendingEntries.abandon(time.Now()), errNoAnswer)
 	}
 	kick(n.routeWake)
+	n.roles.notify() // replication waits at the gate
 }
 
 // leadsIn reports whether this node is Raft's leader of a term.

@@ -158,7 +158,7 @@ func (p *pipeline) tell() {
 	case !p.t.n.leadsIn(req.Term) || p.refused.Load() || p.stalled.Load() || !p.may():
 	case next.LeaderCommitIndex > p.told:
 		_, _ = p.send(next, new(raft.AppendEntriesResponse)) // Raft's next message fails likewise
-	default:
+	case p.newest.PrevLogEntry > p.told:
 		p.later.Reset(tellAfter)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -377,5 +379,27 @@ func TestPipelineExtendsLongMessages(t *testing.T) {
 				t.Fatalf("%+v: entry %d has index %d", test, i, l.Index)
 			}
 		}
+	}
+}
+
+// TestReplicationGoesOnAfterAStall: what waits at the gate while the leader is stalled goes on when
+// that ends, though neither role nor term has changed.
+func TestReplicationGoesOnAfterAStall(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead, id := c.leader(), raft.ServerID(c.followers()[0].cfg.ID)
+	passed := make(chan error, 1)
+	lead.stalledLeader.Store(true)
+	go func() { passed <- lead.transport.(*transport).gate(id, lead.raft.CurrentTerm()) }()
+	stacks := make([]byte, 1<<20)
+	eventually(t, "a call at the gate", func() bool {
+		lead.stalledLeader.Store(true) // the next look at the disk ends it
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), ".gate(")
+	})
+	lead.stalledLeader.Store(true)
+	lead.setStalled("")
+	select {
+	case <-passed:
+	case <-time.After(20 * time.Second):
+		t.Error("replication stays at the gate")
 	}
 }
