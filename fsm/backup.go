@@ -26,16 +26,10 @@ type BackupInfo struct {
 // those of ReadSnapshot.
 func CheckSnapshot(r io.Reader) (BackupInfo, error) {
 	counted := &countingReader{r: r}
-	in := &snapshotReader{r: bufio.NewReaderSize(counted, 1<<16), sum: crc32.New(crcTable)}
-	var info BackupInfo
-	if err := in.begin(); err != nil {
-		return info, err
-	}
-	h, err := in.header()
+	in, h, info, err := beginBackup(counted)
 	if err != nil {
 		return info, err
 	}
-	info.Index, info.Epoch, info.ClockMs = h.index, h.epoch, h.clockMs
 	in.record() // scripts
 	if h.level >= commands.LevelUsers {
 		in.record() // users
@@ -57,6 +51,24 @@ func CheckSnapshot(r io.Reader) (BackupInfo, error) {
 	}
 	info.Bytes = counted.n
 	return info, nil
+}
+
+// ReadBackupInfo reads the beginning of a snapshot file, and returns what that says: not how many
+// keys and bytes there are.
+func ReadBackupInfo(r io.Reader) (BackupInfo, error) {
+	_, _, info, err := beginBackup(r)
+	return info, err
+}
+
+func beginBackup(r io.Reader) (in *snapshotReader, h header, info BackupInfo, err error) {
+	in = &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(crcTable)}
+	if err = in.begin(); err == nil {
+		h, err = in.header()
+	}
+	if err == nil {
+		info.Index, info.Epoch, info.ClockMs = h.index, h.epoch, h.clockMs
+	}
+	return in, h, info, err
 }
 
 type countingReader struct {

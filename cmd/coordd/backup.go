@@ -281,13 +281,30 @@ func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer,
 	}
 	p := newProgress(stderr, "backup", size)
 	defer p.end()
-	info, err := fsm.CheckSnapshot(io.TeeReader(in.Text(head), io.MultiWriter(w, p)))
+	to := &failingWriter{Writer: w}
+	info, err := fsm.CheckSnapshot(io.TeeReader(in.Text(head), io.MultiWriter(to, p)))
 	switch {
+	case to.err != nil:
+		return none, to.err
 	case err == nil && info.Bytes != size, errors.Is(err, fsm.ErrSnapshotCorrupt) && p.done < size:
 		return none, fmt.Errorf("the connection to %s ended after %d of %d bytes", source.Addr,
 			p.done, size)
 	}
 	return info, err
+}
+
+// failingWriter keeps the first error of a writer.
+type failingWriter struct {
+	io.Writer
+	err error
+}
+
+func (w *failingWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
 }
 
 // patientReader fails if the node sends nothing for backupPatience.

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -61,4 +64,41 @@ func TestHealth(t *testing.T) {
 	if code := <-done; code != 0 {
 		t.Error(code, errs.String())
 	}
+	flags := append([]string{"--http-listen", addr, "--http-tls"}, ownPair(t)...)
+	ctx, cancel = context.WithCancel(context.Background())
+	go func() {
+		done <- run(ctx, append([]string{"--listen", "127.0.0.1:0", "--data-dir", t.TempDir()},
+			flags...), noEnv, &errs, &errs)
+	}()
+	wait.For(t, 20*time.Second, "the node is ready over TLS", func() bool {
+		code, says := health(flags...)
+		return code == 0 && says == "ready, leader\n"
+	})
+	cancel()
+	if code := <-done; code != 0 {
+		t.Error(code, errs.String())
+	}
+}
+
+// ownPair returns flags for a certificate that names no address.
+func ownPair(t *testing.T) []string {
+	t.Helper()
+	a, err := certs.NewAuthority("tests", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.Issue(certs.Request{CommonName: "n1", Server: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var flags []string
+	for name, text := range map[string][]byte{"cert": p.Cert, "key": p.Key} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags = append(flags, "--tls-"+name, path)
+	}
+	return flags
 }

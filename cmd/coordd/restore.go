@@ -48,9 +48,13 @@ func runRestore(ctx context.Context, args []string, c console) error {
 	state := m.Snapshot()
 	seed, sum := cfg.seed(), m.Sum()
 	// Every node computes the same cluster id on its own: from the state, the epoch and the
-	// members.
+	// members. One that finds the others when it starts is a cluster of its own.
+	members := memberIDs(seed.Members)
+	if members == "" {
+		members = cfg.ID
+	}
 	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %d %016x %s", *epoch, sum.Index, sum.Sum,
-		memberIDs(seed.Members)))
+		members))
 	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term,
 		Level: m.Level()}, func(w io.Writer) error {
 		p := newProgress(c.stderr, "writing "+cfg.DataDir, state.Size())
@@ -67,9 +71,13 @@ func runRestore(ctx context.Context, args []string, c console) error {
 	}
 	fmt.Fprintf(c.stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n",
 		cfg.DataDir, cfg.ID, keys, m.Epoch(), index)
-	if len(cfg.Members) > 1 {
+	switch {
+	case len(cfg.Members) > 1:
 		fmt.Fprintf(c.stdout, "Restore the same file on all of %s before starting any of them.\n",
-			memberIDs(seed.Members))
+			members)
+	case len(cfg.Members) == 0:
+		fmt.Fprintf(c.stdout, "%s alone is the cluster now. Restore on no other node: start the "+
+			"others without data, and they join it.\n", cfg.ID)
 	}
 	return nil
 }

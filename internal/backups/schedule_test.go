@@ -83,6 +83,36 @@ func checkRetention(t *testing.T, s Store) {
 	}
 }
 
+// A backup that is behind the newest one is of another cluster, or of one that was founded again: it
+// removes nothing. One of a later epoch does.
+func TestAnotherClusterRemovesNothing(t *testing.T) {
+	s := Directory(t.TempDir())
+	at := func(epoch uint64) []byte {
+		m := fsm.NewMachine(commands.NewTable(commands.Specs()))
+		var b bytes.Buffer
+		_, _, err := m.EnterEpoch(epoch)
+		if err == nil {
+			_, err = m.Snapshot().WriteTo(&b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	add(t, s, 1, at(3))
+	b, err := Add(t.Context(), s, 1, taking(at(2)))
+	if err == nil || b.Where == "" || b.Removed != 0 || len(keptIn(t, s)) != 2 {
+		t.Errorf("%+v, %v: %v", b, err, keptIn(t, s))
+	}
+	if err := s.Remove(t.Context(), b.Where[strings.LastIndexByte(b.Where, '/')+1:]); err != nil {
+		t.Fatal(err)
+	}
+	last := add(t, s, 1, at(4))
+	if got := keptIn(t, s); !slices.Equal(got, []string{last}) {
+		t.Errorf("kept %v", got)
+	}
+}
+
 func TestRetention(t *testing.T) { checkRetention(t, Directory(t.TempDir())) }
 
 // badReads is a store that returns what it got with a flipped bit.

@@ -91,7 +91,7 @@ type Backup struct {
 }
 
 // Add takes a backup, reads it again from the store, and then removes the oldest ones but keep; 0
-// keeps all. So the last good one stays as long as there is no newer one.
+// keeps all. So the last good one stays as long as there is no newer one of the same cluster.
 func Add(ctx context.Context, s Store, keep int, take Take) (Backup, error) {
 	before, err := kept(ctx, s)
 	if err != nil {
@@ -115,8 +115,12 @@ func Add(ctx context.Context, s Store, keep int, take Take) (Backup, error) {
 		return Backup{}, errors.Join(err, s.Remove(context.WithoutCancel(ctx), name))
 	}
 	b := Backup{BackupInfo: info, Where: s.String(name)}
-	if keep > 0 {
-		for _, old := range before[:max(len(before)+1-keep, 0)] {
+	if surplus := len(before) + 1 - keep; keep > 0 && surplus > 0 {
+		if later, err := follows(ctx, s, before[len(before)-1], info); err == nil && !later {
+			return b, fmt.Errorf("%s is good, but no old one was removed: the newest of them is "+
+				"ahead, so it is of another cluster, or this one was founded again", b.Where)
+		}
+		for _, old := range before[:surplus] {
 			if err := s.Remove(ctx, old); err != nil {
 				return b, fmt.Errorf("%s is good, but an old one stays: %w", b.Where, err)
 			}
@@ -124,6 +128,18 @@ func Add(ctx context.Context, s Store, keep int, take Take) (Backup, error) {
 		}
 	}
 	return b, nil
+}
+
+// follows reports whether a backup is no earlier than a stored one. In a cluster the log index only
+// rises within an epoch, and a cluster that was restored or recovered is in a later one.
+func follows(ctx context.Context, s Store, name string, info fsm.BackupInfo) (bool, error) {
+	r, err := s.Open(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	old, err := fsm.ReadBackupInfo(r)
+	return info.Epoch > old.Epoch || info.Epoch == old.Epoch && info.Index >= old.Index, err
 }
 
 // check reads a stored backup and compares it with what was sent.

@@ -275,6 +275,20 @@ func TestPageStream(t *testing.T) {
 	b.want(401, "log in")(b.get("/api/clients"))
 }
 
+// Who has another password now is out, though the connections of the session stay.
+func TestPageEndsWithThePassword(t *testing.T) {
+	_, c, b := startPage(t, func(*Config) {})
+	b.want(200, "")(b.post("/api/login", fields{"user": "seer", "password": "see"}))
+	b.want(403, "NOPERM")(b.get("/api/clients"))
+	if err := c.Do(t.Context(), "ACL", "SETUSER", "seer", "resetpass", ">other").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, 10*time.Second, "the session ends", func() bool {
+		code, _ := b.get("/api/clients")
+		return code == 401
+	})
+}
+
 // A stopping node ends its streams: Close does not wait for browsers.
 func TestPageStreamEnds(t *testing.T) {
 	n, _, b := startPage(t, func(*Config) {})

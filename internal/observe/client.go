@@ -55,7 +55,12 @@ func NewClient(dial func(ctx context.Context) (net.Conn, error), user, password 
 type conn struct {
 	net.Conn
 	in *resp.Reader
+	at time.Time // of the authentication
 }
+
+// authEvery is how often a connection authenticates again: the server lets one stay whose user has
+// got another password, but who uses the client is out.
+const authEvery = time.Second
 
 // Do sends a command and returns its reply. An error is a ReplyError, ErrLost, or of the connection
 // before the command was sent.
@@ -119,11 +124,31 @@ func (c *Client) take(ctx context.Context) (cn *conn, used bool, err error) {
 		c.idle = c.idle[:n-1]
 	}
 	c.mu.Unlock()
+	if cn != nil && c.password != "" && time.Since(cn.at) >= authEvery {
+		replies, _, err := cn.ask(ctx, [][]string{append([]string{"AUTH"}, c.login()...)})
+		switch {
+		case err != nil:
+			cn = nil // the node closed it while it was idle
+		case replies[0].IsError():
+			_ = cn.Close()
+			return nil, false, replyError(replies[0])
+		default:
+			cn.at = time.Now()
+		}
+	}
 	if cn != nil {
 		return cn, true, nil
 	}
 	cn, err = c.open(ctx)
 	return cn, false, err
+}
+
+// login returns the user and the password.
+func (c *Client) login() []string {
+	if c.user == "" {
+		return []string{"default", c.password}
+	}
+	return []string{c.user, c.password}
 }
 
 func (c *Client) give(cn *conn) {
@@ -142,14 +167,10 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{raw, resp.NewReaderLimits(bufio.NewReader(raw), limits)}
+	cn := &conn{raw, resp.NewReaderLimits(bufio.NewReader(raw), limits), time.Now()}
 	hello := []string{"HELLO", "3"}
 	if c.password != "" {
-		user := c.user
-		if user == "" {
-			user = "default"
-		}
-		hello = append(hello, "AUTH", user, c.password)
+		hello = append(append(hello, "AUTH"), c.login()...)
 	}
 	// not every user may introduce his program: that error is no matter
 	replies, _, err := cn.ask(ctx, [][]string{hello, {"CLIENT", "SETINFO", "LIB-NAME", "coordd"}})

@@ -174,6 +174,9 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
+	if q.Password == "" {
+		q.User = "" // without one, nobody has shown to be that user
+	}
 	client := observe.NewClient(p.dialer(r), q.User, q.Password)
 	if _, err := client.Do(ctx, "PING"); err != nil && !denied(err) {
 		client.Close()
