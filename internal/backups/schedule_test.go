@@ -83,8 +83,8 @@ func checkRetention(t *testing.T, s Store) {
 	}
 }
 
-// A backup that is behind the newest one is of another cluster, or of one that was founded again: it
-// removes nothing. One of a later epoch does.
+// A backup that is behind the newest one is of another cluster, or of one that was founded again:
+// it removes nothing. One of a later epoch does.
 func TestAnotherClusterRemovesNothing(t *testing.T) {
 	s := Directory(t.TempDir())
 	at := func(epoch uint64) []byte {
