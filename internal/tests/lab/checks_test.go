@@ -5,6 +5,7 @@
 package lab
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"slices"
@@ -347,6 +348,28 @@ func keeps(t *testing.T, socket string, n int) func(*work, player) {
 		p.(*cachers).patience = 50 * time.Millisecond
 		p.(*cachers).actors = []*actor{{work: w, conn: receiver(c),
 			mem: &cached{kept: map[string]int{"k": n}}}}
+	}
+}
+
+// TestStatesDifferInMarks: of clusters that were upgraded, what keys are used for is not compared.
+func TestStatesDifferInMarks(t *testing.T) {
+	snapshot := func(kind byte, value string, sum byte) string {
+		b := append([]byte("coordd snapshot\n"), 1, 0, 0, 0)
+		for _, record := range []string{string(rune(kind&0x3f)) + value, ""} {
+			b = binary.LittleEndian.AppendUint64(b, uint64(len(record)))
+			b = append(b, record...)
+		}
+		b[len("coordd snapshot\n")+4+8] = kind
+		return string(append(b, sum, 2, 3, 4))
+	}
+	marked, plain := snapshot(0x81, "v", 1), snapshot(0x01, "v", 5)
+	if unmarked(marked) != unmarked(plain) || unmarked(plain) == plain {
+		t.Errorf("%q and %q differ", unmarked(marked), unmarked(plain))
+	}
+	for _, other := range []string{snapshot(0x02, "v", 1), snapshot(0x01, "w", 1)} {
+		if unmarked(marked) == unmarked(other) {
+			t.Errorf("%q and %q do not differ", marked, other)
+		}
 	}
 }
 
