@@ -355,11 +355,10 @@ func keeps(t *testing.T, socket string, n int) func(*work, player) {
 func TestStatesDifferInMarks(t *testing.T) {
 	snapshot := func(kind byte, value string, sum byte) string {
 		b := append([]byte("coordd snapshot\n"), 1, 0, 0, 0)
-		for _, record := range []string{string(rune(kind&0x3f)) + value, ""} {
+		for _, record := range [][]byte{append([]byte{0, kind}, value...), nil} {
 			b = binary.LittleEndian.AppendUint64(b, uint64(len(record)))
 			b = append(b, record...)
 		}
-		b[len("coordd snapshot\n")+4+8] = kind
 		return string(append(b, sum, 2, 3, 4))
 	}
 	marked, plain := snapshot(0x81, "v", 1), snapshot(0x01, "v", 5)

@@ -317,7 +317,9 @@ func unmarked(snapshot string) string {
 			clear(rest[8:]) // the checksum
 			break
 		}
-		rest[8] &^= marks
+		if size > 1 { // a key's record has its database, and then the kind of its value
+			rest[9] &^= marks
+		}
 		rest = rest[8+size:]
 	}
 	return string(b)
