@@ -127,6 +127,8 @@ func summary(list []outcome) string {
 		return ""
 	case median(cpu) == 0:
 		return fmt.Sprintf("%.5g", median(values))
+	case median(busy) == 0: // not measured
+		return fmt.Sprintf("%.5g (%.3g, %.3g)", median(values), median(waits), median(cpu))
 	}
 	return fmt.Sprintf("%.5g (%.3g, %.3g, %.2f)", median(values), median(waits), median(cpu),
 		median(busy))
