@@ -279,7 +279,7 @@ func msetexCommand(x *Call) error {
 		return errPairs
 	}
 	pairs, rest := x.Args[2:2+2*n], x.Args[2+2*n:]
-	x.Spend(2 * deep(x.DB().Size()) * int(n))
+	x.Spend(2 * deep(x.DB().Size()) * int(n)) // as MSET, whose spec says which arguments are keys
 	var o setOptions
 	if err := o.parse(rest); err != nil {
 		return err

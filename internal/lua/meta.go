@@ -80,7 +80,7 @@ func (L *LState) setField(object, key, value LValue) {
 		if newIndex == LNil && !isTable {
 			L.RaiseError("attempt to index a " + object.Type().String() + " value")
 		}
-		L.G.Budget.Charge(L, cost-1) // before the key is hashed
+		L.G.Budget.Charge(L, cost-1) // before a long key is hashed
 		if newIndex == LNil || isTable && tb.RawGet(key) != LNil {
 			L.rawSet(tb, key, value)
 			return
