@@ -283,7 +283,7 @@ func TestPageEndsWithThePassword(t *testing.T) {
 	if err := c.Do(t.Context(), "ACL", "SETUSER", "seer", "resetpass", ">other").Err(); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, 10*time.Second, "the session ends", func() bool {
+	wait.For(t, 30*time.Second, "the session ends", func() bool {
 		code, _ := b.get("/api/clients")
 		return code == 401
 	})

@@ -59,8 +59,8 @@ type conn struct {
 }
 
 // authEvery is how often a connection authenticates again: the server lets one stay whose user has
-// got another password, but who uses the client is out.
-const authEvery = time.Second
+// got another password, but who uses the client is out. Each is a line of the audit trail.
+const authEvery = 10 * time.Second
 
 // Do sends a command and returns its reply. An error is a ReplyError, ErrLost, or of the connection
 // before the command was sent.
