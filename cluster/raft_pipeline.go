@@ -65,7 +65,7 @@ type pipeline struct {
 	stalled *atomic.Bool
 	answers chan raft.AppendFuture
 	failed  chan raft.AppendFuture // the first message that could not be sent
-	refused atomic.Bool            // Raft gets no more answers
+	refused atomic.Bool            // nothing is sent any more
 	stop    chan struct{}
 	stopped sync.Once
 	later   *time.Timer // calls tell
@@ -179,6 +179,7 @@ func (p *pipeline) Close() error {
 // pipeline. A message of tell may be in flight before that one.
 func (p *pipeline) pass() {
 	var unread []raft.AppendFuture // as few as may be in flight
+	ended := false                 // the last of them is a refusal, behind which Raft reads none
 	for {
 		var answers chan<- raft.AppendFuture
 		var next raft.AppendFuture
@@ -187,17 +188,21 @@ func (p *pipeline) pass() {
 		}
 		select {
 		case answer := <-p.AppendPipeline.Consumer():
-			if p.refused.Load() {
+			if ended {
 				continue
 			}
 			stored := answer.Error() == nil && answer.Response().Success
 			p.length.answered(len(answer.Request().Entries), time.Since(answer.Start()), stored)
-			if !stored && p.refused.Swap(true) {
-				continue
+			if !stored {
+				ended = true
+				p.refused.Store(true)
 			}
 			unread = append(unread, answer)
 		case answer := <-p.failed:
-			unread = append(unread, answer)
+			if !ended {
+				ended = true
+				unread = append(unread, answer)
+			}
 		case answers <- next:
 			unread = unread[1:]
 		case <-p.stop:
