@@ -90,6 +90,10 @@ func printReport(w io.Writer, cfg *migrate.Config, r *migrate.Report) {
 	for _, kind := range slices.Sorted(maps.Keys(r.Copied)) {
 		fmt.Fprintf(w, "  %-8s %d\n", kind, r.Copied[kind])
 	}
+	if r.Shard {
+		fmt.Fprintf(w, "%s is a node of a Redis Cluster: import each of its masters\n",
+			cfg.From.Addr)
+	}
 	if r.Libraries > 0 {
 		fmt.Fprintf(w, "%d function libraries copied\n", r.Libraries)
 	}

@@ -25,6 +25,7 @@ type Config struct {
 // Report counts keys and function libraries.
 type Report struct {
 	Total    int64            // as the source counts them
+	Shard    bool             // the source is a node of a Redis Cluster, which has other keys too
 	Seen     int64            // returned by SCAN, some possibly more than once
 	Copied   map[string]int64 // by type
 	Present  int64            // skipped: the target has them
@@ -129,6 +130,9 @@ func (r *run) databases(ctx context.Context) ([]int, error) {
 	if err := c.Ping(ctx).Err(); err != nil {
 		return nil, err
 	}
+	if err := r.mode(ctx, c); err != nil {
+		return nil, err
+	}
 	r.fieldTTL = c.Do(ctx, "HPTTL", tempPrefix, "FIELDS", 1, "x").Err() == nil
 	if r.cfg.OneDB {
 		one := connect(r.cfg.From, r.cfg.From.DB, 1)
@@ -152,6 +156,22 @@ func (r *run) databases(ctx context.Context) ([]int, error) {
 		}
 	}
 	return r.within(dbs, keys), nil
+}
+
+// mode finds out whether the source has all of the keys. Who may read the keys of one database need
+// not be allowed to ask.
+func (r *run) mode(ctx context.Context, c *redis.Client) error {
+	server, err := c.Info(ctx, "server").Result()
+	if err != nil && r.cfg.OneDB && isReply(err) {
+		return nil
+	}
+	switch _, mode, _ := strings.Cut(server, "redis_mode:"); {
+	case strings.HasPrefix(mode, "sentinel"):
+		return errors.New("a Sentinel has no keys: name a server that it watches")
+	case strings.HasPrefix(mode, "cluster"):
+		r.report.Shard = !strings.Contains(c.ClusterInfo(ctx).Val(), "\ncluster_size:1\r")
+	}
+	return err
 }
 
 // within removes the databases that the target lacks.

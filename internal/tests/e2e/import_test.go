@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -21,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // startSource starts a redis-server and returns its URL and a client of one of its databases.
@@ -479,6 +482,69 @@ func TestImportFromCoordd(t *testing.T) {
 	}
 	if v := do(t, d, "TYPE", "x"); v != "stream" {
 		t.Error(v)
+	}
+}
+
+// A node of a Redis Cluster has a part of the keys, and a Sentinel none: neither may look like
+// success.
+func TestImportFromClusterAndSentinel(t *testing.T) {
+	to, c := startSingle(t, filepath.Join(t.TempDir(), "to"))
+	var first *redis.Client
+	for i, port := range freePorts(t, 2) {
+		bus := freePorts(t, 1)[0]
+		socket := commandtest.NeedRedis(t, "--cluster-enabled", "yes", "--bind", "127.0.0.1",
+			"--port", fmt.Sprint(port), "--cluster-port", fmt.Sprint(bus),
+			"--cluster-require-full-coverage", "no")
+		node := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Protocol: 2})
+		t.Cleanup(func() { _ = node.Close() })
+		do(t, node, "CLUSTER", "ADDSLOTSRANGE", 8192*i, 8192*i+8191)
+		do(t, node, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		says := func(line string) {
+			wait.For(t, 20*time.Second, line, func() bool {
+				return strings.Contains(node.ClusterInfo(t.Context()).Val(), line)
+			})
+		}
+		says("cluster_state:ok")
+		if i == 0 {
+			first = node
+			do(t, node, "SET", "{06S}", "slot 0")
+			said := succeed(t, "import", "--from", "unix://"+socket, "--to", to.addr)
+			if strings.Contains(said, "each of its masters") {
+				t.Errorf("the only node: %s", said)
+			}
+			continue
+		}
+		do(t, first, "CLUSTER", "MEET", "127.0.0.1", port, bus)
+		says("cluster_size:2")
+		said := succeed(t, "import", "--from", "unix://"+socket, "--to", to.addr)
+		if !strings.Contains(said, "is a node of a Redis Cluster: import each of its masters") {
+			t.Errorf("one of two nodes: %s", said)
+		}
+	}
+	if got := do(t, c, "GET", "{06S}"); got != "slot 0" {
+		t.Error(got)
+	}
+
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(conf, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port := freePorts(t, 1)[0]
+	sentinel := exec.CommandContext(t.Context(), "redis-server", conf, "--sentinel", "--bind",
+		"127.0.0.1", "--port", fmt.Sprint(port))
+	if err := sentinel.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sentinel.Wait() })
+	addr := loopback(port)
+	asked := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = asked.Close() })
+	wait.For(t, 20*time.Second, "the Sentinel to answer", func() bool {
+		return asked.Ping(t.Context()).Err() == nil
+	})
+	code, _, errs := command(t, "import", "--from", addr, "--to", to.addr)
+	if code != 1 || !strings.Contains(errs, "a Sentinel has no keys") {
+		t.Errorf("exit %d, %s", code, errs)
 	}
 }
 
