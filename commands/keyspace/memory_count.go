@@ -8,9 +8,10 @@ package keyspace
 // Overhead besides that of memory.go, in bytes. The Go heap takes 0.25 to 1.2 times what is
 // counted, and less for sets of integers.
 const (
-	// deliveredCost is pendingCost as measured: MEMORY USAGE keeps its answers at older feature
-	// levels.
+	// deliveredCost and heldGroupCost are pendingCost and groupCost as measured: MEMORY USAGE keeps
+	// its answers at older feature levels.
 	deliveredCost = 160
+	heldGroupCost = 480
 	// nodeCost is a node of a stream. Its names come on top.
 	nodeCost = 96
 	// A stream holds its trees from the beginning; the others are little more than their elements.

@@ -41,7 +41,7 @@ func recounted(c Collection) (n int) {
 			return true
 		})
 		c.EachGroup(func(g *Group) {
-			n += 160 + textBytes(len(g.Name())) + 160*g.Pending()
+			n += 480 + textBytes(len(g.Name())) + 160*g.Pending()
 			g.EachConsumer(func(c Consumer) { n += 96 + textBytes(len(c.Name)) })
 		})
 	}

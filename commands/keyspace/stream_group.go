@@ -120,7 +120,7 @@ func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 	}
 	s.groups.Set(g)
 	g.mix(g.positionSum())
-	g.count(groupCost + textBytes(len(name)))
+	g.count(heldGroupCost + textBytes(len(name)))
 	return g
 }
 
