@@ -25,6 +25,10 @@ const Stderr = "stderr"
 // fileMode is that of the file: addresses and names of users are private.
 const fileMode = 0o600
 
+// neverMegabytes is a size that no file reaches. lumberjack counts in bytes, and takes 0 for 100
+// MiB.
+const neverMegabytes = math.MaxInt32
+
 // Bounds of what waits in memory and of a line.
 const (
 	maxQueued = 1024 // events
@@ -116,10 +120,11 @@ func Open(c Config) (*Log, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.file = &lumberjack.Logger{Filename: name, MaxSize: c.MaxMegabytes, MaxBackups: c.Keep}
-		if c.MaxMegabytes == 0 {
-			l.file.MaxSize = math.MaxInt32 // in effect never
+		size := c.MaxMegabytes
+		if size == 0 || size > neverMegabytes {
+			size = neverMegabytes
 		}
+		l.file = &lumberjack.Logger{Filename: name, MaxSize: size, MaxBackups: c.Keep}
 		l.out = l.file
 	}
 	go l.write()

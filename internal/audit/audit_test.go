@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,6 +125,21 @@ func TestRotation(t *testing.T) {
 			t.Error(file, info, err)
 		}
 		events(t, read(t, file))
+	}
+}
+
+// A size of more bytes than a number holds is not a small one.
+func TestHugeSize(t *testing.T) {
+	for _, size := range []int{0, math.MaxInt} {
+		path := filepath.Join(t.TempDir(), "audit.log")
+		l := open(t, Config{File: path, MaxMegabytes: size, Keep: 1})
+		for range 3 {
+			l.Record(Event{Event: "acl|save", Outcome: OK})
+		}
+		l.Close()
+		if n := len(events(t, read(t, path))); n != 3 || l.Dropped() > 0 {
+			t.Errorf("%d MiB: %d events, %d dropped", size, n, l.Dropped())
+		}
 	}
 }
 
