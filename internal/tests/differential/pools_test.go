@@ -133,6 +133,29 @@ var differentialSHAs = func() []string {
 	return names
 }()
 
+// payloads are what DUMP of redis-server 7.0.15 gives for a value of each type, one of which is cut
+// short.
+var payloads = func() []string {
+	list := []string{
+		"\x00\x05hello\n\x00cr\xdfve4 \n",
+		"\x00\xc0{\n\x00H\xe2S\xe1\x00zg\xb9",
+		"\x12\x01\x02\x0f\x0f\x00\x00\x00\x03\x00\x81x\x02\x81y\x02\a\x01\xff\n\x00\x8b" +
+			"W\xd8<\xed^\xa7\t",
+		"\x0b\x0e\x02\x00\x00\x00\x03\x00\x00\x00\xfb\xff\x01\x00\x02\x00\n\x00I.\xedn" +
+			"\xc0\a\x8c\xef",
+		"\x02\x02\x01a\x02m1\n\x00\x1c\xe2}*+\xf2\x8b\x8b",
+		"\x10\x14\x14\x00\x00\x00\x04\x00\x82m1\x03\x81v\x02\x82m2\x03\x05\x01\xff\n" +
+			"\x00\xd7[i\xb2c\xa2+\x9e",
+		"\x11\x1a\x1a\x00\x00\x00\x04\x00\x82m2\x03\x84-inf\x05\x82m1\x03\x831.5\x04" +
+			"\xff\n\x00\x8dm\xc0\x89\"\x88\x8a\xed",
+		"\x13\x01\x10\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01" +
+			"\x1e\x1e\x00\x00\x00\n\x00\x01\x01\x00\x01\x01\x01\x82m1\x03\x00\x01\x02\x01" +
+			"\x00\x01\x00\x01\x81v\x02\x04\x01\xff\x01\x01\x01\x01\x01\x00\x00\x01\x01\x02g" +
+			"1\x00\x00\x81\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\n\x00\xc7\xeb\xb5!8vX5",
+	}
+	return append(list, list[0][1:])
+}()
+
 // scriptsToRead are the same scripts with other SHA1s, because the real server caches them.
 var scriptsToRead = func() []string {
 	texts := slices.Clone(scripts)
@@ -188,7 +211,7 @@ var differentialPools = []pool{
 	{"sha1", append(words("x X"), differentialSHAs...)}, {"function-code", libraries},
 	{"library", words("one two t* three four * none")},
 	{"function", words("f1 f2 F3 f4 f5 f1 f6 f7 none")},
-	{"serialized", random.DumpPool}, {"script", scripts},
+	{"restore serialized-value", payloads}, {"serialized", random.DumpPool}, {"script", scripts},
 	{"longitude", longitudes}, {"latitude", latitudes}, {"geoadd member", places},
 	{"radius", lengths}, {"width", lengths}, {"height", lengths},
 	{"key", random.KeyPool}, {"source", random.KeyPool}, {"src", random.KeyPool},
@@ -197,6 +220,10 @@ var differentialPools = []pool{
 	{"index", numbered},
 	{"milliseconds-timestamp", times}, {"unix", append(farTimes, times...)}, {"timestamp", times},
 	{"min-idle", idles},
+	{"frequency", counts},
+	{"restore ttl", words("0 0 0 0 0 0 -5 x 1.5", ttlToken, farToken)},
+	{"username", words("default default default none")},
+	{"acl|dryrun command", words("get set ping mset config nothing")},
 	{"milliseconds", msTTLs}, {"seconds", secondTTLs}, {"ms", idles}, {"timeout", timeouts},
 	{"score", scores}, {"weight", floats}, {"increment", slices.Concat(integers, floats)},
 	{"decrement", integers},

@@ -326,15 +326,16 @@ func (s *sessions) gather(asker *pair, call [][]byte) {
 			return
 		}
 	}
-	s.compareWaiting(call, waits)
+	s.compareWaiting(call)
 }
 
-// compareWaiting waits until the same connections wait in both servers.
-func (s *sessions) compareWaiting(call [][]byte, waits map[string]bool) {
+// compareWaiting waits until the same connections wait in both servers. It asks the real one again
+// too: what it says may change by itself.
+func (s *sessions) compareWaiting(call [][]byte) {
 	end := time.Now().Add(stepTimeout)
 	for {
 		differ := ""
-		waiting := s.waiting(ours)
+		waits, waiting := s.waiting(theirs), s.waiting(ours)
 		for _, p := range s.pairs {
 			if !p.closed[theirs] && waiting[p.sides[ours].id] != waits[p.sides[theirs].id] {
 				differ = fmt.Sprintf(
