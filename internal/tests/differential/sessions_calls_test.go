@@ -132,6 +132,9 @@ func (s *sessions) request(focus []*commands.Spec) request {
 		if hasWord(call, "dryrun") || hasWord(call, "getkeys") || hasWord(call, "getkeysandflags") {
 			call = append(call[:min(at, len(call)):min(at, len(call))], d.plain(focus)...)
 		}
+		if hasWord(call, "dryrun") && len(call) > 6 && isCommand(call[3:], "zrank", "zrevrank") {
+			call = call[:6] // a score can be asked for since 7.2
+		}
 	}
 	q.calls = [][][]byte{call}
 	return q

@@ -274,8 +274,8 @@ func (s *sessions) awaitReplyOrWait(p *pair, side int) {
 	s.Fatalf("connection %d of %s: no reply, and it does not wait", p.number, sideNames[side])
 }
 
-// waiting returns the ids of the connections that wait.
-func (s *sessions) waiting(side int) map[string]bool {
+// clients returns CLIENT LIST.
+func (s *sessions) clients(side int) string {
 	raw, err := s.control.sides[side].Do(commandtest.Args("CLIENT", "LIST"))
 	if err != nil {
 		s.Fatal(err)
@@ -284,8 +284,13 @@ func (s *sessions) waiting(side int) map[string]bool {
 	if err != nil {
 		s.Fatal(err)
 	}
+	return strings.TrimPrefix(v.Text, verbatim)
+}
+
+// waiting returns the ids of the connections that wait.
+func (s *sessions) waiting(side int) map[string]bool {
 	ids := map[string]bool{}
-	for line := range strings.Lines(strings.TrimPrefix(v.Text, verbatim)) {
+	for line := range strings.Lines(s.clients(side)) {
 		fields := clientFields(line)
 		if strings.Contains(fields["flags"], "b") {
 			ids[fields["id"]] = true
@@ -344,8 +349,12 @@ func (s *sessions) compareWaiting(call [][]byte) {
 					callText(request{calls: [][][]byte{call}}))
 			}
 		}
-		if differ == "" || time.Now().After(end) {
-			s.failure = differ
+		if differ == "" {
+			return
+		}
+		if time.Now().After(end) {
+			s.failure = fmt.Sprintf("%s\n   ours\n%s   real\n%s", differ, s.clients(ours),
+				s.clients(theirs))
 			return
 		}
 	}
