@@ -4,6 +4,7 @@ package differential
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,6 +202,21 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 	return call
 }
 
+// destination is the key in which a call stores a list or a sorted set, or nil.
+func destination(call [][]byte) []byte {
+	if isCommand(call, "zunionstore", "zinterstore", "zdiffstore", "zrangestore",
+		"geosearchstore") {
+		return argument(call, 1)
+	}
+	for i, arg := range call[1:] {
+		if isCommand([][]byte{arg}, "store", "storedist") &&
+			isCommand(call, "sort", "georadius", "georadiusbymember") {
+			return argument(call, i+2)
+		}
+	}
+	return nil
+}
+
 // sessionOmission is an omission of TestDifferentialSessions.
 type sessionOmission struct {
 	line  string
@@ -245,6 +261,20 @@ var sessionOmissions = []sessionOmission{
 	}},
 	{severalLine, func(s *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "swapdb") && s.severalWaited()
+	}},
+	{"| `SORT … STORE`, `ZINTERSTORE` and kin over a value of another type |",
+		func(s *sessions, p *pair, call [][]byte) bool {
+			key := destination(call)
+			return key != nil && s.node.read(p.db, commandtest.Args("TYPE", string(key))).Text !=
+				"none" && slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil })
+		}},
+	// an id that a connection may have in one of the servers only
+	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && hasWord(call, "id") &&
+			slices.ContainsFunc(call, func(arg []byte) bool {
+				id, ok := commands.ParseInt(arg)
+				return ok && id > 0 && id < math.MaxInt64
+			})
 	}},
 	{pushLine, func(s *sessions, _ *pair, call [][]byte) bool {
 		return isCommand(call, "client") && slices.ContainsFunc(s.redirects(call),
