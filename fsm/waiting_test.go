@@ -183,17 +183,21 @@ func TestServedAfterTheWholeRequest(t *testing.T) {
 
 // Keys that come by other ways serve too.
 func TestEveryWayToBringSomething(t *testing.T) {
-	for _, x := range []struct{ before, bring string }{
-		{"RPUSH from x", "RENAME from l"},
-		{"RPUSH from x", "COPY from l"},
-		{"RPUSH from x", "LMOVE from l LEFT LEFT"},
-		{"RPUSH from x", "SORT from ALPHA STORE l"},
-	} {
-		w := newWaitMachine(t)
-		w.run(x.before)
-		w.wait("n1", 1, "BLPOP l 0")
-		w.run(x.bring)
-		w.want("1: *2 $1 l $1 x")
+	for _, bring := range []string{"RENAME from l", "COPY from l REPLACE",
+		"LMOVE from l LEFT LEFT", "SORT from ALPHA STORE l"} {
+		for _, over := range []bool{false, true} { // a value of another type
+			if over && strings.HasPrefix(bring, "LMOVE") {
+				continue
+			}
+			w := newWaitMachine(t)
+			w.run("RPUSH from x")
+			w.wait("n1", 1, "BLPOP l 0")
+			if over {
+				w.run("SET l v")
+			}
+			w.run(bring)
+			w.want("1: *2 $1 l $1 x")
+		}
 	}
 	w := newWaitMachine(t)
 	there := lineRequest("RPUSH l x")
