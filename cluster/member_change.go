@@ -127,8 +127,15 @@ func (n *Node) addMember(id, addr string) error {
 		return err
 	}
 	n.logger.Info("node added", "member", id, "address", addr)
-	return configured(n.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), 0,
-		changeWait))
+	return n.moveNonvoter(raft.ServerID(id), raft.ServerAddress(addr))
+}
+
+// moveNonvoter adds a member without a vote, or gives it another address. Meanwhile its answers
+// from the old one are errors: see errMoving. A voter's answers may be what the change waits for.
+func (n *Node) moveNonvoter(id raft.ServerID, addr raft.ServerAddress) error {
+	n.transport.moving.Store(&raft.Server{ID: id, Address: addr})
+	defer n.transport.moving.Store(nil)
+	return configured(n.raft.AddNonvoter(id, addr, 0, changeWait))
 }
 
 // IsWildcard reports whether a host means all addresses of a machine, and so none at which others
@@ -171,7 +178,7 @@ func (n *Node) removeMember(id string) error {
 			return err
 		}
 	}
-	err := configured(n.raft.AddNonvoter(s.ID, raft.ServerAddress(retiredPrefix+id), 0, changeWait))
+	err := n.moveNonvoter(s.ID, raft.ServerAddress(retiredPrefix+id))
 	if s.Suffrage == raft.Voter && errors.Is(err, ErrNotRun) {
 		return unknown(fmt.Sprintf("node %s lost its vote but is still a member: %v", id, err))
 	}
@@ -344,11 +351,12 @@ func (n *Node) settle(lead *leadership) {
 		}
 		n.logger.Info("member changed its address", "member", s.ID, "address", addr, "before",
 			s.Address)
-		change := n.raft.AddNonvoter
+		to := raft.ServerAddress(addr)
+		change := func() error { return n.moveNonvoter(s.ID, to) }
 		if s.Suffrage == raft.Voter {
-			change = n.raft.AddVoter
+			change = func() error { return configured(n.raft.AddVoter(s.ID, to, 0, changeWait)) }
 		}
-		if err := configured(change(s.ID, raft.ServerAddress(addr), 0, changeWait)); err != nil {
+		if err := change(); err != nil {
 			n.logger.Warn("member address update failed", "member", s.ID, "error", err)
 			return
 		}

@@ -239,3 +239,33 @@ func TestTwoVotersRemovedAtOnce(t *testing.T) {
 		t.Errorf("the rest cannot write: %v", err)
 	}
 }
+
+// TestNoAnswerWhileTheAddressIsReplaced: Raft reads a member after its answer without the lock under
+// which it writes the member's address, so such an answer is none.
+func TestNoAnswerWhileTheAddressIsReplaced(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead, n := c.leader(), c.followers()[0]
+	c.converged()
+	id, target := raft.ServerID(n.cfg.ID), raft.ServerAddress(n.mux.Addr().String())
+	send := func() error {
+		req := &raft.AppendEntriesRequest{Term: lead.raft.CurrentTerm(), LeaderCommitIndex: 1,
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+				ID: []byte(lead.cfg.ID), Addr: []byte(lead.mux.Addr().String())}}
+		return lead.transport.AppendEntries(id, target, req, &raft.AppendEntriesResponse{})
+	}
+	for _, test := range []struct {
+		moving *raft.Server
+		want   error
+	}{
+		{nil, nil},
+		{&raft.Server{ID: id, Address: "other"}, errMoving},
+		{&raft.Server{ID: id, Address: target}, nil},
+		{&raft.Server{ID: "another", Address: "other"}, nil},
+	} {
+		lead.transport.moving.Store(test.moving)
+		if err := send(); !errors.Is(err, test.want) {
+			t.Errorf("moving %v: %v, want %v", test.moving, err, test.want)
+		}
+	}
+	lead.transport.moving.Store(nil)
+}

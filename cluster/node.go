@@ -29,7 +29,7 @@ type Node struct {
 	mux      *mux
 	raft     *raft.Raft
 	// Raft's
-	transport raft.Transport
+	transport *transport
 
 	writes, reads  *queue
 	parked         parked

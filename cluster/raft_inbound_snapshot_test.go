@@ -106,7 +106,7 @@ func TestEntriesOfASnapshot(t *testing.T) {
 	for _, entries := range [][]*raft.Log{nil, {{Index: end - 2, Term: term},
 		{Index: end - 1, Term: term}}} {
 		answer := make(chan raft.RPCResponse, 1)
-		f.transport.(*transport).deliver(raft.RPC{RespChan: answer,
+		f.transport.deliver(raft.RPC{RespChan: answer,
 			Command: &raft.AppendEntriesRequest{RPCHeader: headerOf(leader), Term: term,
 				PrevLogEntry: end - 3, PrevLogTerm: term, Entries: entries}})
 		select {
@@ -141,7 +141,7 @@ func TestDeclinedSnapshot(t *testing.T) {
 	send := func(term, index, lastTerm uint64, size int) *raft.InstallSnapshotResponse {
 		t.Helper()
 		answer := make(chan raft.RPCResponse, 1)
-		f.transport.(*transport).deliver(raft.RPC{RespChan: answer,
+		f.transport.deliver(raft.RPC{RespChan: answer,
 			Reader: strings.NewReader(content),
 			Command: &raft.InstallSnapshotRequest{RPCHeader: headerOf(leader), Term: term,
 				SnapshotVersion: 1, LastLogIndex: index, LastLogTerm: lastTerm,

@@ -26,7 +26,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 	}
 	park := func(term uint64) { _ = t.park(id, term) }
 	p := &pipeline{AppendPipeline: inner, t: t, length: t.length(id), may: t.receiver(id),
-		park: park, stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
+		moving: func() bool { return t.movingFrom(id, target) }, park: park,
+		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
 		failed: make(chan raft.AppendFuture, 1), stop: make(chan struct{})}
 	p.later = time.AfterFunc(time.Hour, p.tell)
 	go p.pass()
@@ -61,6 +62,7 @@ type pipeline struct {
 	t       *transport
 	length  *messageLength
 	may     func() bool       // see receiver
+	moving  func() bool       // see errMoving
 	park    func(term uint64) // waits until it may, or the leadership in term has ended
 	stalled *atomic.Bool
 	answers chan raft.AppendFuture
@@ -192,6 +194,10 @@ func (p *pipeline) pass() {
 				continue
 			}
 			stored := answer.Error() == nil && answer.Response().Success
+			if stored && p.moving() {
+				stored, answer = false, &failedAppend{req: answer.Request(), err: errMoving,
+					resp: new(raft.AppendEntriesResponse), start: answer.Start()}
+			}
 			p.length.answered(len(answer.Request().Entries), time.Since(answer.Start()), stored)
 			if !stored {
 				ended = true

@@ -121,8 +121,9 @@ func TestPipelineEndsWithOneRefusal(t *testing.T) {
 	stalled.Store(true)
 	inner := &answeringPipeline{answers: make(chan raft.AppendFuture)}
 	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture),
-		may: func() bool { return true }, stalled: &stalled, stop: make(chan struct{}),
-		failed: make(chan raft.AppendFuture, 1), later: time.NewTimer(time.Hour)}
+		may: func() bool { return true }, moving: never, stalled: &stalled,
+		stop: make(chan struct{}), failed: make(chan raft.AppendFuture, 1),
+		later: time.NewTimer(time.Hour)}
 	go p.pass()
 	defer p.Close()
 	inner.answers <- goodAnswer{n: 7}
@@ -174,6 +175,29 @@ func TestMembersAreToldWhatIsCommitted(t *testing.T) {
 	}
 }
 
+func never() bool { return false }
+
+// A good answer is a refusal while the member's address is being replaced, here from the second on.
+func TestPipelineEndsWithTheAddress(t *testing.T) {
+	inner := &answeringPipeline{answers: make(chan raft.AppendFuture)}
+	asked := 0
+	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture),
+		moving: func() bool { asked++; return asked > 1 }, stop: make(chan struct{}),
+		later: time.NewTimer(time.Hour)}
+	go p.pass()
+	defer p.Close()
+	for i := range 3 {
+		inner.answers <- goodAnswer{n: i}
+	}
+	if got, good := (<-p.Consumer()).(goodAnswer); !good || got.n != 0 {
+		t.Errorf("first: %+v", got)
+	}
+	got := <-p.Consumer()
+	if !errors.Is(got.Error(), errMoving) || got.Response().Success || got.Request() == nil {
+		t.Errorf("then: %v, %+v", got.Error(), got.Response())
+	}
+}
+
 // answeringPipeline passes answers to whoever takes them.
 type answeringPipeline struct {
 	raft.AppendPipeline
@@ -201,7 +225,7 @@ func (goodAnswer) Response() *raft.AppendEntriesResponse {
 // answers to the messages before it are taken, of which two were on their way and one was tell's.
 func TestUnreadAnswersHoldUpNothing(t *testing.T) {
 	inner := &answeringPipeline{answers: make(chan raft.AppendFuture)}
-	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture),
+	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), moving: never,
 		stop: make(chan struct{}), later: time.NewTimer(time.Hour)}
 	go p.pass()
 	defer p.Close()
@@ -390,7 +414,7 @@ func TestReplicationGoesOnAfterAStall(t *testing.T) {
 	lead, id := c.leader(), raft.ServerID(c.followers()[0].cfg.ID)
 	passed := make(chan error, 1)
 	lead.stalledLeader.Store(true)
-	go func() { passed <- lead.transport.(*transport).gate(id, lead.raft.CurrentTerm()) }()
+	go func() { passed <- lead.transport.gate(id, lead.raft.CurrentTerm()) }()
 	stacks := make([]byte, 1<<20)
 	eventually(t, "a call at the gate", func() bool {
 		lead.stalledLeader.Store(true) // the next look at the disk ends it

@@ -12,7 +12,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-var errGateClosed = errors.New("the leadership ended while the member could not be reached")
+var (
+	errGateClosed = errors.New("the leadership ended while the member could not be reached")
+	// errMoving answers in the place of a member whose address is being replaced. In hashicorp/raft
+	// v1.7.3 replication reads the member, after such an answer, without the lock under which the
+	// address is written. It sends the same again, to the new address.
+	errMoving = errors.New("the member's address is being replaced")
+)
 
 // transport embeds Raft's network transport and adds the gate. After repeated failures Raft's
 // replication to a member waits up to 10 s, so a member that returns would stay behind that long,
@@ -21,8 +27,9 @@ var errGateClosed = errors.New("the leadership ended while the member could not 
 type transport struct {
 	*raft.NetworkTransport
 	n         *Node
-	certified *certified    // nil: TLS is off
-	rpcs      chan raft.RPC // received, for Raft
+	certified *certified                  // nil: TLS is off
+	rpcs      chan raft.RPC               // received, for Raft
+	moving    atomic.Pointer[raft.Server] // a member without a vote that gets this address
 	stop      <-chan struct{}
 }
 
@@ -48,7 +55,16 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	t.extend(req, length)
 	err := t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
 	length.answered(len(req.Entries), time.Since(began), err == nil && resp.Success)
+	if err == nil && t.movingFrom(id, target) {
+		return errMoving
+	}
 	return err
+}
+
+// movingFrom reports whether a member's address is being replaced.
+func (t *transport) movingFrom(id raft.ServerID, target raft.ServerAddress) bool {
+	s := t.moving.Load()
+	return s != nil && s.ID == id && s.Address != target
 }
 
 // verified returns a message whose commit index is at most its last entry, and at most the last
