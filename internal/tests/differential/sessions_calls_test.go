@@ -133,9 +133,6 @@ func (s *sessions) request(focus []*commands.Spec) request {
 		if hasWord(call, "dryrun") || hasWord(call, "getkeys") || hasWord(call, "getkeysandflags") {
 			call = append(call[:min(at, len(call)):min(at, len(call))], d.plain(focus)...)
 		}
-		if hasWord(call, "dryrun") && len(call) > 6 && isCommand(call[3:], "zrank", "zrevrank") {
-			call = call[:6] // a score can be asked for since 7.2
-		}
 	}
 	q.calls = [][][]byte{call}
 	return q
@@ -182,9 +179,11 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 		s.watch = append(s.watch, p.watch...)
 	}
 	for db := range databasesUsed {
-		if !isCommand(call, "watch") && s.uncomparable(request{db: db, calls: [][][]byte{call}},
-			call) {
-			return nil
+		for _, c := range [][][]byte{call, tried(call)} {
+			if c != nil && !isCommand(call, "watch") &&
+				s.uncomparable(request{db: db, calls: [][][]byte{c}}, c) {
+				return nil
+			}
 		}
 	}
 	omitted := func(call [][]byte) bool {
@@ -202,16 +201,25 @@ func (s *sessions) adapted(p *pair, call [][]byte) [][]byte {
 	return call
 }
 
-// destination is the key in which a call stores a list or a sorted set, or nil.
-func destination(call [][]byte) []byte {
-	if isCommand(call, "zunionstore", "zinterstore", "zdiffstore", "zrangestore",
-		"geosearchstore") {
-		return argument(call, 1)
+// tried is the call that ACL DRYRUN asks about, or nil.
+func tried(call [][]byte) [][]byte {
+	if len(call) > 3 && isCommand(call, "acl") && isCommand(call[1:], "dryrun") {
+		return call[3:]
 	}
-	for i, arg := range call[1:] {
-		if isCommand([][]byte{arg}, "store", "storedist") &&
-			isCommand(call, "sort", "georadius", "georadiusbymember") {
-			return argument(call, i+2)
+	return nil
+}
+
+// destination is the key in which a call stores a list or a sorted set, or nil.
+func (s *sessions) destination(call [][]byte) []byte {
+	spec, err := s.table.Resolve(call)
+	if err != nil || !isCommand(call, "sort", "zunionstore", "zinterstore", "zdiffstore",
+		"zrangestore", "geosearchstore", "georadius", "georadiusbymember") {
+		return nil
+	}
+	uses, err := spec.KeyUses(call)
+	for _, use := range uses {
+		if err == nil && use.Flags&commands.KeyOW != 0 {
+			return call[use.Index]
 		}
 	}
 	return nil
@@ -264,7 +272,7 @@ var sessionOmissions = []sessionOmission{
 	}},
 	{"| `SORT … STORE`, `ZINTERSTORE` and kin over a value of another type |",
 		func(s *sessions, p *pair, call [][]byte) bool {
-			key := destination(call)
+			key := s.destination(call)
 			return key != nil && s.node.read(p.db, commandtest.Args("TYPE", string(key))).Text !=
 				"none" && slices.ContainsFunc(s.pairs, func(p *pair) bool { return p.waits != nil })
 		}},
