@@ -240,8 +240,8 @@ func TestTwoVotersRemovedAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoAnswerWhileTheAddressIsReplaced: Raft reads a member after its answer without the lock under
-// which it writes the member's address, so such an answer is none.
+// TestNoAnswerWhileTheAddressIsReplaced: Raft reads a member after its answer without the lock
+// under which it writes the member's address, so such an answer is none.
 func TestNoAnswerWhileTheAddressIsReplaced(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	lead, n := c.leader(), c.followers()[0]

@@ -244,9 +244,10 @@ var sessionOmissions = []sessionOmission{
 			(isCommand(call, "multi", "xreadgroup", "xclaim", "xautoclaim") ||
 				strings.Contains(strings.ToLower(string(call[0])), "pop"))
 	}},
-	{"| `HELLO`, `CLIENT TRACKING`, `CLIENT CACHING` inside `MULTI` |",
+	{"| `HELLO`, `CLIENT TRACKING`, `CLIENT CACHING`, `CONFIG SET` inside `MULTI` |",
 		func(_ *sessions, p *pair, call [][]byte) bool {
 			return p.multi && (isCommand(call, "hello") ||
+				(isCommand(call, "config") && hasWord(call, "set")) ||
 				(isCommand(call, "client") &&
 					(hasWord(call, "tracking") || hasWord(call, "caching"))))
 		}},
