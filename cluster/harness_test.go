@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // testClock is a Clock whose readings can be shifted.
@@ -336,14 +338,7 @@ func (c *testCluster) closeAll() {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("never: %s\n%s", what, buf[:runtime.Stack(buf, true)])
-		}
-		time.Sleep(time.Millisecond)
-	}
+	wait.For(t, 20*time.Second, what, ok)
 }
 
 func (c *testCluster) ready(id string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/resp"
+	testwait "github.com/coordd/coordd/internal/tests/wait"
 )
 
 // fakeBackend runs requests directly on one machine, without a log.
@@ -518,13 +519,7 @@ func (c *client) ended() {
 // eventually waits for a condition caused by another goroutine.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 10 s", what)
-		}
-	}
+	testwait.For(t, 10*time.Second, what, ok)
 }
 
 func pipeline(calls ...[]string) string {
