@@ -1,7 +1,11 @@
 # make build         build ./coordd
 # make lint          gofmt, vet, staticcheck; no function that only tests call, but in internal/resp
 # make vulncheck     known vulnerabilities in what the code calls; needs access to vuln.go.dev
-# make test          install what the tests need, run them, list what was skipped
+# make test          install what the tests need, run them, list what was skipped; minutes
+# make check         the tests that need longer; CI runs both
+# make quick         go test ./..., and what it skipped; installs nothing
+# make flakes        RUNS runs of make test's tests, shuffled, beside BUSY busy loops; what failed
+# make times         how long each test takes alone; writes the table of docs/testing.md
 # make bench         beside redis-server and etcd; BENCH=-full draws curves
 # make fairness      latency of a light client beside 20 heavy ones; four minutes
 # make clients       run client libraries against a cluster, and write docs/clients.md
@@ -25,19 +29,16 @@ GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
-# lint vets everything
-TESTFLAGS ?= -vet=off -timeout 20m
-# What the race detector need not watch: tests that run coordd in processes of its own or read files,
-# and packages without concurrency. In others, tests with much data skip themselves under it.
-APART = $(addprefix internal/tests/,crashpoints docs lab lint mutations sim) commands \
-	$(addprefix commands/,acl geo glob hll radix rdb) internal/lua
-PLAIN = $(addprefix ./,$(APART)) ./fsm/...
+# lint vets everything. Each wait has a limit of its own: a package that reaches this one hangs.
+TESTFLAGS ?= -vet=off -timeout 10m
+ALL = $(patsubst $(shell $(GO) list -m)/%,%,$(shell $(GO) list ./...))
+# The race detector watches what has goroutines: not tests of coordd in processes of its own or of
+# files, nor packages without concurrency. In fsm, tests with much data skip themselves under it.
+PLAIN = $(filter commands commands/% deploy/% fsm/script internal/lua internal/lua/% internal/tests/%,$(ALL))
+RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
-CLUSTERS = cluster server internal/node
-RACE = $(filter-out $(addprefix $(shell $(GO) list -m)/,$(APART) $(PROCESSES) $(CLUSTERS)), \
-	$(shell $(GO) list ./...))
 
-.PHONY: build test test-clusters test-plain test-processes test-race lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
+.PHONY: build test test-plain test-race check check-race check-plain check-processes quick flakes times fmt hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -45,21 +46,34 @@ build:
 deps:
 	sh .ci/deps
 
-# Three parts at a time, since processes and clusters wait much; each prints when it has ended.
+# Two parts at a time, since much waits; each prints when it has ended. The longest packages begin.
 test: deps
-	$(MAKE) -j 3 -O test-clusters test-processes test-plain test-race
-
-test-clusters:
-	sh .ci/test $(GO) test -p 1 -race $(TESTFLAGS) $(addprefix ./,$(CLUSTERS))
-
-test-processes:
-	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(addprefix ./,$(PROCESSES))
-
-test-plain:
-	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(PLAIN)
+	$(MAKE) -j 2 -O test-race test-plain
 
 test-race:
-	sh .ci/test $(GO) test -p 1 -race $(TESTFLAGS) $(RACE)
+	sh .ci/test $(GO) test -p 2 -race $(TESTFLAGS) ./server ./cluster $(addprefix ./,$(RACE))
+
+test-plain:
+	sh .ci/test $(GO) test -p 2 $(TESTFLAGS) ./$(PROCESSES) $(addprefix ./,$(PLAIN))
+	sh .ci/only detector.Skip fsm $(GO) test $(TESTFLAGS)
+
+# The tests that call tier.Check or do more if tier.Checking, and what make test does not have the
+# race detector watch.
+check: deps
+	COORDD_CHECK=1 $(MAKE) -j 3 -O check-race check-plain check-processes
+
+check-race:
+	sh .ci/only tier. '$(RACE)' $(GO) test -race $(TESTFLAGS)
+	sh .ci/test $(GO) test -race $(TESTFLAGS) ./fsm/script ./commands/keyspace ./internal/tests/differential
+
+check-plain:
+	sh .ci/only tier. '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS)
+
+check-processes:
+	sh .ci/only tier. $(PROCESSES) $(GO) test $(TESTFLAGS)
+
+quick:
+	sh .ci/test $(GO) test $(TESTFLAGS) ./$(PROCESSES) ./...
 
 release:
 	GO=$(GO) sh deploy/release
@@ -113,7 +127,7 @@ suites:
 
 guide:
 	sh .ci/deps clients
-	COORDD_GUIDE=1 $(GO) test ./internal/tests/e2e -run TestGuide -count 1 -v
+	COORDD_CHECK=1 COORDD_GUIDE=1 $(GO) test ./internal/tests/e2e -run TestGuide -count 1 -v
 
 page:
 	sh .ci/deps page
@@ -125,7 +139,7 @@ differential: deps
 
 SEEDS ?= 10000
 simulate:
-	COORDD_SIMULATE=$(SEEDS) $(GO) test ./internal/tests/sim -run TestSimulations -count 1 -v -timeout 24h
+	COORDD_CHECK=1 COORDD_SIMULATE=$(SEEDS) $(GO) test ./internal/tests/sim -run TestSimulations -count 1 -v -timeout 24h
 
 FUZZTIME ?= 30s
 fuzz:
@@ -137,7 +151,7 @@ ATTACK_FUZZ = ./commands/acl/FuzzRules ./server/FuzzBeforeAuth ./server/FuzzTLSH
 	./cluster/FuzzPeerStranger ./cluster/FuzzPeerMember ./cluster/FuzzPeerTLS \
 	./cluster/FuzzRaftMessages ./cluster/FuzzReadFrame ./cluster/FuzzDecodePayloads
 attack:
-	COORDD_ATTACK=1 $(GO) test -p 1 -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
+	COORDD_CHECK=1 COORDD_ATTACK=1 $(GO) test -p 1 -count 1 -v -run '$(ATTACKS)' ./internal/tests/e2e ./cluster
 	for target in $(ATTACK_FUZZ); do \
 		$(GO) test -run '^$$' -fuzz "^$${target##*/}\$$" -fuzztime $(FUZZTIME) $${target%/*} || exit; \
 	done
@@ -164,9 +178,9 @@ proof:
 	$(MAKE) mutations
 
 soak: deps
-	COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m ./internal/tests/e2e ./...
+	COORDD_CHECK=1 COORDD_SOAK=1 sh .ci/test $(GO) test -race -timeout 60m ./internal/tests/e2e ./...
 	$(MAKE) fuzz FUZZTIME=5m
 
 chaos:
 	sh .ci/deps chaos
-	sh .ci/chaos $(GO)
+	COORDD_CHAOS=1 sh .ci/only 'chaos()' '$(ALL)' $(GO) test -timeout 60m -count 1

@@ -1,6 +1,8 @@
 package binaries
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,10 +49,28 @@ func Build(pkg string, flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return buildIn(dir, ".", pkg, flags...)
+}
+
+// buildIn builds a package of the module at from in a directory. It begins with what an earlier
+// process built, if that was kept: go build links nothing if it is up to date.
+func buildIn(dir, from, pkg string, flags ...string) (string, error) {
 	path := filepath.Join(dir, "coordd")
-	if out, err := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path,
-		pkg)...).CombinedOutput(); err != nil {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", pkg, flags))
+	kept, _ := os.UserCacheDir()
+	kept = filepath.Join(kept, "coordd-tests", hex.EncodeToString(sum[:8]))
+	_ = os.Link(kept, path)
+	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, pkg)...)
+	cmd.Dir = from
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	// go build replaces a file and never writes into one, so whoever runs kept is not disturbed. If
+	// the binary cannot be kept, the next process links it again.
+	_ = os.MkdirAll(filepath.Dir(kept), 0o700)
+	next := path + ".kept"
+	if os.Link(path, next) == nil {
+		_ = os.Rename(next, kept)
 	}
 	return path, nil
 }
@@ -101,5 +121,5 @@ func first() (string, error) {
 			return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
 		}
 	}
-	return Build("./cmd/coordd", "-C", dir, "-trimpath") // so that the next run finds it compiled
+	return buildIn(dir, dir, "./cmd/coordd", "-trimpath") // so that the next run finds it compiled
 }

@@ -6,10 +6,10 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/coordd/coordd/internal/tests/crashdisk"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // alone are the scenarios of single nodes.
@@ -70,19 +70,16 @@ func TestCrashPoints(t *testing.T) {
 	if _, err := thisRelease(); err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{seed: sampleSeed, began: time.Now()}
-	if !r.samples() {
+	r := &runner{seed: sampleSeed}
+	if !samples() {
 		r.seed = random.Seed(t)
 	}
 	scenarios := r.scenarios()
-	names := slices.Sorted(maps.Keys(scenarios))
-	if r.samples() {
-		rnd := rand.New(rand.NewPCG(r.seed, 0))
-		rnd.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(scenarios)) {
 		t.Run(name, func(t *testing.T) {
-			r.need(t)
+			if samples() && name != "life" && name != "open" {
+				tier.Check(t)
+			}
 			scenarios[name](t)
 		})
 	}
@@ -90,10 +87,7 @@ func TestCrashPoints(t *testing.T) {
 }
 
 // runner runs scenarios.
-type runner struct {
-	seed  uint64
-	began time.Time
-}
+type runner struct{ seed uint64 }
 
 // scenarios returns all scenarios by their names.
 func (r *runner) scenarios() map[string]func(t *testing.T) {
@@ -122,16 +116,8 @@ func (r *runner) scenarios() map[string]func(t *testing.T) {
 }
 
 // samples reports whether only a sample is tried.
-func (r *runner) samples() bool {
+func samples() bool {
 	return os.Getenv(pointsVariable)+os.Getenv(pointVariable) == ""
-}
-
-// need skips a scenario if the time of the sample is over.
-func (r *runner) need(t *testing.T) {
-	t.Helper()
-	if r.samples() && time.Since(r.began) > sampleTime {
-		t.Skip("the time of the sample is over")
-	}
 }
 
 type trial = func(p point, rnd *rand.Rand) (crashdisk.Op, error)
@@ -140,7 +126,6 @@ type trial = func(p point, rnd *rand.Rand) (crashdisk.Op, error)
 func (r *runner) both(t *testing.T, to **count, crash, fail trial, evidence func(string) error) {
 	for _, kind := range []string{"crash", "error"} {
 		t.Run(kind, func(t *testing.T) {
-			r.need(t)
 			y := &try{t: t, seed: r.seed, run: crash, evidence: evidence,
 				whats: []string{string(crashdisk.Lost), string(crashdisk.Torn),
 					string(crashdisk.Kept)}}

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // TestFailoverAndShutdown transfers leadership to a named node and then to any other, and stops the
 // nodes one after another, while a client of all nodes writes.
 func TestFailoverAndShutdown(t *testing.T) {
+	tier.Check(t)
 	ctx := context.Background()
 	ps := startProcesses(t, 3)
 	first, others := leader(t, ps)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -150,6 +151,7 @@ func refusedCLI(t *testing.T, p *process, dir string, pair certs.Pair) {
 // loads its files. When its authority is gone, idle, blocked and subscribed clients are closed, and
 // those of the new authority stay.
 func TestClientCertificatesEnd(t *testing.T) {
+	tier.Check(t)
 	dir, _ := certsDir(t)
 	old := authority(t, dir, "ca")
 	p := startCertified(t, dir, "required")

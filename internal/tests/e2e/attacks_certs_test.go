@@ -34,6 +34,7 @@ import (
 
 	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -415,9 +416,7 @@ func (im *impostor) renew(ca *certs.Authority) {
 // TestForgedNodes: whoever shows a certificate that is not that of the node n3 of this cluster gets
 // no data and has no vote. Both ends say why.
 func TestForgedNodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: takes half a minute, and -short was given")
-	}
+	tier.Check(t)
 	dir, _ := certsDir(t)
 	ca, own := authority(t, dir, "peer-ca"), nodeRequest("prod", "n3")
 	expired, early := own, own
@@ -498,6 +497,7 @@ func lines(log, word string) string {
 // TestRevokedNode: a member has data and a vote until its authority is replaced. Then its
 // connections end, and its certificate is worth as much as a stranger's.
 func TestRevokedNode(t *testing.T) {
+	tier.Check(t)
 	dir, _ := certsDir(t)
 	old := authority(t, dir, "peer-ca")
 	im := newImpostor(t, dir, loaded(t, issued(t, old, nodeRequest("prod", "n3"))))
@@ -538,6 +538,7 @@ func TestRevokedNode(t *testing.T) {
 // TestNodeCertificateExpires: a member whose certificate expires keeps the connections that it has,
 // also while the others load certificates, and gets no new ones.
 func TestNodeCertificateExpires(t *testing.T) {
+	tier.Check(t)
 	dir, _ := certsDir(t)
 	ca := authority(t, dir, "peer-ca")
 	im := newImpostor(t, dir, loaded(t, issued(t, ca, nodeRequest("prod", "n3"))))

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // Whatever a flag's path leads to, a node says in one line why it does not start, or it starts. It
 // does not hang, use up the memory, or overwrite a file.
 func TestPathsOfFlags(t *testing.T) {
+	tier.Check(t)
 	binary, err := binaries.Coordd()
 	if err != nil {
 		t.Fatal(err)

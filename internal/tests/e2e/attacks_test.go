@@ -24,6 +24,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -444,9 +445,7 @@ func (b *siege) run(a *networkAttack) string {
 // COORDD_ATTACK, as in make attack, the strangers are all that an attack names, and the client's
 // 99th percentile stays below ten times its idle one.
 func TestAttacks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: takes more than a minute, and -short was given")
-	}
+	tier.Check(t)
 	b := newSiege(t)
 	lines := []string{"| what the strangers do | connections | idle | first second | then | " +
 		"times idle | a client enters | a neighbor enters |", "|---|---|---|---|---|---|---|---|"}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/sample"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -82,6 +83,7 @@ func TestRestoreDrill(t *testing.T) {
 
 // TestScheduledBackups has a process take backups while its cluster goes away and comes back.
 func TestScheduledBackups(t *testing.T) {
+	tier.Check(t)
 	n, c := startSingle(t, filepath.Join(t.TempDir(), "source"))
 	sample.Fill(t, c, "one")
 	binary, err := binaries.Coordd()

@@ -27,6 +27,7 @@ import (
 	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/s3"
 	"github.com/coordd/coordd/internal/tests/sample"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
@@ -147,6 +148,7 @@ func TestBackupUnderLoad(t *testing.T) {
 // The third starts with its old data first, as if it had been overlooked, and is restored after the
 // others.
 func TestRestoreCluster(t *testing.T) {
+	tier.Check(t)
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	c := ps[0].client()
@@ -393,6 +395,7 @@ func TestBackupToStdout(t *testing.T) {
 }
 
 func TestDamagedBackupsAreRefused(t *testing.T) {
+	tier.Check(t)
 	file := smallBackup(t)
 	good, err := os.ReadFile(file)
 	if err != nil {

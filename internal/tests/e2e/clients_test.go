@@ -6,12 +6,15 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // TestClientPrograms runs the scenario programs of testdata/clients against a cluster of three
 // processes: unmodified clients in other processes and languages, on every node, judged by
 // outcomes.
 func TestClientPrograms(t *testing.T) {
+	tier.Check(t)
 	// The programs do not test failover: a busy machine must not cause one.
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "3s")
 	var addrs, singles []string

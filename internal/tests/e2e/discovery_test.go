@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -280,10 +281,12 @@ func seekThrough(t *testing.T, ps []*process, all []*seeker, finish func(old *pr
 }
 
 func TestClientsFindTheLeader(t *testing.T) {
+	tier.Check(t)
 	seekThroughFailover(t, append(clusterSeekers(t), sentinelSeekers(t)...))
 }
 
 func TestClusterClientsFollowMoved(t *testing.T) {
+	tier.Check(t)
 	seekThroughFailover(t, clusterSeekers(t), "--present-as", "cluster")
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // A node may serve heavyAtMost of the ten heavy requests that wait there while a light one waits,
@@ -53,6 +54,7 @@ func answered(info string) (calls int) {
 // A light client waits for a few slices, not for a round of all heavy ones, at the leader and
 // through a follower. Raft's own traffic continues.
 func TestLightClientAmongHeavyOnes(t *testing.T) {
+	tier.Check(t)
 	// a busy machine keeps its leader
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
 	first, rest := leader(t, ps)

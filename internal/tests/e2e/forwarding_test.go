@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -182,6 +183,7 @@ func (k *talker) talk(round int) error {
 // reordered or sent to another connection, and nothing fails, while leadership is transferred, also
 // to that node.
 func TestRepliesWhileLeadershipMoves(t *testing.T) {
+	tier.Check(t)
 	seed := testSeed(t)
 	const talkers, rounds, moves = 12, 24, 6
 	// a busy machine must not hold its own elections

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // guidePage is the code of a page of the guide: blocks by language, and its Lua files by name.
@@ -114,6 +116,7 @@ import { createClient, defineScript, RESP_TYPES } from 'redis';
 // comments say. Those in Java are only parsed, for Jedis cannot be had where the tests run. Go and
 // Java are in make test, the others take too long for it.
 func TestGuide(t *testing.T) {
+	tier.Check(t)
 	prologue, pages := readGuide(t)
 	server := startProcesses(t, 1)[0]
 	for _, language := range guideLanguages {

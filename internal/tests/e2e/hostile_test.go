@@ -17,6 +17,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // maxPeakMiB bounds the peak memory of a process. Requests of 32 MiB and replies of 64 MiB exist
@@ -53,9 +54,7 @@ type battle struct {
 // TestHostileInput has clients send what costs most. With COORDD_ATTACK, as in make attack, each
 // attack runs on the leader and on a follower, otherwise on one of them.
 func TestHostileInput(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: takes most of a minute, and -short was given")
-	}
+	tier.Check(t)
 	// a busy machine keeps its leader
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "5s")
 	first, rest := leader(t, ps)

@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -186,6 +187,7 @@ func compareDatabases(t *testing.T, want, got *redis.Client) {
 }
 
 func TestImport(t *testing.T) {
+	tier.Check(t)
 	url, source := startSource(t)
 	fillSource(t, source(0))
 	// Otherwise the groups differ by what cannot be copied.
@@ -412,6 +414,7 @@ func TestImportNamesWhatItCannotCopy(t *testing.T) {
 // TestImportThroughFailover kills the target's leader during an import, and repeats the import
 // until it reports that everything is copied.
 func TestImportThroughFailover(t *testing.T) {
+	tier.Check(t)
 	url, source := startSource(t)
 	fillSource(t, source(0))
 	do(t, source(0), "XACK", "x", "g", "1000-2")
@@ -488,6 +491,7 @@ func TestImportFromCoordd(t *testing.T) {
 // A node of a Redis Cluster has a part of the keys, and a Sentinel none: neither may look like
 // success.
 func TestImportFromClusterAndSentinel(t *testing.T) {
+	tier.Check(t)
 	to, c := startSingle(t, filepath.Join(t.TempDir(), "to"))
 	var first *redis.Client
 	for i, port := range freePorts(t, 2) {

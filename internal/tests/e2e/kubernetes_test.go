@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coordd/coordd/internal/tests/names"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -194,6 +195,7 @@ func (p *process) waits(why string) {
 // TestKubernetesPods founds a cluster of the pods of deploy/kubernetes, restarts all at once, and
 // has one lose its volume.
 func TestKubernetesPods(t *testing.T) {
+	tier.Check(t)
 	k := prepareKubePods(t)
 	k.ps[0].start()
 	k.ps[0].waits("these addresses do not answer")

@@ -24,6 +24,7 @@ import (
 
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -160,6 +161,7 @@ func checkMixed(t *testing.T, ps []*process) {
 }
 
 func TestNextRelease(t *testing.T) {
+	tier.Check(t)
 	if _, err := binaries.Next(); err != nil { // before anything waits for it
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -276,6 +277,7 @@ var (
 
 // TestLocksOverTLS: no lock is lost or doubled, and each program goes on by itself.
 func TestLocksOverTLS(t *testing.T) {
+	tier.Check(t)
 	c := startSecureCluster(t, usersFile+lockUser)
 	programs := c.startLockPrograms()
 	goOn := func(what string) { t.Helper(); goOn(t, programs, what) }

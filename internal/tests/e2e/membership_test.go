@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -140,6 +141,7 @@ func (w strictWriters) more(t *testing.T, n int64) {
 }
 
 func TestMembersChangeUnderTraffic(t *testing.T) {
+	tier.Check(t)
 	f := newFleet(t)
 	n1 := f.start("n1")
 	w := startWriters([]*process{n1}, 4)
@@ -204,6 +206,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 // TestMemberIsReplaced loses a node's disk under load and replaces the node; then it moves a node
 // to another address.
 func TestMemberIsReplaced(t *testing.T) {
+	tier.Check(t)
 	ps := startProcesses(t, 3, patient...)
 	f := newFleet(t)
 	wait.For(t, 20*time.Second, "n3 to follow", func() bool {

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // TestNodeRedisMoves restarts every node in turn under a node-redis with maintenance notifications,
 // which does not retry: no request fails. Without notifications some do.
 func TestNodeRedisMoves(t *testing.T) {
+	tier.Check(t)
 	if i := slices.IndexFunc(needNode, lacks); i >= 0 {
 		t.Skipf("SKIPPED: %s not found", needNode[i])
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/tests/names"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -165,6 +166,7 @@ func (w *writers) check(t *testing.T, p *process) {
 // TestPodsLoseDisksAndMove founds a cluster of pods that all start at once with empty disks, and
 // then upsets one after the other.
 func TestPodsLoseDisksAndMove(t *testing.T) {
+	tier.Check(t)
 	rounds := [][3]bool{{true, true, true}, {true, false, true}, {false, true, false}}
 	if os.Getenv("COORDD_SOAK") != "" {
 		for range 20 {
@@ -192,6 +194,7 @@ func TestPodsLoseDisksAndMove(t *testing.T) {
 // TestPodsOverTLS has a pod lose its disk where members require certificates: one that names the
 // host is valid for whatever ids its nodes make, and one that names another host is not.
 func TestPodsOverTLS(t *testing.T) {
+	tier.Check(t)
 	name, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +224,7 @@ func TestPodsOverTLS(t *testing.T) {
 // TestPodRemovedWhileAway keeps a pod away until it is removed: it comes back under a new id when
 // it is started again, as a supervisor does.
 func TestPodRemovedWhileAway(t *testing.T) {
+	tier.Check(t)
 	s := startPods(t, 4, "--leader-priority", "100")
 	s.settle()
 	id := s.name(3)

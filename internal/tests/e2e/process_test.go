@@ -101,8 +101,13 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 		for _, p := range ps {
 			p.kill()
 			if t.Failed() {
-				t.Logf("log of %s:\n%s", p.id, p.log)
+				t.Logf("end of the log of %s:\n%s", p.id, p.log.End())
 			}
+		}
+	})
+	wait.Explain(t, func() {
+		for _, p := range ps {
+			p.showGoroutines()
 		}
 	})
 	for _, p := range ps {
@@ -183,6 +188,19 @@ func (p *process) kill() {
 	}
 }
 
+// showGoroutines has the process write its goroutines into its log, which ends it.
+func (p *process) showGoroutines() {
+	if p.cmd == nil || p.cmd.Process == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+	}
+}
+
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -194,7 +212,7 @@ func (p *process) signal(s syscall.Signal) {
 func (p *process) stop() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
-	<-p.done
+	wait.Receive(p.t, 30*time.Second, "the end of "+p.id, p.done)
 }
 
 // waitRefusal waits until a process that was started on unreadable data has exited with code 1 and

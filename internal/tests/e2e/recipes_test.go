@@ -30,6 +30,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // recipe returns the indented block of docs/security.md that follows a text.
@@ -240,6 +242,7 @@ func mount(t *testing.T, dir string, secret map[string][]byte) {
 
 // TestCertManagerRecipe runs a cluster on mounted secrets, with keys in each form, and renews them.
 func TestCertManagerRecipe(t *testing.T) {
+	tier.Check(t)
 	r, i := certManagerRecipe(t), newIssuer(t)
 	root := filepath.Join(t.TempDir(), "root.crt")
 	replaceFile(t, root, i.root)
@@ -370,6 +373,7 @@ const vaultStub = "#!/bin/sh\ncase \"$*\" in *'-format=json'*) cat answer.json ;
 // TestVaultRecipe carries out the recipe with a stand-in for Vault, and runs a cluster with the
 // files that it writes, and writes again.
 func TestVaultRecipe(t *testing.T) {
+	tier.Check(t)
 	for _, need := range []string{"jq", "sh"} {
 		if missing(need) {
 			t.Skipf("SKIPPED: %s not found", need)

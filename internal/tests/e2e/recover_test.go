@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/tests/sample"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // TestRecover kills two of three nodes for good under load, and continues from the third with two
 // new ones.
 func TestRecover(t *testing.T) {
+	tier.Check(t)
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	left := ps[0]
@@ -150,6 +152,7 @@ func TestRecoverRefusals(t *testing.T) {
 // TestNodeThatLostItsDisk restarts a founder on an empty directory with its old flags, and then two
 // of them.
 func TestNodeThatLostItsDisk(t *testing.T) {
+	tier.Check(t)
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	if err := ps[0].client().Set(ctx, "k", "v", 0).Err(); err != nil {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 const rotationWriters = 4
@@ -26,6 +28,7 @@ var rotationValue = strings.Repeat("x", 1<<10)
 // moment when the log starts a new file. Acknowledged writes exist afterwards, and the nodes take
 // entries again.
 func TestKillsAtRotation(t *testing.T) {
+	tier.Check(t)
 	rounds := map[int]int{1: 6, 3: 2}
 	if os.Getenv("COORDD_SOAK") != "" {
 		rounds = map[int]int{1: 150, 3: 50}

@@ -14,10 +14,12 @@ import (
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 
 	"github.com/coordd/coordd/internal/tests/otlp"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 func TestSpans(t *testing.T) {
+	tier.Check(t)
 	c := otlp.Start(t)
 	ps := startProcesses(t, 3, "--otlp", c.URL, "--otlp-sample", "1")
 	old, rest := leader(t, ps)

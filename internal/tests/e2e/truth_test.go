@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -53,6 +54,7 @@ func said(c *redis.Client, words ...any) string {
 }
 
 func TestWhatTheQuorumKnows(t *testing.T) {
+	tier.Check(t)
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	lead, rest := leader(t, ps)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -52,6 +53,7 @@ func (p *process) lead() {
 // TestUsersAfterUpgrade: the new release refuses users while a node of 0.1 is there, and whoever
 // leads, all commands of 0.1 go on. With the last node users work, on every node.
 func TestUsersAfterUpgrade(t *testing.T) {
+	tier.Check(t)
 	ps := startFirst(t, 3)
 	n1, n2, n3 := ps[0], ps[1], ps[2]
 	w := startWriters([]*process{n1}, 2)
@@ -112,6 +114,7 @@ func TestUsersAfterUpgrade(t *testing.T) {
 // TestUsersFileDuringUpgrade: a node that is to give the cluster its first users serves nobody
 // until it can, and says so. Those of 0.1 go on serving everybody.
 func TestUsersFileDuringUpgrade(t *testing.T) {
+	tier.Check(t)
 	ps := startFirst(t, 3)
 	n1, ctx := ps[0], context.Background()
 	if err := n1.client().Set(ctx, "k:1", "v", 0).Err(); err != nil {
@@ -156,6 +159,7 @@ func TestUsersFileDuringUpgrade(t *testing.T) {
 // each says why. With the last node it works: all nodes have the same limit, count the same data
 // and refuse the same write, also after a restart.
 func TestMaxMemoryAfterUpgrade(t *testing.T) {
+	tier.Check(t)
 	ps := startFirst(t, 3)
 	n1, n3 := ps[0], ps[2]
 	n3.upgrade("--maxmemory", "64mb") // waits for the level

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -102,6 +103,7 @@ func (w *waker) measure(t *testing.T, on, through *process,
 // TestWaitersAreWokenSoon measures all pairs of nodes. make chaos asserts the times, on a machine
 // that is not busy.
 func TestWaitersAreWokenSoon(t *testing.T) {
+	tier.Check(t)
 	rounds := 5
 	if chaos() {
 		rounds = 200

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // TestPreferredLeader kills the node that is to lead, under load: another one leads until it is
 // back. Through all of it a learner has the data, and neither leads nor counts.
 func TestPreferredLeader(t *testing.T) {
+	tier.Check(t)
 	f := newFleet(t)
 	n1 := f.start("n1")
 	n1.stop()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 func TestMain(m *testing.M) {
@@ -69,6 +70,7 @@ func TestPairs(t *testing.T) {
 
 // TestKillAndPause is a short run on the loopback, with all workloads.
 func TestKillAndPause(t *testing.T) {
+	tier.Check(t)
 	seed := random.Seed(t)
 	p := &plan{number: 1, seed: seed, faults: [2]string{"kill", "pause"},
 		variants: [2]variant{kills[seed%2], pauses[1-seed%2]}, kind: kinds[0],

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // kept are seeds that found a bug, with the bug.
@@ -35,6 +36,7 @@ var progress = regexp.MustCompile(`^seed \d+( with \d+ of \d+ events)?$`)
 // TestSimulations builds the simulations with the changed runtime and runs them: the kept seeds, or
 // as many as COORDD_SIMULATE says, in two processes. COORDD_TEST_SEED is the first seed of those.
 func TestSimulations(t *testing.T) {
+	tier.Check(t)
 	if patched {
 		t.Skip("it starts TestWorker")
 	}

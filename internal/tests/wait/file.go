@@ -36,3 +36,13 @@ func (f *File) String() string {
 	}
 	return b.String()
 }
+
+// End returns the end of what was written, for a test that failed.
+func (f *File) End() string {
+	const most = 256 << 10
+	text := f.String()
+	if len(text) <= most {
+		return text
+	}
+	return "…" + text[len(text)-most:]
+}

@@ -3,6 +3,7 @@ package wait
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,19 @@ func For(t testing.TB, limit time.Duration, what string, condition func() bool) 
 	}
 }
 
+// Receive receives from a channel, which may be closed instead, and fails as For does.
+func Receive[T any](t testing.TB, limit time.Duration, what string, ch <-chan T) (v T) {
+	t.Helper()
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	select {
+	case v = <-ch:
+	case <-over.C:
+		Expired(t, fmt.Sprintf("%s: not within %v", what, limit))
+	}
+	return v
+}
+
 // Expired fails a test whose wait has reached its limit, and shows what For shows.
 func Expired(t testing.TB, what string) {
 	t.Helper()
@@ -40,32 +54,35 @@ func Stacks() string {
 	return string(buf[:runtime.Stack(buf, true)])
 }
 
-// explaining has what Explain registered, by test.
-var explaining struct {
+// explaining has what Explain registered, by the name of the test.
+var explaining = struct {
 	sync.Mutex
-	of map[testing.TB][]func()
-}
+	of map[string][]func()
+}{of: map[string][]func(){}}
 
-// Explain has explain called when a wait of the test reaches its limit, before the test fails: to
-// have other processes show their goroutines.
+// Explain has explain called when a wait of the test, or of a subtest, reaches its limit, before
+// the test fails: to have other processes show their goroutines.
 func Explain(t testing.TB, explain func()) {
 	explaining.Lock()
 	defer explaining.Unlock()
-	if explaining.of == nil {
-		explaining.of = map[testing.TB][]func(){}
-	}
-	if explaining.of[t] == nil {
+	name := t.Name()
+	if explaining.of[name] == nil {
 		t.Cleanup(func() {
 			explaining.Lock()
 			defer explaining.Unlock()
-			delete(explaining.of, t)
+			delete(explaining.of, name)
 		})
 	}
-	explaining.of[t] = append(explaining.of[t], explain)
+	explaining.of[name] = append(explaining.of[name], explain)
 }
 
-func explanations(t testing.TB) []func() {
+func explanations(t testing.TB) (all []func()) {
 	explaining.Lock()
 	defer explaining.Unlock()
-	return explaining.of[t]
+	for name, some := range explaining.of {
+		if strings.HasPrefix(t.Name()+"/", name+"/") {
+			all = append(all, some...)
+		}
+	}
+	return all
 }
