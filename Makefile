@@ -12,7 +12,7 @@
 # make guide        run the code of docs/guide
 # make page          the page in headless Chromium; writes docs/images
 # make differential  2,000,000 random calls on coordd and on redis-server, side by side
-# make mutations     plant bugs, and check that tests find them; half an hour
+# make mutations     plant bugs, and check that tests find them
 # make chaos         clusters under pairs of faults; as root, ten minutes
 # make attack        hostile clients and peers, and fuzzing of what strangers reach
 # make rules         check and test the alert rules with promtool
@@ -120,6 +120,14 @@ systems:
 # MUTATIONS='name …' runs only these.
 mutations: deps
 	$(GO) run ./testdata/mutations $(MUTATIONS)
+
+RUNS ?= 20
+BUSY ?= 6
+flakes: deps
+	$(GO) run ./testdata/tests flakes -runs $(RUNS) -busy $(BUSY) -race '$(RACE)' -plain '$(PLAIN)'
+
+times: deps
+	$(GO) run ./testdata/tests times -race '$(RACE)' -plain '$(PLAIN)'
 
 suites:
 	sh .ci/deps suites

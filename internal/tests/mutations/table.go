@@ -1,18 +1,18 @@
 package mutations
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/derived"
 )
 
 // Doc is the document with the table of what found the mutations, between the marks.
 const (
 	Doc   = "docs/testing.md"
-	begin = "<!-- derived: mutations -->\n"
-	end   = "<!-- end -->"
+	part  = "mutations"
 	title = "| Mutation | What is broken | Found by | After |\n|---|---|---|---|\n"
 )
 
@@ -23,19 +23,9 @@ func Row(m Mutation, test string, after time.Duration) string {
 		strings.TrimPrefix(m.Find.Package, "./"), after.Seconds())
 }
 
-// split returns what stands before, between and after the marks.
-func split(text string) (before, table, after string, err error) {
-	before, rest, ok := strings.Cut(text, begin)
-	table, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		return "", "", "", errors.New("the marks of the table of mutations are missing")
-	}
-	return before, table, after, nil
-}
-
 // Rows returns the rows of a document's table, by mutation.
 func Rows(text string) (map[string]string, error) {
-	_, table, _, err := split(text)
+	_, table, _, err := derived.Part(text, part)
 	rows := map[string]string{}
 	for line := range strings.Lines(strings.TrimPrefix(table, title)) {
 		cells := strings.SplitN(line, "|", 3)
@@ -49,7 +39,7 @@ func Rows(text string) (map[string]string, error) {
 // Update returns a document with new rows. Those of mutations that did not run stay; those of
 // mutations that are no more go.
 func Update(text string, list []Mutation, found map[string]string) (string, error) {
-	before, _, after, err := split(text)
+	before, _, after, err := derived.Part(text, part)
 	if err != nil {
 		return "", err
 	}
@@ -68,5 +58,5 @@ func Update(text string, list []Mutation, found map[string]string) (string, erro
 		}
 	}
 	slices.Sort(lines)
-	return before + begin + title + strings.Join(lines, "\n") + "\n" + end + after, nil
+	return before + title + strings.Join(lines, "\n") + "\n" + after, nil
 }

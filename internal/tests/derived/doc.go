@@ -1,0 +1,2 @@
+// Package derived replaces the parts of documents that programs write.
+package derived
