@@ -3,6 +3,8 @@
 # make vulncheck     known vulnerabilities in what the code calls; needs access to vuln.go.dev
 # make test          install what the tests need, run them, list what was skipped; minutes
 # make check         the tests that need longer; CI runs both
+# make fmt           gofmt, and break lines of documents and comments that are too wide
+# make precommit     what takes seconds; make hooks: git runs it before each commit
 # make quick         go test ./..., and what it skipped; installs nothing
 # make flakes        RUNS runs of make test's tests, shuffled, beside BUSY busy loops; what failed
 # make times         how long each test takes alone; writes the table of docs/testing.md
@@ -38,7 +40,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script internal/lua internal/l
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-processes quick flakes times fmt hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
+.PHONY: build test test-plain test-race check check-race check-plain check-processes quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -71,6 +73,21 @@ check-plain:
 
 check-processes:
 	sh .ci/only tier. $(PROCESSES) $(GO) test $(TESTFLAGS)
+
+fmt:
+	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
+	$(GO) run ./testdata/fmt
+
+# What takes seconds; make hooks has git run it before each commit.
+precommit:
+	@changes=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$changes" || \
+		{ echo "$$changes"; echo 'make fmt would change these files'; exit 1; }
+	$(GO) run ./testdata/fmt -l
+	$(GO) build ./...
+	$(GO) test ./internal/tests/docs ./internal/tests/lint ./internal/tests/mutations
+
+hooks:
+	git config core.hooksPath .ci/hooks
 
 quick:
 	sh .ci/test $(GO) test $(TESTFLAGS) ./$(PROCESSES) ./...

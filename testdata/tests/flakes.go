@@ -157,8 +157,8 @@ func (t *tally) failures() (n int) {
 // report prints the table of failures, and returns an error if there are any.
 func (t *tally) report(logs string) error {
 	if len(t.failed) == 0 {
-		fmt.Printf("nothing failed in %d runs of %d packages\n", slices.Max(slices.Collect(maps.Values(t.runs))),
-			len(t.runs))
+		most := slices.Max(slices.Collect(maps.Values(t.runs)))
+		fmt.Printf("nothing failed in %d runs of %d packages\n", most, len(t.runs))
 		return nil
 	}
 	fmt.Println("| Package and test | Failed | Of | -shuffle |\n|---|---|---|---|")

@@ -13,15 +13,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unicode/utf8"
+
+	"github.com/coordd/coordd/internal/tests/wrap"
 )
 
-const (
-	root = "../../.."
-	// maxColumns is how wide a line is at most. A tab counts for tabColumns.
-	maxColumns = 100
-	tabColumns = 4
-)
+const root = "../../.."
 
 // sources calls f with each file of the project whose name ends in suffix, and its slash-separated
 // path.
@@ -84,17 +80,13 @@ func TestGofmt(t *testing.T) {
 	})
 }
 
-func columns(line string) int {
-	return utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
-}
-
-// Lines of Go are no wider than maxColumns, unless a string that cannot be broken is in them.
+// Lines of Go are no wider than wrap.Columns, unless a string that cannot be broken is in them.
 func TestGoWidth(t *testing.T) {
 	goSources(t, func(path string, src []byte) {
 		unbroken := unbrokenLines(src)
 		for i, line := range strings.Split(string(src), "\n") {
-			if columns(line) > maxColumns && !unbroken[i+1] {
-				t.Errorf("%s:%d: %d columns", path, i+1, columns(line))
+			if wrap.Width(line) > wrap.Columns && !unbroken[i+1] {
+				t.Errorf("%s:%d: %d columns", path, i+1, wrap.Width(line))
 			}
 		}
 	})
@@ -124,21 +116,16 @@ func unbrokenLines(src []byte) map[int]bool {
 	}
 }
 
-// Prose in Markdown is wrapped at maxColumns; tables, code and single words that are wider are not.
-// Wrapping a table destroys it.
+// Prose in Markdown is wrapped. Wrapping a table destroys it.
 func TestMarkdownWidth(t *testing.T) {
 	sources(t, ".md", func(path string, src []byte) {
+		if wrap.Markdown(string(src)) != string(src) {
+			t.Errorf("%s has lines that are too wide: make fmt", path)
+		}
 		code := false
 		for i, line := range strings.Split(string(src), "\n") {
-			trimmed := strings.TrimSpace(line)
-			if strings.HasPrefix(trimmed, "```") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
 				code = !code
-			}
-			free := code || strings.HasPrefix(line, "#") || strings.HasPrefix(trimmed, "|") ||
-				strings.HasPrefix(line, "    ") ||
-				!strings.Contains(strings.TrimLeft(trimmed, "-*0123456789. "), " ")
-			if columns(line) > maxColumns && !free {
-				t.Errorf("%s:%d: %d columns", path, i+1, columns(line))
 			}
 			if !code && strings.Contains(line, "|---") && strings.Trim(line, " |:-") != "" {
 				t.Errorf("%s:%d: the rows of a table in one line", path, i+1)
