@@ -65,14 +65,14 @@ check: deps
 	COORDD_CHECK=1 $(MAKE) -j 3 -O check-race check-plain check-processes
 
 check-race:
-	sh .ci/only tier. '$(RACE)' $(GO) test -race $(TESTFLAGS)
+	sh .ci/only tier. '$(RACE)' $(GO) test -race $(TESTFLAGS) -timeout 30m
 	sh .ci/test $(GO) test -race $(TESTFLAGS) ./fsm/script ./commands/keyspace ./internal/tests/differential
 
 check-plain:
-	sh .ci/only tier. '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS)
+	sh .ci/only tier. '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
 
 check-processes:
-	sh .ci/only tier. $(PROCESSES) $(GO) test $(TESTFLAGS)
+	sh .ci/only tier. $(PROCESSES) $(GO) test $(TESTFLAGS) -timeout 30m
 
 fmt:
 	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -260,7 +259,6 @@ func TestSubscribersOutliveTheirLeader(t *testing.T) {
 // so its subscribers lose their connections. The node is paused until the leader has dropped the
 // entries that it lacks.
 func TestSnapshotClosesSubscribers(t *testing.T) {
-	tier.Check(t)
 	n1, followers := leader(t, startProcesses(t, 3))
 	n2, ctx := followers[0], context.Background()
 	n2.waitReady()

@@ -141,7 +141,6 @@ func (w strictWriters) more(t *testing.T, n int64) {
 }
 
 func TestMembersChangeUnderTraffic(t *testing.T) {
-	tier.Check(t)
 	f := newFleet(t)
 	n1 := f.start("n1")
 	w := startWriters([]*process{n1}, 4)

@@ -152,7 +152,6 @@ func TestRecoverRefusals(t *testing.T) {
 // TestNodeThatLostItsDisk restarts a founder on an empty directory with its old flags, and then two
 // of them.
 func TestNodeThatLostItsDisk(t *testing.T) {
-	tier.Check(t)
 	ps := startProcesses(t, 3)
 	ctx := context.Background()
 	if err := ps[0].client().Set(ctx, "k", "v", 0).Err(); err != nil {

@@ -23,7 +23,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
-	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -114,7 +113,6 @@ func TestFromPlainToTLSUnderLoad(t *testing.T) {
 // TestClientsOverTLS has cluster clients take and release locks over TLS, with no plain port, while
 // the certificates are renewed and the leader is killed.
 func TestClientsOverTLS(t *testing.T) {
-	tier.Check(t)
 	dir, renew := certsDir(t)
 	otherDir, _ := certsDir(t)
 	ps := startProcessesWith(t, 3, func(p *process) {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -241,7 +240,6 @@ func pipelineUntilDenied(ctx context.Context, c *redis.Client, revoked *atomic.B
 
 // Passwords stay in the session: they are in no file of a node, no log, no backup, no answer.
 func TestPasswordsAreNowhere(t *testing.T) {
-	tier.Check(t)
 	trails := t.TempDir()
 	ps, users := startWithUsers(t, 3, func(p *process) {
 		p.args = append(p.args, "--audit-log", filepath.Join(trails, p.id))
