@@ -285,9 +285,9 @@ func (s *session) holdBack(wait time.Duration, requests int) bool {
 			_ = s.conn.SetReadDeadline(past) // that of who ends it may be gone
 		}
 	}()
-	for until := time.Now().Add(wait); ; {
-		_ = s.conn.SetReadDeadline(until)
-		left := time.Until(until)
+	for until := s.srv.cfg.clock().Add(wait); ; {
+		left := until.Sub(s.srv.cfg.clock())
+		_ = s.conn.SetReadDeadline(time.Now().Add(left))
 		switch { // after the deadline is set: whoever interrupts sets an earlier one later
 		case left <= 0 || s.srv.closing.Load() || s.srv.config.rates.Load() != s.meterOf:
 			return true
