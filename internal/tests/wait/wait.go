@@ -15,13 +15,12 @@ func For(t testing.TB, limit time.Duration, what string, condition func() bool) 
 	t.Helper()
 	over := time.NewTimer(limit)
 	defer over.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
+	const longest = 2 * time.Millisecond
+	for pause := longest / 32; !condition(); pause = min(2*pause, longest) {
 		select {
 		case <-over.C:
 			Expired(t, fmt.Sprintf("%s: not within %v", what, limit))
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
