@@ -32,7 +32,7 @@ var hiddenParams = []string{"key-load-delay", "rdb-key-save-delay", "watchdog-pe
 // each parameter without effect to a number of values, right and wrong, on both.
 func TestParametersAreThoseOfRedis(t *testing.T) {
 	plainOnly(t)
-	real := &client{commandtest.DialRedis(t), t}
+	real := &client{Conn: commandtest.DialRedis(t), t: t}
 	c := start(t, nil).dial(t)
 	values := func(c *client, pattern string) map[string]string {
 		got := map[string]string{}

@@ -55,22 +55,25 @@ func TestBackupIsRefused(t *testing.T) {
 // Messages to the client come before or after a backup, never within it.
 func TestBackupAmongMessages(t *testing.T) {
 	n := start(t, nil)
-	c, other := n.dial(t), n.dial(t)
-	other.call("SET", "big", strings.Repeat("x", 30_000_000)) // more than the system's buffers hold
+	c, other := n.dialPipe(t), n.dial(t)
+	const size = 1 << 20
+	other.call("SET", "big", strings.Repeat("x", size))
 	c.call("HELLO", "3")
 	c.call("SUBSCRIBE", "c")
 	c.call("CLIENT", "TRACKING", "ON")
 	c.call("GET", "k")
 	other.call("PUBLISH", "c", "before")
-	c.raw("RAFT BACKUP\r\nPING\r\n")
-	eventually(t, "the backup has begun", func() bool { return n.stats.bytesOut.Load() > 1<<20 })
-	other.call("PUBLISH", "c", "after")
-	other.call("SET", "k", "1")
 	message := func(text string) string {
 		return ">3\r\n" + bulkText("message") + bulkText("c") + bulkText(text)
 	}
+	c.raw("RAFT BACKUP\r\nPING\r\n")
 	c.want(message("before"))
-	if got := c.next(); len(got) < 30_000_000 || got[0] != '$' {
+	if ready, _ := c.Ready(waitLimit); !ready {
+		t.Fatal("no backup")
+	}
+	other.call("PUBLISH", "c", "after")
+	other.call("SET", "k", "1")
+	if got := c.next(); len(got) < size || got[0] != '$' {
 		t.Errorf("the backup: %.200q", got)
 	}
 	c.want(message("after"), ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", "+PONG\r\n")
@@ -100,18 +103,18 @@ func TestBackupBehindUnreadMessages(t *testing.T) {
 func TestBackupEndsWithItsClient(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	c.call("SET", "big", strings.Repeat("x", 30_000_000)) // more than the system's buffers hold
-	slow := n.dial(t)
-	id := strings.TrimSpace(slow.call("CLIENT", "ID")[1:])
+	c.call("SET", "big", strings.Repeat("x", 1<<20))
+	slow := n.dialPipe(t)
+	id := slow.id()
 	slow.raw("RAFT BACKUP\r\n")
-	eventually(t, "the backup has begun", func() bool { return n.stats.bytesOut.Load() > 1<<20 })
+	eventually(t, "the backup has begun", n.backingUp.Load)
 	if got := c.call("RAFT", "BACKUP"); got != "-"+string(errBackupRuns)+"\r\n" {
 		t.Fatalf("a second one: %.200q", got)
 	}
 	if got := c.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
 		t.Fatalf("%q", got)
 	}
-	gone := n.dial(t)
+	gone := n.dialPipe(t)
 	gone.raw("RAFT BACKUP\r\n")
 	_ = gone.Close()
 	eventually(t, "both are gone", func() bool {

@@ -232,7 +232,7 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	}
 	fails, start := s.fails, len(s.w.Buf)
 	end := endedError // if it fails
-	s.w.Limit = start + commands.MaxReplyBytes
+	s.w.Limit = start + s.srv.cfg.answerBytes
 	if !l.Works {
 		l.Run(s, spec, args)
 	} else if err := s.srv.backend.Schedule(s.localWorkload(spec, args), func() {

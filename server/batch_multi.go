@@ -264,7 +264,7 @@ func (s *session) runQueued(q *queued, own int) int {
 	switch {
 	case err != nil:
 		s.fail(err)
-	case own > maxExecBytes:
+	case own > s.srv.cfg.answerBytes:
 		s.fail(commands.Error("ERR transaction reply exceeds 64 MiB; the command did not run"))
 	case q.invalid != nil:
 		s.fail(q.invalid)

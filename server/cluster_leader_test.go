@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -163,83 +164,87 @@ func TestSwitchMaster(t *testing.T) {
 // If no leader appears, clients that wait for one are sent to another node, once; other
 // subscribers stay.
 func TestSeekersAreSentAway(t *testing.T) {
-	n := start(t, nil)
-	eventually(t, "the leader is known", func() bool { return n.leader.Load() != nil })
-	plain := n.dial(t)
-	plain.call("SUBSCRIBE", "switch")
-	for range 2 {
-		c, p := n.dial(t), n.dial(t)
-		c.call("SUBSCRIBE", "+switch-master")
-		p.call("PSUBSCRIBE", "+switch*")
-		n.lead("")
-		c.ended()
-		p.ended()
-		c = n.dial(t)
-		c.call("SUBSCRIBE", "+switch-master")
-		n.follow(t)
-		const text = "mymaster 10.0.0.1 7001 10.0.0.2 7001"
-		c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n",
-			len(text), text))
-		n.lead("n1")
-		eventually(t, "n1 leads", func() bool { v := n.leader.Load(); return v != nil && v.self })
-	}
-	if got := plain.call("PING"); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
-		t.Errorf("%q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		eventually(t, "the leader is known", func() bool { return n.leader.Load() != nil })
+		plain := n.dial(t)
+		plain.call("SUBSCRIBE", "switch")
+		for range 2 {
+			c, p := n.dial(t), n.dial(t)
+			c.call("SUBSCRIBE", "+switch-master")
+			p.call("PSUBSCRIBE", "+switch*")
+			n.lead("")
+			c.ended()
+			p.ended()
+			c = n.dial(t)
+			c.call("SUBSCRIBE", "+switch-master")
+			n.follow(t)
+			const text = "mymaster 10.0.0.1 7001 10.0.0.2 7001"
+			c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n",
+				len(text), text))
+			n.lead("n1")
+			eventually(t, "n1 leads", func() bool { v := n.leader.Load(); return v != nil && v.self })
+		}
+		if got := plain.call("PING"); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
+			t.Errorf("%q", got)
+		}
+	})
 }
 
 // TestLeaderIsAwaited: during an election, a client that asks for the leader receives the new one,
 // neither the old one nor nothing.
 func TestLeaderIsAwaited(t *testing.T) {
-	n := start(t, nil)
-	n.follow(t)
-	killed := func() { n.fake.set(func() { n.fake.st.member("n2").Connected = false }) }
-	for _, test := range []struct{ call, want string }{
-		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*2\r\n$8\r\n10.0.0.1\r\n$4\r\n7001\r\n"},
-		{"CLUSTER SLOTS", "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$8\r\n10.0.0.1\r\n:7001\r\n$40\r\n" +
-			clusterID("n1") + "\r\n*0\r\n"},
-	} {
-		killed()
-		n.lead("n2")
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.follow(t)
+		killed := func() { n.fake.set(func() { n.fake.st.member("n2").Connected = false }) }
+		for _, test := range []struct{ call, want string }{
+			{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*2\r\n$8\r\n10.0.0.1\r\n$4\r\n7001\r\n"},
+			{"CLUSTER SLOTS", "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$8\r\n10.0.0.1\r\n:7001\r\n$40\r\n" +
+				clusterID("n1") + "\r\n*0\r\n"},
+		} {
+			killed()
+			n.lead("n2")
+			c := n.dial(t)
+			if err := c.Send(commandtest.Args(strings.Fields(test.call)...)); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(20*time.Millisecond, func() { n.lead("n1") })
+			if got := c.next(); got != test.want {
+				t.Errorf("%s: %q", test.call, got)
+			}
+		}
+		// No leader: an answer that sends clients to another node.
+		n.lead("")
 		c := n.dial(t)
-		if err := c.Send(commandtest.Args(strings.Fields(test.call)...)); err != nil {
-			t.Fatal(err)
+		for _, test := range []struct{ call, want string }{
+			{"CLUSTER SLOTS", "-" + errNoLeader.Error() + "\r\n"},
+			{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "-" + string(errNoAddress) + "\r\n"},
+			{"SENTINEL MASTERS", "*0\r\n"},
+			{"SENTINEL CKQUORUM mymaster",
+				"-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified " +
+					"quorum for this master. " +
+					"Not enough available Sentinels to reach the majority and authorize " +
+					"a failover\r\n"},
+		} {
+			if got := c.call(strings.Fields(test.call)...); got != test.want {
+				t.Errorf("%s: %q, want %q", test.call, got, test.want)
+			}
 		}
-		time.AfterFunc(20*time.Millisecond, func() { n.lead("n1") })
-		if got := c.next(); got != test.want {
-			t.Errorf("%s: %q", test.call, got)
+		// For long: an answer soon.
+		eventually(t, "cut off", func() bool { return n.leaderlessFor(leaderMissed) })
+		const calls = 10
+		began := time.Now()
+		for range calls {
+			if got, want := c.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"),
+				"-"+string(errNoAddress)+"\r\n"; got != want {
+				t.Errorf("cut off: %q", got)
+			}
 		}
-	}
-	// No leader: an answer that sends clients to another node.
-	n.lead("")
-	c := n.dial(t)
-	for _, test := range []struct{ call, want string }{
-		{"CLUSTER SLOTS", "-" + errNoLeader.Error() + "\r\n"},
-		{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "-" + string(errNoAddress) + "\r\n"},
-		{"SENTINEL MASTERS", "*0\r\n"},
-		{"SENTINEL CKQUORUM mymaster",
-			"-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified " +
-				"quorum for this master. " +
-				"Not enough available Sentinels to reach the majority and authorize " +
-				"a failover\r\n"},
-	} {
-		if got := c.call(strings.Fields(test.call)...); got != test.want {
-			t.Errorf("%s: %q, want %q", test.call, got, test.want)
+		if took := time.Since(began); took > calls*leaderPatience/2 {
+			t.Errorf("%d clients of a node that is cut off waited %v", calls, took)
 		}
-	}
-	// For long: an answer soon.
-	eventually(t, "cut off", func() bool { return n.leaderlessFor(leaderMissed) })
-	const calls = 10
-	began := time.Now()
-	for range calls {
-		if got, want := c.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"),
-			"-"+string(errNoAddress)+"\r\n"; got != want {
-			t.Errorf("cut off: %q", got)
-		}
-	}
-	if took := time.Since(began); took > calls*leaderPatience/2 {
-		t.Errorf("%d clients of a node that is cut off waited %v", calls, took)
-	}
+	})
 }
 
 // TestMembersOfANodeThatLoads: a node that does not know its members yet, as it loads or joins,
@@ -317,7 +322,7 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	real := &client{conn, t}
+	real := &client{Conn: conn, t: t}
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewSource(seed))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -169,16 +170,18 @@ func TestCloseLetsClientsEnd(t *testing.T) {
 // A client that does not finish is waited for less long than one with requests in flight, and
 // nothing of it runs.
 func TestCloseWaitsNotForEver(t *testing.T) {
-	n := start(t, func(c *Config) { c.DrainTimeout = time.Hour })
-	c := n.dial(t)
-	c.raw(calls("MULTI", "INCR a"))
-	c.want("+OK\r\n", "+QUEUED\r\n")
-	wait := n.closeBehind(t)
-	c.ended()
-	wait()
-	if got := n.fake.takeCalls(); got != "" {
-		t.Errorf("the backend was asked: %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.DrainTimeout = time.Hour })
+		c := n.dial(t)
+		c.raw(calls("MULTI", "INCR a"))
+		c.want("+OK\r\n", "+QUEUED\r\n")
+		wait := n.closeBehind(t)
+		c.ended()
+		wait()
+		if got := n.fake.takeCalls(); got != "" {
+			t.Errorf("the backend was asked: %s", got)
+		}
+	})
 }
 
 // A request that is never answered delays Close by DrainTimeout, no more and no less.

@@ -23,10 +23,6 @@ const (
 	maxBatchBytes    = 1 << 20
 )
 
-// maxExecBytes bounds the session's own replies in one transaction: they cannot be sent before the
-// last one is known.
-const maxExecBytes = commands.MaxReplyBytes
-
 // How long, and for how many bytes, a connection that the server closes is still read.
 const (
 	drainTime  = 100 * time.Millisecond

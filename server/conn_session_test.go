@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -42,20 +43,22 @@ func TestMaxClients(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	n := start(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
-	c := n.dial(t)
-	if got := c.call("PING"); got != "+PONG\r\n" {
-		t.Fatal(got)
-	}
-	c.ended()
-	s := n.dial(t) // a subscriber may be silent
-	s.call("SUBSCRIBE", "a")
-	d := n.dial(t)
-	d.ended()
-	if got := n.dial(t).call("PUBLISH", "a", "x"); got != ":1\r\n" {
-		t.Fatal(got)
-	}
-	s.want("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n")
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
+		c := n.dial(t)
+		if got := c.call("PING"); got != "+PONG\r\n" {
+			t.Fatal(got)
+		}
+		c.ended()
+		s := n.dial(t) // a subscriber may be silent
+		s.call("SUBSCRIBE", "a")
+		d := n.dial(t)
+		d.ended()
+		if got := n.dial(t).call("PUBLISH", "a", "x"); got != ":1\r\n" {
+			t.Fatal(got)
+		}
+		s.want("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n")
+	})
 }
 
 func TestKill(t *testing.T) {
@@ -259,24 +262,26 @@ func TestInfoAndRole(t *testing.T) {
 // WAIT is answered when enough voters hold the writes, or on timeout, but never to a disconnected
 // client.
 func TestWait(t *testing.T) {
-	n := start(t, nil)
-	c := n.dial(t)
-	start := time.Now()
-	if got := c.call("WAIT", "2", "30"); got != ":1\r\n" ||
-		time.Since(start) < 30*time.Millisecond {
-		t.Fatalf("%q after %v", got, time.Since(start))
-	}
-	c.raw(calls("WAIT 2 0", "PING"))
-	n.fake.set(func() {
-		n.fake.st.Members = append([]Member{}, n.fake.st.Members...)
-		n.fake.st.Members[2].Applied = 100
-	})
-	c.want(":2\r\n", "+PONG\r\n")
-	c.raw(calls("SET a 1", "WAIT 9 0", "PING"))
-	c.want("+OK\r\n")
-	_ = c.Close()
-	eventually(t, "the session of a client that went away ends", func() bool {
-		return strings.Contains(n.dial(t).call("CLIENT", "LIST", "ID", "1"), "$0\r\n")
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.dial(t)
+		start := time.Now()
+		if got := c.call("WAIT", "2", "30"); got != ":1\r\n" ||
+			time.Since(start) < 30*time.Millisecond {
+			t.Fatalf("%q after %v", got, time.Since(start))
+		}
+		c.raw(calls("WAIT 2 0", "PING"))
+		n.fake.set(func() {
+			n.fake.st.Members = append([]Member{}, n.fake.st.Members...)
+			n.fake.st.Members[2].Applied = 100
+		})
+		c.want(":2\r\n", "+PONG\r\n")
+		c.raw(calls("SET a 1", "WAIT 9 0", "PING"))
+		c.want("+OK\r\n")
+		_ = c.Close()
+		eventually(t, "the session of a client that went away ends", func() bool {
+			return strings.Contains(n.dial(t).call("CLIENT", "LIST", "ID", "1"), "$0\r\n")
+		})
 	})
 }
 

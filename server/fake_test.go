@@ -18,7 +18,9 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/memnet"
 	testwait "github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -407,11 +409,65 @@ type node struct {
 	*Server
 	fake *fakeBackend
 	addr string
+	mem  *memnet.Listener // of a node in simulated time
 	tls  nodeTLS
 }
 
 // start runs a server until the test ends.
 func start(t testing.TB, change func(*Config)) *node {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := startAt(t, ln, change)
+	if *overTLS {
+		n.startTLS(t)
+	}
+	return n
+}
+
+// startSimulated is start in a bubble of testing/synctest: nobody really waits, and what takes time
+// takes just that.
+func startSimulated(t testing.TB, change func(*Config)) *node {
+	t.Helper()
+	ln := memnet.Listen()
+	n := startAt(t, ln, change)
+	n.mem = ln
+	return n
+}
+
+// spareLocks are observers that no node has. One takes 3 MB, which costs more than most tests.
+var spareLocks struct {
+	mu   sync.Mutex
+	list []*locks.Observer
+}
+
+// lendLocks returns an observer for the node of a test. It may have the counts of earlier nodes.
+func lendLocks(t testing.TB) *locks.Observer {
+	t.Helper()
+	rules, err := locks.ParseRules("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spareLocks.mu.Lock()
+	defer spareLocks.mu.Unlock()
+	if len(spareLocks.list) == 0 {
+		spareLocks.list = append(spareLocks.list, locks.New(rules))
+	}
+	last := len(spareLocks.list) - 1
+	o := spareLocks.list[last]
+	spareLocks.list = spareLocks.list[:last]
+	o.SetRules(rules)
+	t.Cleanup(func() {
+		spareLocks.mu.Lock()
+		defer spareLocks.mu.Unlock()
+		spareLocks.list = append(spareLocks.list, o)
+	})
+	return o
+}
+
+func startAt(t testing.TB, ln net.Listener, change func(*Config)) *node {
 	t.Helper()
 	f := newFake()
 	cfg := Config{Table: f.table, Backend: f, Version: "test",
@@ -419,18 +475,12 @@ func start(t testing.TB, change func(*Config)) *node {
 	if change != nil {
 		change(&cfg)
 	}
+	cfg.Locks = lendLocks(t)
 	s := New(cfg)
 	f.deliver = s.Deliver
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	n := &node{Server: s, fake: f, addr: ln.Addr().String()}
-	if *overTLS {
-		n.startTLS(t)
-	}
 	t.Cleanup(func() {
 		f.set(func() {
 			if f.gate != nil {
@@ -442,7 +492,7 @@ func start(t testing.TB, change func(*Config)) *node {
 			s.cfg.DrainTimeout = 10 * time.Millisecond // for nobody
 		}
 		s.Close()
-		if err := <-served; err != nil {
+		if err := receive(t, "Serve ends", served); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -452,20 +502,43 @@ func start(t testing.TB, change func(*Config)) *node {
 // client is a connection of a test.
 type client struct {
 	*commandtest.Conn
-	t testing.TB
+	t     testing.TB
+	local string // its address
+}
+
+func newClient(t testing.TB, conn net.Conn, err error) *client {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &client{commandtest.NewConn(conn), t, conn.LocalAddr().String()}
 }
 
 func (n *node) dial(t testing.TB) *client {
 	t.Helper()
+	if n.mem != nil {
+		conn, err := n.mem.Dial()
+		return newClient(t, conn, err)
+	}
 	if *overTLS {
 		return n.dialTLS(t)
 	}
-	c, err := commandtest.Dial("tcp", n.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return &client{c, t}
+	return dialAt(t, n.addr)
+}
+
+// sessionOf returns the session of a client, which need not have sent anything.
+func (n *node) sessionOf(c *client) (s *session) {
+	c.t.Helper()
+	eventually(c.t, "the session begins", func() bool {
+		all := n.all()
+		i := slices.IndexFunc(all, func(s *session) bool { return s.addr == c.local })
+		if i >= 0 {
+			s = all[i]
+		}
+		return i >= 0
+	})
+	return s
 }
 
 // call sends a line of words and returns the reply.
@@ -519,7 +592,23 @@ func (c *client) ended() {
 // eventually waits for a condition caused by another goroutine.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	testwait.For(t, 10*time.Second, what, ok)
+	testwait.For(t, waitLimit, what, ok)
+}
+
+// waitLimit is how long a test waits for what another goroutine does.
+const waitLimit = 30 * time.Second
+
+// receive waits for what another goroutine sends, or for its end.
+func receive[T any](t testing.TB, what string, from <-chan T) (value T) {
+	t.Helper()
+	over := time.NewTimer(waitLimit)
+	defer over.Stop()
+	select {
+	case value = <-from:
+	case <-over.C:
+		testwait.Expired(t, fmt.Sprintf("%s: not within %v", what, waitLimit))
+	}
+	return value
 }
 
 func pipeline(calls ...[]string) string {

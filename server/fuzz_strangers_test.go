@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
@@ -27,10 +28,11 @@ const (
 
 // fromStranger has do send something, and returns what a server answers until it ends the
 // connection. It fails if that costs more than the input explains.
-func fromStranger(t *testing.T, addr string, input int, do func(net.Conn)) []byte {
+func fromStranger(t *testing.T, input int, dial func() (net.Conn, error),
+	do func(net.Conn)) []byte {
 	t.Helper()
 	before := tamper.Allocated()
-	nc, err := tamper.Dial(addr)
+	nc, err := dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,20 +73,15 @@ func FuzzBeforeAuth(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	const hidden = "what-nobody-may-read"
-	f.Fuzz(func(t *testing.T, sent []byte) {
-		if len(sent) > 1<<16 {
-			t.Skip("longer than what a fuzzer can do much with")
-		}
+	try := func(t *testing.T, sent []byte) {
 		// ends clients whose passwords are delayed
-		n := start(t, func(c *Config) { c.AuthTimeout = 200 * time.Millisecond })
+		n := startSimulated(t, func(c *Config) { c.AuthTimeout = 200 * time.Millisecond })
 		n.dial(t).call("SET", "secret", hidden)
 		n.setPassword(t, "5d407c116af320cf6e06aa31")
 		n.fake.takeCalls()
-		got := fromStranger(t, n.addr, len(sent), func(c net.Conn) {
-			go func() { // the replies may exceed what the sockets hold
-				_, _ = c.Write(sent)
-				_ = c.(*net.TCPConn).CloseWrite()
-			}()
+		got := fromStranger(t, len(sent), n.mem.Dial, func(c net.Conn) {
+			_, _ = c.Write(sent)
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()
 		})
 		if strings.Contains(string(got), hidden) {
 			t.Errorf("%q was answered %q", sent, got)
@@ -97,6 +94,12 @@ func FuzzBeforeAuth(f *testing.F) {
 			strings.Count(calls, "read") > strings.Count(string(got), "WRONGPASS")+1 {
 			t.Errorf("%q ran %s", sent, calls)
 		}
+	}
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		if len(sent) > 1<<16 {
+			t.Skip("longer than what a fuzzer can do much with")
+		}
+		synctest.Test(t, func(t *testing.T) { try(t, sent) })
 	})
 }
 
@@ -124,14 +127,15 @@ func FuzzTLSHandshake(f *testing.F) {
 		n.fake.takeCalls()
 		kind %= byte(tamper.Kinds) + 1
 		untouched := false
-		fromStranger(t, n.tls.addr, len(text)+4096, func(nc net.Conn) {
+		dial := func() (net.Conn, error) { return tamper.Dial(n.tls.addr) }
+		fromStranger(t, len(text)+4096, dial, func(nc net.Conn) {
 			defer nc.(*net.TCPConn).CloseWrite()
 			if kind == byte(tamper.Kinds) {
 				_, _ = nc.Write(text)
 				return
 			}
 			c := tamper.New(nc, tamper.Edit{Kind: tamper.Kind(kind), At: int(at), Text: text},
-				100*time.Millisecond)
+				10*time.Millisecond)
 			secure := tls.Client(c, cfg)
 			if _, err := secure.Write(set); err == nil {
 				_, _ = secure.Read(make([]byte, 100))

@@ -49,7 +49,8 @@ func TestClientMemoryClosesTheBiggest(t *testing.T) {
 	shielded.raw(half)
 	big.raw(half)
 	eventually(t, "both are received", func() bool { return n.clientMemory.total.Load() > 6<<20 })
-	if got := field(small.call("CLIENT", "LIST", "ID", "3"), "tot-mem"); len(got) != 7 {
+	id := fmt.Sprint(n.sessionOf(big).id)
+	if got := field(small.call("CLIENT", "LIST", "ID", id), "tot-mem"); len(got) != 7 {
 		t.Errorf("tot-mem is %s", got)
 	}
 	if got := small.call("CONFIG", "SET", "maxmemory-clients", "5mb"); got != "+OK\r\n" {
@@ -335,8 +336,7 @@ func TestTimeoutOfClientsThatDoNotRead(t *testing.T) {
 	if _, err := c.Write([]byte(calls("GET big", "GET big", "GET big"))); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the session is there", func() bool { return n.session(2) != nil })
-	s := n.session(2)
+	s := n.sessionOf(&client{t: t, local: c.LocalAddr().String()})
 	eventually(t, "the session waits for its client", func() bool {
 		return s.state.Load() == waitsForOutput
 	})

@@ -44,21 +44,17 @@ func (n *node) listenFrom(t *testing.T, address string) string {
 	go func() { served <- n.Serve(&farListener{ln, net.ParseIP(address)}) }()
 	t.Cleanup(func() {
 		n.Retire()
-		if err := <-served; err != nil {
+		if err := receive(t, "Serve ends", served); err != nil {
 			t.Error(err)
 		}
 	})
 	return ln.Addr().String()
 }
 
-func dialAt(t *testing.T, addr string) *client {
+func dialAt(t testing.TB, addr string) *client {
 	t.Helper()
-	c, err := commandtest.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return &client{c, t}
+	conn, err := net.Dial("tcp", addr)
+	return newClient(t, conn, err)
 }
 
 // setPassword sets the password of the default user; "": none.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -194,7 +195,7 @@ func TestClientRate(t *testing.T) {
 	const burst = 100
 	ends := map[string]func(*testing.T, *node, *client, *client){
 		"CLIENT KILL": func(t *testing.T, _ *node, other, held *client) {
-			if got := other.call("CLIENT", "KILL", "ID", "1"); got != ":1\r\n" {
+			if got := other.call("CLIENT", "KILL", "ADDR", held.local); got != ":1\r\n" {
 				t.Fatal(got)
 			}
 			held.ended()
@@ -219,6 +220,7 @@ func TestClientRate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := frozenRates(t, Rate{Requests: burst}, Rate{})
 			held, other := n.dial(t), n.dial(t)
+			id := n.sessionOf(held).id
 			held.raw(strings.Repeat(calls("PING"), 2*burst))
 			for range burst {
 				held.want("+PONG\r\n")
@@ -232,7 +234,7 @@ func TestClientRate(t *testing.T) {
 				t.Error(info)
 			}
 			end(t, n, other, held)
-			eventually(t, "the session ends", func() bool { return n.session(1) == nil })
+			eventually(t, "the session ends", func() bool { return n.session(id) == nil })
 			if got := n.stats.rateDelayedClients.Load(); got != 0 {
 				t.Errorf("%d clients wait", got)
 			}
@@ -244,7 +246,7 @@ func TestClientRate(t *testing.T) {
 // for what did not run.
 func TestRateOfWhoGivesUp(t *testing.T) {
 	n := frozenRates(t, Rate{}, Rate{Requests: 1})
-	for range 10 {
+	for range 3 {
 		held := n.dial(t)
 		held.raw(strings.Repeat("PING\r\n", maxAhead/4))
 		eventually(t, "it waits", func() bool { return n.stats.rateDelayedClients.Load() == 1 })
@@ -330,7 +332,7 @@ func TestRateOfLargeRequests(t *testing.T) {
 		t.Errorf("%d turns are taken", len(n.intake.turns))
 	}
 	n.intake.mu.Unlock()
-	if got := other.call("CLIENT", "KILL", "ID", "1"); got != ":1\r\n" {
+	if got := other.call("CLIENT", "KILL", "ADDR", held.local); got != ":1\r\n" {
 		t.Fatal(got)
 	}
 	held.ended()
@@ -363,14 +365,16 @@ func TestRateOfSubscribers(t *testing.T) {
 
 // By the system's clock too, no client is faster than its rate.
 func TestRateByTheClock(t *testing.T) {
-	n := start(t, func(c *Config) { c.ClientRate = Rate{Requests: 500} })
-	c := n.dial(t)
-	began := time.Now()
-	c.raw(strings.Repeat(calls("INCR a"), 650))
-	for i := range 650 {
-		c.want(fmt.Sprintf(":%d\r\n", i+1))
-	}
-	if took := time.Since(began); took < 300*time.Millisecond {
-		t.Errorf("650 requests at 500/s took %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.ClientRate = Rate{Requests: 500} })
+		c := n.dial(t)
+		began := time.Now()
+		c.raw(strings.Repeat(calls("INCR a"), 650))
+		for i := range 650 {
+			c.want(fmt.Sprintf(":%d\r\n", i+1))
+		}
+		if took := time.Since(began); took < 300*time.Millisecond {
+			t.Errorf("650 requests at 500/s took %v", took)
+		}
+	})
 }

@@ -22,8 +22,8 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 	for _, get := range []string{"GET k", "EVAL \"return redis.call('GET', KEYS[1])\" 1 k",
 		"GETEX k", "LRANGE l 0 -1"} {
 		n := start(t, byHand)
-		n.replies.limit = 8 << 20
-		const size = 3 << 20
+		n.replies.limit = 1 << 20
+		const size = 3 << 17
 		c := n.dial(t)
 		c.call("SET", "k", strings.Repeat("x", size))
 		c.call("RPUSH", "l", strings.Repeat("x", size))

@@ -6,11 +6,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/memnet"
 )
 
 // Limits before AUTH are Redis's, and end with AUTH, even within what is sent at once.
@@ -82,87 +84,109 @@ func TestBufferBeforeAuth(t *testing.T) {
 
 // A client that must authenticate has AuthTimeout for it. One that has done so may use RESET.
 func TestAuthTimeout(t *testing.T) {
-	const limit = 500 * time.Millisecond
-	n := start(t, func(c *Config) { c.AuthTimeout = limit })
-	early := n.dial(t)
-	early.call("PING")
-	n.setPassword(t, "pw")
-	in, reset := n.dial(t), n.dial(t)
-	in.call("AUTH", "pw")
-	reset.call("AUTH", "pw")
-	reset.call("RESET")
-	silent, busy := n.dial(t), n.dial(t)
-	_ = busy.SendRaw([]byte(strings.Repeat("PING\r\n", 3) + "*2\r\n$4\r\nAU"))
-	busy.next()
-	busy.next()
-	busy.next()
-	for _, c := range []*client{silent, busy, early} {
-		c.ended()
-	}
-	info := in.call("INFO", "coordd")
-	if !strings.Contains(info, "\r\nunauthenticated_closed:3\r\n") {
-		t.Error(info)
-	}
-	if got := reset.call("PING"); got != "-"+string(commands.ErrNoAuth)+"\r\n" {
-		t.Error(got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 500 * time.Millisecond
+		n := startSimulated(t, func(c *Config) { c.AuthTimeout = limit })
+		early := n.dial(t)
+		early.call("PING")
+		n.setPassword(t, "pw")
+		in, reset := n.dial(t), n.dial(t)
+		in.call("AUTH", "pw")
+		reset.call("AUTH", "pw")
+		reset.call("RESET")
+		silent, busy := n.dial(t), n.dial(t)
+		_ = busy.SendRaw([]byte(strings.Repeat("PING\r\n", 3) + "*2\r\n$4\r\nAU"))
+		busy.next()
+		busy.next()
+		busy.next()
+		for _, c := range []*client{silent, busy, early} {
+			c.ended()
+		}
+		info := in.call("INFO", "coordd")
+		if !strings.Contains(info, "\r\nunauthenticated_closed:3\r\n") {
+			t.Error(info)
+		}
+		if got := reset.call("PING"); got != "-"+string(commands.ErrNoAuth)+"\r\n" {
+			t.Error(got)
+		}
+	})
+}
+
+// serveFrom is listenFrom in simulated time.
+func (n *node) serveFrom(t *testing.T, address string) *memnet.Listener {
+	t.Helper()
+	ln := memnet.Listen()
+	ln.Clients = net.ParseIP(address)
+	served := make(chan error, 1)
+	go func() { served <- n.Serve(ln) }()
+	t.Cleanup(func() {
+		n.Retire()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return ln
 }
 
 // Past MaxUnauthenticated the oldest connection of the address with the most ends.
 func TestMaxUnauthenticated(t *testing.T) {
-	n := start(t, func(c *Config) { c.MaxUnauthenticated, c.Unprotected = 3, true })
-	n.setPassword(t, "pw")
-	far := n.listenFrom(t, "192.0.2.7")
-	other := n.listenFrom(t, "192.0.2.8")
-	dial := func(addr string) *client {
-		c := dialAt(t, addr)
-		c.call("PING")
-		return c
-	}
-	friend, first, second := dial(other), dial(far), dial(far)
-	third := dial(far)
-	first.ended()
-	if got := second.call("AUTH", "pw"); got != "+OK\r\n" {
-		t.Error(got)
-	}
-	fourth := dial(far)
-	dial(far)
-	third.ended()
-	for _, c := range []*client{friend, fourth} {
-		if got := c.call("AUTH", "pw"); got != "+OK\r\n" {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.MaxUnauthenticated, c.Unprotected = 3, true })
+		n.setPassword(t, "pw")
+		far, other := n.serveFrom(t, "192.0.2.7"), n.serveFrom(t, "192.0.2.8")
+		dial := func(ln *memnet.Listener) *client {
+			conn, err := ln.Dial()
+			c := newClient(t, conn, err)
+			c.call("PING")
+			return c
+		}
+		friend, first, second := dial(other), dial(far), dial(far)
+		third := dial(far)
+		first.ended()
+		if got := second.call("AUTH", "pw"); got != "+OK\r\n" {
 			t.Error(got)
 		}
-	}
-	info := second.call("INFO", "coordd")
-	if !strings.Contains(info, "\r\nunauthenticated_clients:1\r\nunauthenticated_closed:2\r\n") {
-		t.Error(info)
-	}
+		fourth := dial(far)
+		dial(far)
+		third.ended()
+		for _, c := range []*client{friend, fourth} {
+			if got := c.call("AUTH", "pw"); got != "+OK\r\n" {
+				t.Error(got)
+			}
+		}
+		info := second.call("INFO", "coordd")
+		if !strings.Contains(info, "\r\nunauthenticated_clients:1\r\nunauthenticated_closed:2\r\n") {
+			t.Error(info)
+		}
+	})
 }
 
 // Failures delay the next attempts, more and more; the right password gets in after the delay.
 func TestGuessing(t *testing.T) {
-	n := start(t, nil)
-	n.setPassword(t, "pw")
-	c := n.dial(t)
-	for range freeGuesses + 1 {
-		if got := c.call("AUTH", "wrong"); got != "-"+string(commands.ErrWrongPass)+"\r\n" {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.setPassword(t, "pw")
+		c := n.dial(t)
+		for range freeGuesses + 1 {
+			if got := c.call("AUTH", "wrong"); got != "-"+string(commands.ErrWrongPass)+"\r\n" {
+				t.Error(got)
+			}
+		}
+		start := time.Now()
+		if got := n.dial(t).call("AUTH", "default", "pw"); got != "+OK\r\n" {
 			t.Error(got)
 		}
-	}
-	start := time.Now()
-	if got := n.dial(t).call("AUTH", "default", "pw"); got != "+OK\r\n" {
-		t.Error(got)
-	}
-	if took := time.Since(start); took < guessDelay*3/4 {
-		t.Errorf("after %v", took)
-	}
-	c.call("AUTH", "pw")
-	info := c.call("INFO", "all")
-	for _, want := range []string{"acl_access_denied_auth:6\r\n", "auth_delayed:1\r\n"} {
-		if !strings.Contains(info, "\n"+want) {
-			t.Errorf("no %s", want)
+		if took := time.Since(start); took < guessDelay*3/4 {
+			t.Errorf("after %v", took)
 		}
-	}
+		c.call("AUTH", "pw")
+		info := c.call("INFO", "all")
+		for _, want := range []string{"acl_access_denied_auth:6\r\n", "auth_delayed:1\r\n"} {
+			if !strings.Contains(info, "\n"+want) {
+				t.Errorf("no %s", want)
+			}
+		}
+	})
 }
 
 // failures makes the test's address one that failed to authenticate as the default user.
@@ -202,44 +226,48 @@ func (n *node) sendAuth(t *testing.T, count int, password string) <-chan string 
 // However many connections a guesser has, it waits for each try. Nor does it help to have others
 // fail until it is forgotten.
 func TestGuessersTakeTurns(t *testing.T) {
-	n := start(t, nil)
-	n.setPassword(t, "pw")
-	n.dial(t).call("PING")
-	n.failures(freeGuesses + 1)
-	began := time.Now()
-	replies := n.sendAuth(t, 50, "wrong")
-	n.guessing.mu.Lock()
-	for i := range guessers {
-		n.guessing.idle.Add(i, newAttempts())
-	}
-	n.guessing.mu.Unlock()
-	for i := range 2 { // the second one waits for twice the delay
-		if got := <-replies; got != "-"+string(commands.ErrWrongPass)+"\r\n" {
-			t.Error(got)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.setPassword(t, "pw")
+		n.dial(t).call("PING")
+		n.failures(freeGuesses + 1)
+		began := time.Now()
+		replies := n.sendAuth(t, 50, "wrong")
+		n.guessing.mu.Lock()
+		for i := range guessers {
+			n.guessing.idle.Add(i, newAttempts())
 		}
-		took, least := time.Since(began), guessDelay*time.Duration(1+2*i)
-		if took < least*3/4 {
-			t.Errorf("try %d after %v", i, took)
+		n.guessing.mu.Unlock()
+		for i := range 2 { // the second one waits for twice the delay
+			if got := <-replies; got != "-"+string(commands.ErrWrongPass)+"\r\n" {
+				t.Error(got)
+			}
+			took, least := time.Since(began), guessDelay*time.Duration(1+2*i)
+			if took < least*3/4 {
+				t.Errorf("try %d after %v", i, took)
+			}
 		}
-	}
+	})
 }
 
 // A failure delays those who know the password once, not each of them.
 func TestPasswordsDelayNobody(t *testing.T) {
-	n := start(t, nil)
-	n.setPassword(t, "pw")
-	n.dial(t).call("PING")
-	n.failures(freeGuesses + 2)
-	began := time.Now()
-	replies := n.sendAuth(t, 50, "pw")
-	for range 50 {
-		if got := <-replies; got != "+OK\r\n" {
-			t.Error(got)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.setPassword(t, "pw")
+		n.dial(t).call("PING")
+		n.failures(freeGuesses + 2)
+		began := time.Now()
+		replies := n.sendAuth(t, 50, "pw")
+		for range 50 {
+			if got := <-replies; got != "+OK\r\n" {
+				t.Error(got)
+			}
 		}
-	}
-	if took := time.Since(began); took < guessDelay || took > 8*guessDelay {
-		t.Errorf("after %v", took)
-	}
+		if took := time.Since(began); took < guessDelay || took > 8*guessDelay {
+			t.Errorf("after %v", took)
+		}
+	})
 }
 
 // While nothing delays a guesser, few of its tries run at a time.
@@ -273,30 +301,32 @@ func TestGuessesAtOnce(t *testing.T) {
 
 // A delayed client that goes, is killed, or whose server stops does not stay.
 func TestDelayedClientsEnd(t *testing.T) {
-	n := start(t, nil)
-	n.setPassword(t, "pw")
-	admin := n.dial(t)
-	admin.call("AUTH", "pw")
-	delayed := func() *client {
-		c := n.dial(t)
-		n.failures(100)
-		before := n.guessing.delayed.Load()
-		_ = c.Send(commandtest.Args("AUTH", "pw"))
-		eventually(t, "the delay", func() bool { return n.guessing.delayed.Load() > before })
-		return c
-	}
-	began := time.Now()
-	_ = delayed().Close()
-	eventually(t, "it is gone", func() bool { return len(n.all()) == 1 })
-	c := delayed()
-	admin.call("CLIENT", "KILL", "ID", fmt.Sprint(n.all()[1].id))
-	c.ended()
-	c = delayed()
-	go n.Close()
-	c.want("+OK\r\n")
-	if took := time.Since(began); took >= longestDelay {
-		t.Errorf("after %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.setPassword(t, "pw")
+		admin := n.dial(t)
+		admin.call("AUTH", "pw")
+		delayed := func() *client {
+			c := n.dial(t)
+			n.failures(100)
+			before := n.guessing.delayed.Load()
+			_ = c.Send(commandtest.Args("AUTH", "pw"))
+			eventually(t, "the delay", func() bool { return n.guessing.delayed.Load() > before })
+			return c
+		}
+		began := time.Now()
+		_ = delayed().Close()
+		eventually(t, "it is gone", func() bool { return len(n.all()) == 1 })
+		c := delayed()
+		admin.call("CLIENT", "KILL", "ID", fmt.Sprint(n.all()[1].id))
+		c.ended()
+		c = delayed()
+		go n.Close()
+		c.want("+OK\r\n")
+		if took := time.Since(began); took >= longestDelay {
+			t.Errorf("after %v", took)
+		}
+	})
 }
 
 func TestDelays(t *testing.T) {
@@ -322,27 +352,29 @@ func TestDelays(t *testing.T) {
 // A client that must authenticate may send some requests at once. After that they take their time,
 // also AUTH, and then it may send any number.
 func TestRequestsBeforeAuth(t *testing.T) {
-	n := start(t, nil)
-	n.setPassword(t, "pw")
-	c := n.dial(t)
-	began := time.Now()
-	const more = 3
-	c.raw(strings.Repeat("PING\r\n", freeRequests+more-1) + "AUTH pw\r\n" +
-		strings.Repeat("PING\r\n", 10*freeRequests))
-	for range freeRequests + more - 1 {
-		c.want("-" + string(commands.ErrNoAuth) + "\r\n")
-	}
-	c.want("+OK\r\n")
-	in := time.Now()
-	for range 10 * freeRequests {
-		c.want("+PONG\r\n")
-	}
-	if took := in.Sub(began); took < more*requestDelay {
-		t.Errorf("in after %v", took)
-	}
-	if took := time.Since(in); took > freeRequests*requestDelay {
-		t.Errorf("then %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.setPassword(t, "pw")
+		c := n.dial(t)
+		began := time.Now()
+		const more = 3
+		c.raw(strings.Repeat("PING\r\n", freeRequests+more-1) + "AUTH pw\r\n" +
+			strings.Repeat("PING\r\n", 10*freeRequests))
+		for range freeRequests + more - 1 {
+			c.want("-" + string(commands.ErrNoAuth) + "\r\n")
+		}
+		c.want("+OK\r\n")
+		in := time.Now()
+		for range 10 * freeRequests {
+			c.want("+PONG\r\n")
+		}
+		if took := in.Sub(began); took < more*requestDelay {
+			t.Errorf("in after %v", took)
+		}
+		if took := time.Since(in); took > freeRequests*requestDelay {
+			t.Errorf("then %v", took)
+		}
+	})
 }
 
 // A client whose neighbors do not authenticate gets in when it tries again; others get in at once.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -55,57 +56,68 @@ func (n *node) stuckConn(t testing.TB, calls string) *session {
 	return all[i]
 }
 
+// dialPipe is dial for a connection without buffers: what the client does not read, the server
+// cannot write.
+func (n *node) dialPipe(t testing.TB) *client {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	n.accept(theirs)
+	return newClient(t, ours, nil)
+}
+
 // While delivery is stuck, and a subscriber does not read, applying goes on. Whatever has no room
 // is lost, and those affected notice: subscribers and monitors lose their connections, caches are
 // emptied.
 func TestApplyNeverWaitsForDelivery(t *testing.T) {
-	n := start(t, nil)
-	n.pubsub.delivery.limit = 1 << 20
-	stuck := n.stuckConn(t, calls("SUBSCRIBE c"))
-	eventually(t, "a subscription", func() bool { return stuck.subscriptions.Load() == 1 })
-	sub, pat, tracker, monitor := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
-	sub.call("SUBSCRIBE", "c")
-	pat.call("PSUBSCRIBE", "other*")
-	tracker.call("HELLO", "3")
-	tracker.call("CLIENT", "TRACKING", "ON")
-	tracker.call("GET", "k")
-	monitor.call("MONITOR")
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.pubsub.delivery.limit = 1 << 20
+		stuck := n.stuckConn(t, calls("SUBSCRIBE c"))
+		eventually(t, "a subscription", func() bool { return stuck.subscriptions.Load() == 1 })
+		sub, pat, tracker, monitor := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
+		sub.call("SUBSCRIBE", "c")
+		pat.call("PSUBSCRIBE", "other*")
+		tracker.call("HELLO", "3")
+		tracker.call("CLIENT", "TRACKING", "ON")
+		tracker.call("GET", "k")
+		monitor.call("MONITOR")
 
-	part := n.pubsub.channels.part("c")
-	part.mu.Lock()
-	payload := []byte(strings.Repeat("x", 100_000))
-	for range 100 { // ten times the room
-		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: payload},
-			{Kind: commands.KeyChanged, Key: "k"}})
-	}
-	n.pubsub.delivery.mu.Lock()
-	if n.pubsub.delivery.bytes > n.pubsub.delivery.limit+2*parcelCost {
-		t.Errorf("%d bytes wait", n.pubsub.delivery.bytes)
-	}
-	n.pubsub.delivery.mu.Unlock()
-	part.mu.Unlock()
+		part := n.pubsub.channels.part("c")
+		part.mu.Lock()
+		payload := []byte(strings.Repeat("x", 100_000))
+		for range 100 { // ten times the room
+			n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: payload},
+				{Kind: commands.KeyChanged, Key: "k"}})
+		}
+		n.pubsub.delivery.mu.Lock()
+		if n.pubsub.delivery.bytes > n.pubsub.delivery.limit+2*parcelCost {
+			t.Errorf("%d bytes wait", n.pubsub.delivery.bytes)
+		}
+		n.pubsub.delivery.mu.Unlock()
+		part.mu.Unlock()
 
-	for _, c := range []*client{sub, pat, monitor} {
-		for {
-			if ready, open := c.Ready(20 * time.Second); !ready && open {
-				t.Fatal("a client that lost messages is still connected")
-			}
-			if raw, err := c.Receive(); err != nil {
-				break
-			} else if c == pat {
-				t.Fatalf("%q", raw)
+		for _, c := range []*client{sub, pat, monitor} {
+			for {
+				if ready, open := c.Ready(20 * time.Second); !ready && open {
+					t.Fatal("a client that lost messages is still connected")
+				}
+				if raw, err := c.Receive(); err != nil {
+					break
+				} else if c == pat {
+					t.Fatalf("%q", raw)
+				}
 			}
 		}
-	}
-	if got := tracker.next(); got != ">2\r\n$10\r\ninvalidate\r\n_\r\n" &&
-		got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
-		t.Errorf("%q", got)
-	}
-	eventually(t, "the stuck subscriber's end", func() bool { return n.session(stuck.id) == nil })
-	after := n.dial(t)
-	after.call("SUBSCRIBE", "c")
-	n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("x")}})
-	after.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+		if got := tracker.next(); got != ">2\r\n$10\r\ninvalidate\r\n_\r\n" &&
+			got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
+			t.Errorf("%q", got)
+		}
+		eventually(t, "the stuck subscriber's end", func() bool { return n.session(stuck.id) == nil })
+		after := n.dial(t)
+		after.call("SUBSCRIBE", "c")
+		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("x")}})
+		after.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+	})
 }
 
 // Closing takes effect between two parcels, however many wait.
@@ -477,14 +489,16 @@ func TestResetOfARedirectTarget(t *testing.T) {
 
 // A monitor may be silent forever, as in Redis; other clients are closed.
 func TestMonitorIsNotIdle(t *testing.T) {
-	n := start(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
-	monitor := n.dial(t)
-	monitor.call("MONITOR")
-	n.dial(t).ended()
-	n.dial(t).ended() // it arrived after the deadline that the monitor would have had
-	if got := monitor.call("PING"); got[0] != '+' {
-		t.Errorf("%q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
+		monitor := n.dial(t)
+		monitor.call("MONITOR")
+		n.dial(t).ended()
+		n.dial(t).ended() // it arrived after the deadline that the monitor would have had
+		if got := monitor.call("PING"); got[0] != '+' {
+			t.Errorf("%q", got)
+		}
+	})
 }
 
 // WAITs that cannot be met yet ask the leader together.
@@ -525,22 +539,24 @@ func TestWaitsAskTogether(t *testing.T) {
 
 // A waiting client that disconnects is noticed immediately, and so is the end of the server.
 func TestWaitEndsWithItsClient(t *testing.T) {
-	n := start(t, nil)
-	c := n.dial(t)
-	c.raw(calls("WAIT 2 0"))
-	waiting := func() int {
-		n.replication.mu.Lock()
-		defer n.replication.mu.Unlock()
-		return len(n.replication.waiting)
-	}
-	eventually(t, "it waits", func() bool { return waiting() == 1 })
-	_ = c.Close()
-	eventually(t, "it has left", func() bool { return waiting() == 0 })
-	c = n.dial(t)
-	c.raw(calls("WAIT 2 0"))
-	eventually(t, "it waits", func() bool { return waiting() == 1 })
-	n.Close()
-	c.ended()
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.dial(t)
+		c.raw(calls("WAIT 2 0"))
+		waiting := func() int {
+			n.replication.mu.Lock()
+			defer n.replication.mu.Unlock()
+			return len(n.replication.waiting)
+		}
+		eventually(t, "it waits", func() bool { return waiting() == 1 })
+		_ = c.Close()
+		eventually(t, "it has left", func() bool { return waiting() == 0 })
+		c = n.dial(t)
+		c.raw(calls("WAIT 2 0"))
+		eventually(t, "it waits", func() bool { return waiting() == 1 })
+		n.Close()
+		c.ended()
+	})
 }
 
 // CONFIG GET limits its patterns.

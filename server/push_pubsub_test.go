@@ -117,7 +117,7 @@ func TestManyMessages(t *testing.T) {
 	n := start(t, nil)
 	s, p := n.dial(t), n.dial(t)
 	s.call("SUBSCRIBE", "c")
-	const many = 20000
+	const many = 5000
 	var b strings.Builder
 	for i := range many {
 		b.WriteString(calls(fmt.Sprintf("PUBLISH c %d", i)))

@@ -18,8 +18,14 @@ func TestScenarios(t *testing.T) {
 	plainOnly(t)
 	n := start(t, nil)
 	commandtest.Run(t, scenarioFiles, commandtest.Server{
-		Reset: func() error { n.fake.reset(); return nil },
-		Open:  func() (commandtest.Target, error) { return commandtest.Dial("tcp", n.addr) },
+		Reset: func() error {
+			n.fake.reset()
+			n.guessing.mu.Lock() // nobody waits for having guessed wrong in an earlier file
+			defer n.guessing.mu.Unlock()
+			n.guessing.idle.Purge()
+			return nil
+		},
+		Open: func() (commandtest.Target, error) { return commandtest.Dial("tcp", n.addr) },
 	})
 }
 

@@ -84,6 +84,9 @@ type Config struct {
 
 	cronPeriod, trimAfter time.Duration    // shorter in tests
 	clock                 func() time.Time // of rates
+	// answerBytes bounds a reply of the session itself, and all of those in a transaction, which
+	// cannot be sent before the last one is known. It is less in tests.
+	answerBytes int
 }
 
 func (c *Config) setDefaults() {
@@ -132,6 +135,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.clock == nil {
 		c.clock = time.Now
+	}
+	if c.answerBytes == 0 {
+		c.answerBytes = commands.MaxReplyBytes
 	}
 	if c.cronPeriod == 0 {
 		c.cronPeriod, c.trimAfter = cronPeriod, trimAfter

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
@@ -120,120 +121,128 @@ func TestRightsAreLostWhileACommandWaits(t *testing.T) {
 // A node that does not know the users yet reports about itself, but changes nothing and delivers
 // nothing to anybody. It waits a moment for the users before it refuses.
 func TestUnknownUsers(t *testing.T) {
-	n := start(t, nil)
-	known := n.fake.users.Load()
-	n.fake.users.Store(nil)
-	c := n.dial(t)
-	for _, call := range [][]string{{"PING"}, {"ROLE"}, {"RAFT", "STATUS"}, {"SENTINEL", "MASTERS"},
-		{"CLIENT", "ID"}} {
-		if got := c.call(call...); strings.HasPrefix(got, "-") {
-			t.Errorf("%v: %q", call, got)
-		}
-	}
-	// each waits: on connections of their own at the same time
-	var refused sync.WaitGroup
-	for _, call := range [][]string{{"SUBSCRIBE", "c"}, {"PSUBSCRIBE", "*"}, {"MONITOR"},
-		{"CONFIG", "GET", "*"}, {"CLIENT", "KILL", "ID", "1"}, {"CLIENT", "TRACKING", "ON"},
-		{"AUTH", "default", "any"}} {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		known := n.fake.users.Load()
+		n.fake.users.Store(nil)
 		c := n.dial(t)
-		refused.Go(func() {
-			if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
+		for _, call := range [][]string{{"PING"}, {"ROLE"}, {"RAFT", "STATUS"}, {"SENTINEL", "MASTERS"},
+			{"CLIENT", "ID"}} {
+			if got := c.call(call...); strings.HasPrefix(got, "-") {
 				t.Errorf("%v: %q", call, got)
 			}
-			again := time.Now()
-			if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
-				t.Errorf("%v again: %q", call, got)
-			}
-			if took := time.Since(again); took > usersWait/2 { // a connection waits once
-				t.Errorf("%v again: after %v", call, took)
-			}
-		})
-	}
-	refused.Wait()
-	login := n.dial(t)
-	for c, words := range map[*client][]string{c: {"SUBSCRIBE", "c"},
-		login: {"AUTH", "default", "any"}} {
-		before := n.stats.commands.Load()
-		if err := c.Send(commandtest.Args(words...)); err != nil {
-			t.Fatal(err)
 		}
-		eventually(t, "the command arrives", func() bool {
-			return n.stats.commands.Load() > before
-		})
-	}
-	n.fake.users.Store(known)
-	if got := c.next(); !strings.Contains(got, "subscribe") {
-		t.Errorf("once the users are known: %q", got)
-	}
-	if got := login.next(); got != "+OK\r\n" {
-		t.Errorf("AUTH, once the users are known: %q", got)
-	}
+		// each waits: on connections of their own at the same time
+		var refused sync.WaitGroup
+		for _, call := range [][]string{{"SUBSCRIBE", "c"}, {"PSUBSCRIBE", "*"}, {"MONITOR"},
+			{"CONFIG", "GET", "*"}, {"CLIENT", "KILL", "ID", "1"}, {"CLIENT", "TRACKING", "ON"},
+			{"AUTH", "default", "any"}} {
+			c := n.dial(t)
+			refused.Go(func() {
+				if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
+					t.Errorf("%v: %q", call, got)
+				}
+				again := time.Now()
+				if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
+					t.Errorf("%v again: %q", call, got)
+				}
+				if took := time.Since(again); took > usersWait/2 { // a connection waits once
+					t.Errorf("%v again: after %v", call, took)
+				}
+			})
+		}
+		refused.Wait()
+		login := n.dial(t)
+		for c, words := range map[*client][]string{c: {"SUBSCRIBE", "c"},
+			login: {"AUTH", "default", "any"}} {
+			before := n.stats.commands.Load()
+			if err := c.Send(commandtest.Args(words...)); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the command arrives", func() bool {
+				return n.stats.commands.Load() > before
+			})
+		}
+		n.fake.users.Store(known)
+		if got := c.next(); !strings.Contains(got, "subscribe") {
+			t.Errorf("once the users are known: %q", got)
+		}
+		if got := login.next(); got != "+OK\r\n" {
+			t.Errorf("AUTH, once the users are known: %q", got)
+		}
+	})
 }
 
 // Before the cluster has its first users, nobody sees or uses those that it has without them, not
 // even a client that asked before the node knew.
 func TestAwaitedUsers(t *testing.T) {
-	n := start(t, nil)
-	n.fake.users.Store(nil)
-	lists, tracks := n.dial(t), n.dial(t)
-	lists.raw(calls("ACL LIST"))
-	tracks.raw(calls("CLIENT TRACKING ON"))
-	eventually(t, "the node waits for its users", func() bool {
-		return n.stats.commands.Load() > 1
-	})
-	n.fake.users.Store(UsersAwaited)
-	const awaited = "-LOADING the command did not run: the cluster does not have its first users " +
-		"yet\r\n"
-	lists.want(awaited)
-	tracks.want(awaited)
-	for _, call := range [][]string{{"ACL", "USERS"}, {"ACL", "DELUSER", "bob"}, {"HELLO", "3"},
-		{"GET", "k"}, {"AUTH", "any"}} {
-		if got := n.dial(t).call(call...); got != awaited {
-			t.Errorf("%v: %q", call, got)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.fake.users.Store(nil)
+		lists, tracks := n.dial(t), n.dial(t)
+		lists.raw(calls("ACL LIST"))
+		tracks.raw(calls("CLIENT TRACKING ON"))
+		eventually(t, "the node waits for its users", func() bool {
+			return n.stats.commands.Load() > 1
+		})
+		n.fake.users.Store(UsersAwaited)
+		const awaited = "-LOADING the command did not run: the cluster does not have its first users " +
+			"yet\r\n"
+		lists.want(awaited)
+		tracks.want(awaited)
+		for _, call := range [][]string{{"ACL", "USERS"}, {"ACL", "DELUSER", "bob"}, {"HELLO", "3"},
+			{"GET", "k"}, {"AUTH", "any"}} {
+			if got := n.dial(t).call(call...); got != awaited {
+				t.Errorf("%v: %q", call, got)
+			}
 		}
-	}
+	})
 }
 
 // Whoever gives the default user a password knows it: also on a node that lags, in a transaction,
 // and for what is sent at once.
 func TestWhoSetsThePasswordKnowsIt(t *testing.T) {
-	set := []string{"ACL", "SETUSER", "default", ">pw"}
-	for _, input := range []string{
-		pipeline(set, []string{"GET", "k"}),
-		pipeline([]string{"MULTI"}, set, []string{"EXEC"}, []string{"GET", "k"}),
-		pipeline([]string{"CONFIG", "SET", "requirepass", "pw"}, []string{"GET", "k"}),
-	} {
-		for _, lags := range []bool{false, true} {
-			n := start(t, nil)
-			n.fake.set(func() { n.fake.lags = lags })
-			c := n.dial(t)
-			c.raw(input)
-			var got string
-			for range strings.Count(input, "*") {
-				got = c.next()
-			}
-			if got != "$-1\r\n" {
-				t.Errorf("%q, lags %v: %q", input, lags, got)
+	synctest.Test(t, func(t *testing.T) {
+		set := []string{"ACL", "SETUSER", "default", ">pw"}
+		for _, input := range []string{
+			pipeline(set, []string{"GET", "k"}),
+			pipeline([]string{"MULTI"}, set, []string{"EXEC"}, []string{"GET", "k"}),
+			pipeline([]string{"CONFIG", "SET", "requirepass", "pw"}, []string{"GET", "k"}),
+		} {
+			for _, lags := range []bool{false, true} {
+				n := startSimulated(t, nil)
+				n.fake.set(func() { n.fake.lags = lags })
+				c := n.dial(t)
+				c.raw(input)
+				var got string
+				for range strings.Count(input, "*") {
+					got = c.next()
+				}
+				if got != "$-1\r\n" {
+					t.Errorf("%q, lags %v: %q", input, lags, got)
+				}
 			}
 		}
-	}
+	})
 }
 
 // However many sessions wait for a node, they leave it the processor, and each ends with its
 // client.
 func TestWaitingForANodeIsCheap(t *testing.T) {
-	s := unservedSession(start(t, nil))
-	asked := 0
-	never := func() bool { asked++; return false }
-	if s.awaitNode(time.Now().Add(300*time.Millisecond), never) || asked < 2 || asked > 20 {
-		t.Errorf("it asked %d times", asked)
-	}
-	if !s.awaitNode(time.Now().Add(hangs), func() bool { asked++; return asked > 25 }) {
-		t.Error("it gave up")
-	}
-	s.kill()
-	asked = 0
-	if s.awaitNode(time.Now().Add(hangs), never) || asked != 1 {
-		t.Errorf("a session that is killed asked %d times", asked)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := unservedSession(startSimulated(t, nil))
+		asked := 0
+		never := func() bool { asked++; return false }
+		if s.awaitNode(time.Now().Add(300*time.Millisecond), never) || asked < 2 || asked > 20 {
+			t.Errorf("it asked %d times", asked)
+		}
+		if !s.awaitNode(time.Now().Add(hangs), func() bool { asked++; return asked > 25 }) {
+			t.Error("it gave up")
+		}
+		s.kill()
+		asked = 0
+		if s.awaitNode(time.Now().Add(hangs), never) || asked != 1 {
+			t.Errorf("a session that is killed asked %d times", asked)
+		}
+	})
 }

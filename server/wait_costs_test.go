@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -104,30 +105,32 @@ func TestGroupsWaitForSeveralStreams(t *testing.T) {
 
 // Changes during attempts without a leader stay due, however often that repeats.
 func TestKeysThatChangedAreOwed(t *testing.T) {
-	n := start(t, nil)
-	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
-	c := n.popping(t, "BLPOP", "a", "b", "c", "0")
-	n.fake.set(func() { n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil })
-	for i, key := range []string{"c", "b"} {
-		n.fake.set(func() {
-			batch := commands.AppendRequest(nil,
-				&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
-			if _, err := n.fake.apply(batch); err != nil {
-				t.Error(err)
-			}
-		})
-		eventually(t, "a try", func() bool {
-			n.fake.mu.Lock()
-			defer n.fake.mu.Unlock()
-			return len(n.fake.calls) > i
-		})
-	}
-	n.fake.set(func() { n.fake.fail = nil })
-	c.want("*2\r\n$1\r\nb\r\n$1\r\nx\r\n")
-	if got := c.call("LLEN", "c"); got != ":1\r\n" {
-		t.Errorf("%q", got)
-	}
-	n.idle(t)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+		c := n.popping(t, "BLPOP", "a", "b", "c", "0")
+		n.fake.set(func() { n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil })
+		for i, key := range []string{"c", "b"} {
+			n.fake.set(func() {
+				batch := commands.AppendRequest(nil,
+					&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+				if _, err := n.fake.apply(batch); err != nil {
+					t.Error(err)
+				}
+			})
+			eventually(t, "a try", func() bool {
+				n.fake.mu.Lock()
+				defer n.fake.mu.Unlock()
+				return len(n.fake.calls) > i
+			})
+		}
+		n.fake.set(func() { n.fake.fail = nil })
+		c.want("*2\r\n$1\r\nb\r\n$1\r\nx\r\n")
+		if got := c.call("LLEN", "c"); got != ":1\r\n" {
+			t.Errorf("%q", got)
+		}
+		n.idle(t)
+	})
 }
 
 // All of many readers of one stream are woken.

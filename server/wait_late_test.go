@@ -102,12 +102,12 @@ func TestUnblockWhileMovingToTheNode(t *testing.T) {
 	// others fill the machine
 	q := commandOf("BLPOP", "x", "0")
 	q.Wait = &commands.Wait{Node: []byte("n1"), Era: era, Number: 1}
-	for i, size := range []int{28 << 20, 28 << 20, 11<<20 - 2300} {
+	for i, size := range []int{28 << 20, 28 << 20, 8<<20 - 100<<10} {
 		q := commandOf("BLPOP", strings.Repeat("b", size/2), "0")
 		q.Wait = &commands.Wait{Node: []byte("n1"), Era: era, Number: uint64(i + 1)}
 		n.fake.change(t, q)
 	}
-	for i := range 14000 {
+	for i := range 300 {
 		q.Wait = &commands.Wait{Node: []byte("n1"), Era: era, Number: uint64(i + 10)}
 		n.fake.change(t, q)
 	}

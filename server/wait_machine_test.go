@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -117,47 +118,53 @@ func (n *node) patient(t testing.TB) (c *client, giveUp func()) {
 // While there is no leader, a command that was dropped goes on waiting, and one whose time is over
 // has its null: it took nothing.
 func TestDroppedWhileThereIsNoLeader(t *testing.T) {
-	n := start(t, nil)
-	c := n.popping(t, "BLPOP", "l", "0")
-	timed, giveUp := n.patient(t)
-	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
-	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
-	giveUp()
-	timed.want("*-1\r\n")
-	n.fake.set(func() { n.fake.fail = nil })
-	c2 := n.dial(t)
-	c2.call("RPUSH", "l", "x")
-	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
-	n.idle(t)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.popping(t, "BLPOP", "l", "0")
+		timed, giveUp := n.patient(t)
+		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		giveUp()
+		timed.want("*-1\r\n")
+		n.fake.set(func() { n.fake.fail = nil })
+		c2 := n.dial(t)
+		c2.call("RPUSH", "l", "x")
+		c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+		n.idle(t)
+	})
 }
 
 // A command whose time is over while there is no leader may have run: its connection ends.
 func TestTimeoutWithoutALeader(t *testing.T) {
-	n := start(t, nil)
-	timed, giveUp := n.patient(t)
-	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
-	giveUp()
-	timed.ended()
-	n.fake.set(func() { n.fake.fail = nil })
-	n.idle(t) // the machine has forgotten it
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		timed, giveUp := n.patient(t)
+		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+		giveUp()
+		timed.ended()
+		n.fake.set(func() { n.fake.fail = nil })
+		n.idle(t) // the machine has forgotten it
+	})
 }
 
 // A command whose time is over asks again when what it has asked is lost.
 func TestLeavingAgain(t *testing.T) {
-	for _, reason := range []Outcome{NotRun, Unknown} {
-		n := start(t, nil)
-		timed, giveUp := n.patient(t)
-		begun := make(chan struct{}, 100) // it may ask more often
-		n.fake.set(func() {
-			n.fake.fail, n.fake.begun = &Error{reason, "UNKNOWN lost"}, begun
-		})
-		giveUp()
-		<-begun
-		<-begun
-		n.fake.set(func() { n.fake.fail, n.fake.begun = nil, nil })
-		timed.want("*-1\r\n")
-		n.idle(t)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, reason := range []Outcome{NotRun, Unknown} {
+			n := startSimulated(t, nil)
+			timed, giveUp := n.patient(t)
+			begun := make(chan struct{}, 100) // it may ask more often
+			n.fake.set(func() {
+				n.fake.fail, n.fake.begun = &Error{reason, "UNKNOWN lost"}, begun
+			})
+			giveUp()
+			<-begun
+			<-begun
+			n.fake.set(func() { n.fake.fail, n.fake.begun = nil, nil })
+			timed.want("*-1\r\n")
+			n.idle(t)
+		}
+	})
 }
 
 // holdEvents keeps the events of the machine back until the returned function is called.
@@ -177,21 +184,23 @@ func (n *node) holdEvents() (release func()) {
 
 // A node may learn after its client's time is over, when it applies the entry, how the wait ended.
 func TestNewsAfterTheAnswer(t *testing.T) {
-	for want, q := range map[string]commands.Request{
-		"*-1\r\n":                      settingOf(commands.SettingDropWaits, "n1"),
-		"*2\r\n$1\r\nl\r\n$1\r\nx\r\n": commandOf("RPUSH", "l", "x"),
-	} {
-		n := start(t, nil)
-		timed, giveUp := n.patient(t)
-		release := n.holdEvents()
-		n.fake.change(t, q)
-		n.fake.takeCalls()
-		giveUp()
-		eventually(t, "it has asked", func() bool { return n.fake.takeCalls() != "" })
-		release()
-		timed.want(want)
-		n.idle(t)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		for want, q := range map[string]commands.Request{
+			"*-1\r\n":                      settingOf(commands.SettingDropWaits, "n1"),
+			"*2\r\n$1\r\nl\r\n$1\r\nx\r\n": commandOf("RPUSH", "l", "x"),
+		} {
+			n := startSimulated(t, nil)
+			timed, giveUp := n.patient(t)
+			release := n.holdEvents()
+			n.fake.change(t, q)
+			n.fake.takeCalls()
+			giveUp()
+			eventually(t, "it has asked", func() bool { return n.fake.takeCalls() != "" })
+			release()
+			timed.want(want)
+			n.idle(t)
+		}
+	})
 }
 
 // What the machine serves while its client gives up reaches the client.
@@ -229,24 +238,26 @@ func TestGoneClientsGiveBack(t *testing.T) {
 
 // What is due to be given back when a snapshot replaces the state still is.
 func TestGiveBackAfterASnapshot(t *testing.T) {
-	n := start(t, nil)
-	main := n.dial(t)
-	c := n.popping(t, "BLPOP", "l", "0")
-	// not UNKNOWN: what may have come back is not given back again
-	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN no leader"} })
-	_ = c.Close()
-	eventually(t, "it leaves", func() bool {
-		n.machineWaits.mu.Lock()
-		defer n.machineWaits.mu.Unlock()
-		return len(n.machineWaits.gone) == 1
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		c := n.popping(t, "BLPOP", "l", "0")
+		// not UNKNOWN: what may have come back is not given back again
+		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN no leader"} })
+		_ = c.Close()
+		eventually(t, "it leaves", func() bool {
+			n.machineWaits.mu.Lock()
+			defer n.machineWaits.mu.Unlock()
+			return len(n.machineWaits.gone) == 1
+		})
+		n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
+		n.fake.change(t, commandOf("RPUSH", "l", "x"))
+		n.fake.set(func() { n.fake.fail = nil })
+		eventually(t, "it is there", func() bool {
+			return main.call("LRANGE", "l", "0", "-1") == "*1\r\n$1\r\nx\r\n"
+		})
+		n.idle(t)
 	})
-	n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
-	n.fake.change(t, commandOf("RPUSH", "l", "x"))
-	n.fake.set(func() { n.fake.fail = nil })
-	eventually(t, "it is there", func() bool {
-		return main.call("LRANGE", "l", "0", "-1") == "*1\r\n$1\r\nx\r\n"
-	})
-	n.idle(t)
 }
 
 // undo is the inverse of what takes, for each way to take.
@@ -319,9 +330,17 @@ func TestWaitsAndReplacedState(t *testing.T) {
 func TestNoRoomInTheMachine(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
-	name := strings.Repeat("k", 1<<20)
+	for i := range 3 { // others leave it little
+		q := commandOf("BLPOP", strings.Repeat("o", (21<<20+1<<18)/2), "0")
+		q.Wait = &commands.Wait{Node: []byte("n2"), Number: uint64(i + 1)}
+		n.fake.change(t, q)
+	}
+	if got := n.fake.WaitingNodes(); fmt.Sprint(got) != "[n2]" {
+		t.Fatalf("%q", got)
+	}
+	name := strings.Repeat("k", 30<<10)
 	var all []*client
-	for i := range 70 {
+	for i := range 10 {
 		all = append(all, n.popping(t, "BLPOP", fmt.Sprint(name, i), "0"))
 	}
 	n.waitQueues.mu.Lock()
@@ -336,66 +355,73 @@ func TestNoRoomInTheMachine(t *testing.T) {
 			t.Fatalf("%d: %.50q, %v", i, got, err)
 		}
 	}
+	n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
 	n.idle(t)
 }
 
 // The leader drops the waits of nodes that it does not reach, and of no others.
 func TestUnreachedNodesLoseTheirWaits(t *testing.T) {
-	n := start(t, nil)
-	c := n.popping(t, "BLPOP", "l", "0")
-	for i, id := range []string{"n2", "n3", "stranger"} {
-		q := commandOf("BLPOP", "l", "0")
-		q.Wait = &commands.Wait{Node: []byte(id), Number: uint64(i + 1)}
-		n.fake.change(t, q)
-	}
-	eventually(t, "two nodes with waits", func() bool {
-		return fmt.Sprint(n.fake.WaitingNodes()) == "[n1 n2]"
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.popping(t, "BLPOP", "l", "0")
+		for i, id := range []string{"n2", "n3", "stranger"} {
+			q := commandOf("BLPOP", "l", "0")
+			q.Wait = &commands.Wait{Node: []byte(id), Number: uint64(i + 1)}
+			n.fake.change(t, q)
+		}
+		eventually(t, "two nodes with waits", func() bool {
+			return fmt.Sprint(n.fake.WaitingNodes()) == "[n1 n2]"
+		})
+		n.fake.change(t, commandOf("RPUSH", "l", "x"))
+		c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+		n.fake.set(func() { n.fake.st.Members[1].LastContact = 2 * contactLimit })
+		eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
 	})
-	n.fake.change(t, commandOf("RPUSH", "l", "x"))
-	c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
-	n.fake.set(func() { n.fake.st.Members[1].LastContact = 2 * contactLimit })
-	eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
 }
 
 // The leader drops what an earlier process of a node has left behind, however soon the node is
 // back.
 func TestRestartedNodesLoseTheirWaits(t *testing.T) {
-	n := start(t, nil)
-	q := commandOf("BLPOP", "l", "0")
-	q.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
-	first := time.Now().Add(-time.Hour)
-	for _, process := range []struct {
-		began time.Time
-		drops bool
-	}{{first, false}, {first.Add(contactLimit / 2), false}, {first.Add(time.Minute), true}} {
-		n.fake.set(func() { n.fake.began = process.began })
-		n.fake.change(t, q)
-		if process.drops {
-			eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
-			continue
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		q := commandOf("BLPOP", "l", "0")
+		q.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
+		first := time.Now().Add(-time.Hour)
+		for _, process := range []struct {
+			began time.Time
+			drops bool
+		}{{first, false}, {first.Add(contactLimit / 2), false}, {first.Add(time.Minute), true}} {
+			n.fake.set(func() { n.fake.began = process.began })
+			n.fake.change(t, q)
+			if process.drops {
+				eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
+				continue
+			}
+			var looks int
+			n.fake.set(func() { looks = n.fake.looks })
+			eventually(t, "the leader has looked", func() (done bool) {
+				n.fake.set(func() { done = n.fake.looks > looks+2 })
+				return done
+			})
+			if len(n.fake.WaitingNodes()) == 0 {
+				t.Errorf("dropped with a process that began at %v", process.began)
+			}
 		}
-		var looks int
-		n.fake.set(func() { looks = n.fake.looks })
-		eventually(t, "the leader has looked", func() (done bool) {
-			n.fake.set(func() { done = n.fake.looks > looks+2 })
-			return done
-		})
-		if len(n.fake.WaitingNodes()) == 0 {
-			t.Errorf("dropped with a process that began at %v", process.began)
-		}
-	}
+	})
 }
 
 // A node that stops takes its clients' waits along, and what is served meanwhile reaches them.
 func TestCloseLeavesTheMachine(t *testing.T) {
-	n := start(t, nil)
-	for range 50 {
-		n.popping(t, "BLPOP", "l", "0")
-	}
-	n.Close()
-	if got := n.fake.WaitingNodes(); got != nil {
-		t.Errorf("waits of %q", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		for range 50 {
+			n.popping(t, "BLPOP", "l", "0")
+		}
+		n.Close()
+		if got := n.fake.WaitingNodes(); got != nil {
+			t.Errorf("waits of %q", got)
+		}
+	})
 }
 
 // Commands that wait on their nodes move into the machine once it can keep them.
@@ -426,42 +452,46 @@ func TestWaitsMoveIntoTheMachine(t *testing.T) {
 
 // What a command changes when it is served is told to its own client after the reply.
 func TestServedBeforeItsInvalidation(t *testing.T) {
-	n := start(t, nil)
-	main, c := n.dial(t), n.dial(t)
-	c.call("HELLO", "3")
-	c.call("CLIENT", "TRACKING", "ON")
-	for range 100 {
-		c.call("LRANGE", "to", "0", "-1")
-		move := commandtest.Args("BLMOVE", "from", "to", "LEFT", "LEFT", "0")
-		if err := c.Send(move); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main, c := n.dial(t), n.dial(t)
+		c.call("HELLO", "3")
+		c.call("CLIENT", "TRACKING", "ON")
+		for range 100 {
+			c.call("LRANGE", "to", "0", "-1")
+			move := commandtest.Args("BLMOVE", "from", "to", "LEFT", "LEFT", "0")
+			if err := c.Send(move); err != nil {
+				t.Fatal(err)
+			}
+			n.waiting(t, 1)
+			main.call("RPUSH", "from", "x")
+			c.want("$1\r\nx\r\n")
+			c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nto\r\n")
 		}
-		n.waiting(t, 1)
-		main.call("RPUSH", "from", "x")
-		c.want("$1\r\nx\r\n")
-		c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nto\r\n")
-	}
-	n.idle(t)
+		n.idle(t)
+	})
 }
 
 // Without a leader, the end of the server does not wait long for its waits to end.
 func TestCloseWithoutALeader(t *testing.T) {
-	n := start(t, nil)
-	n.popping(t, "BLPOP", "l", "0")
-	gone := n.popping(t, "BLPOP", "l", "0")
-	n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
-	_ = gone.Close()
-	n.waiting(t, 1)
-	n.cfg.DrainTimeout = time.Millisecond
-	done := make(chan struct{})
-	go func() {
-		n.Close()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Fatal("it does not end")
-	}
-	n.fake.set(func() { n.fake.fail = nil })
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.popping(t, "BLPOP", "l", "0")
+		gone := n.popping(t, "BLPOP", "l", "0")
+		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+		_ = gone.Close()
+		n.waiting(t, 1)
+		n.cfg.DrainTimeout = time.Millisecond
+		done := make(chan struct{})
+		go func() {
+			n.Close()
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Fatal("it does not end")
+		}
+		n.fake.set(func() { n.fake.fail = nil })
+	})
 }

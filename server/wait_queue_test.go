@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -146,24 +147,26 @@ func TestMuchBehindAWait(t *testing.T) {
 
 // A client with a full input buffer still wakes on timeout or when killed.
 func TestFullWaiterWakes(t *testing.T) {
-	n := start(t, nil)
-	main := n.dial(t)
-	for _, timeout := range []string{"0.2", "0"} {
-		c := n.dial(t)
-		id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
-		c.raw(pipeline([]string{"BLPOP", "l", timeout}))
-		c.raw(strings.Repeat(" \r\n", maxAhead))
-		if timeout == "0" {
-			n.waiting(t, 1)
-			if got := main.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
-				t.Fatalf("CLIENT KILL: %q", got)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		for _, timeout := range []string{"0.2", "0"} {
+			c := n.dial(t)
+			id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
+			c.raw(pipeline([]string{"BLPOP", "l", timeout}))
+			c.raw(strings.Repeat(" \r\n", maxAhead))
+			if timeout == "0" {
+				n.waiting(t, 1)
+				if got := main.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
+					t.Fatalf("CLIENT KILL: %q", got)
+				}
+				c.ended()
+			} else {
+				c.want("*-1\r\n")
 			}
-			c.ended()
-		} else {
-			c.want("*-1\r\n")
 		}
-	}
-	n.idle(t)
+		n.idle(t)
+	})
 }
 
 // The waits of those that find something are observed, not of those that give up, or find it at
@@ -172,11 +175,13 @@ func TestWaitsAreObserved(t *testing.T) {
 	n := start(t, nil)
 	main := n.dial(t)
 	c := n.popping(t, "BLPOP", "l", "0")
+	observed := func() uint64 { return n.cfg.Locks.Snapshot()[0].Blocked.Count }
+	before := observed()
 	main.call("RPUSH", "l", "a", "b")
 	c.want("*2\r\n$1\r\nl\r\n$1\r\na\r\n")
 	main.call("BLPOP", "l", "0")
 	main.call("BLPOP", "l", "0.001")
-	if got := n.cfg.Locks.Snapshot()[0].Blocked.Count; got != 1 {
+	if got := observed() - before; got != 1 {
 		t.Errorf("%d waits", got)
 	}
 	n.idle(t)
@@ -202,28 +207,30 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 // Each element costs one attempt, however many wait, and a useless change costs one attempt in
 // all.
 func TestRetriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
-	n := start(t, nil)
-	main := n.dial(t)
-	const clients = 300
-	for range clients {
-		n.popping(t, "BLPOP", "l", "0")
-	}
-	n.fake.takeCalls()
-	const pushes = 50
-	for i := range pushes {
-		main.call("RPUSH", "l", "x")
-		n.waiting(t, clients-1-int64(i))
-	}
-	if calls := strings.Count(n.fake.takeCalls(), "write"); calls > 3*pushes {
-		t.Errorf("%d entries for %d pushes to %d waiters", calls, pushes, clients)
-	}
-	main.call("SET", "l", "not a list")
-	main.call("DEL", "l")
-	if calls := strings.Count(n.fake.takeCalls(), "write"); calls > 6 {
-		t.Errorf("%d entries for two changes that bring nothing", calls)
-	}
-	main.call("FLUSHALL")
-	n.waiting(t, clients-pushes)
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		const clients = 300
+		for range clients {
+			n.popping(t, "BLPOP", "l", "0")
+		}
+		n.fake.takeCalls()
+		const pushes = 50
+		for i := range pushes {
+			main.call("RPUSH", "l", "x")
+			n.waiting(t, clients-1-int64(i))
+		}
+		if calls := strings.Count(n.fake.takeCalls(), "write"); calls > 3*pushes {
+			t.Errorf("%d entries for %d pushes to %d waiters", calls, pushes, clients)
+		}
+		main.call("SET", "l", "not a list")
+		main.call("DEL", "l")
+		if calls := strings.Count(n.fake.takeCalls(), "write"); calls > 6 {
+			t.Errorf("%d entries for two changes that bring nothing", calls)
+		}
+		main.call("FLUSHALL")
+		n.waiting(t, clients-pushes)
+	})
 }
 
 // A disconnected client takes nothing, and the next in the queue is served.
@@ -254,40 +261,42 @@ func TestVanishedWaiterTakesNothing(t *testing.T) {
 
 // While there is no leader a woken waiter keeps waiting, and is served when one is back.
 func TestWaiterSurvivesTheLeader(t *testing.T) {
-	for _, outcome := range []Outcome{NoLeader, NotRun} {
-		n := start(t, nil)
-		n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
-		c := n.popping(t, "BLPOP", "l", "0")
-		timed := n.popping(t, "BLPOP", "other", "0.3")
-		n.fake.set(func() {
-			n.fake.fail = &Error{outcome, "TRYAGAIN not now"}
-			n.fake.calls = nil
-		})
-		push := func(key string) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, outcome := range []Outcome{NoLeader, NotRun} {
+			n := startSimulated(t, nil)
+			n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+			c := n.popping(t, "BLPOP", "l", "0")
+			timed := n.popping(t, "BLPOP", "other", "0.3")
 			n.fake.set(func() {
-				batch := commands.AppendRequest(nil,
-					&commands.Request{Proto: 2,
-						Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
-				if _, err := n.fake.apply(batch); err != nil {
-					t.Error(err)
-				}
+				n.fake.fail = &Error{outcome, "TRYAGAIN not now"}
+				n.fake.calls = nil
 			})
+			push := func(key string) {
+				n.fake.set(func() {
+					batch := commands.AppendRequest(nil,
+						&commands.Request{Proto: 2,
+							Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+					if _, err := n.fake.apply(batch); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			push("l")
+			push("other")
+			timed.want("*-1\r\n")
+			eventually(t, "two tries", func() bool {
+				n.fake.mu.Lock()
+				defer n.fake.mu.Unlock()
+				return len(n.fake.calls) >= 2
+			})
+			n.fake.set(func() { n.fake.fail = nil })
+			c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
+			if got := c.call("LLEN", "other"); got != ":1\r\n" {
+				t.Errorf("the list whose waiter's time was over has %q", got)
+			}
+			n.idle(t)
 		}
-		push("l")
-		push("other")
-		timed.want("*-1\r\n")
-		eventually(t, "two tries", func() bool {
-			n.fake.mu.Lock()
-			defer n.fake.mu.Unlock()
-			return len(n.fake.calls) >= 2
-		})
-		n.fake.set(func() { n.fake.fail = nil })
-		c.want("*2\r\n$1\r\nl\r\n$1\r\nx\r\n")
-		if got := c.call("LLEN", "other"); got != ":1\r\n" {
-			t.Errorf("the list whose waiter's time was over has %q", got)
-		}
-		n.idle(t)
-	}
+	})
 }
 
 // The connection of a blocking command whose outcome is unknown ends, after the replies to earlier
@@ -360,23 +369,25 @@ func TestReplacedStateWakesWaiters(t *testing.T) {
 
 // The end of the server ends waiters without a reply.
 func TestCloseEndsWaiters(t *testing.T) {
-	n := start(t, nil)
-	c := n.popping(t, "BLPOP", "l", "0")
-	full := n.dial(t)
-	full.raw(pipeline([]string{"BLPOP", "l", "0"}))
-	full.raw(strings.Repeat(" \r\n", maxAhead))
-	n.waiting(t, 2)
-	done := make(chan struct{})
-	go func() { n.Close(); close(done) }()
-	c.ended()
-	if _, err := full.Receive(); err == nil || err == io.ErrUnexpectedEOF {
-		t.Errorf("the second client: %v", err)
-	}
-	select {
-	case <-done:
-	case <-time.After(3 * time.Second):
-		t.Error("Close waits for clients that wait")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.popping(t, "BLPOP", "l", "0")
+		full := n.dial(t)
+		full.raw(pipeline([]string{"BLPOP", "l", "0"}))
+		full.raw(strings.Repeat(" \r\n", maxAhead))
+		n.waiting(t, 2)
+		done := make(chan struct{})
+		go func() { n.Close(); close(done) }()
+		c.ended()
+		if _, err := full.Receive(); err == nil || err == io.ErrUnexpectedEOF {
+			t.Errorf("the second client: %v", err)
+		}
+		select {
+		case <-done:
+		case <-time.After(3 * time.Second):
+			t.Error("Close waits for clients that wait")
+		}
+	})
 }
 
 // Observing stops when nobody waits.

@@ -44,7 +44,8 @@ func Run(t *testing.T, pattern string, server Server) {
 		t.Fatal(err)
 	}
 	var real *Server
-	if socket := StartRedis(t); socket != "" {
+	// Redis looks ten times a second for commands whose time is over, unless it is told otherwise.
+	if socket := StartRedis(t, "--hz", "500"); socket != "" {
 		real = Redis(socket)
 	} else {
 		t.Run("redis", func(t *testing.T) {
