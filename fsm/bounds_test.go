@@ -10,8 +10,8 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // requestsOf encodes calls as a batch.

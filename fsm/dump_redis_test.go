@@ -10,8 +10,8 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/rdb"
-	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // dumped are the values that pass between coordd and Redis, as the calls that make them.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/fsm/internal/detector"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // burn returns a script that increments n and does about the given work.
@@ -105,6 +105,7 @@ func TestEntryWorkAtReplay(t *testing.T) {
 
 // Below LevelBounded an entry runs whole: nodes of the previous release do not know the limit.
 func TestEntryWorkBelowItsLevel(t *testing.T) {
+	detector.Skip(t)
 	m := NewMachine(testTable())
 	e := &Entry{ClockMs: 1000, Batches: [][]byte{requestsOf(burn(entryWork), []string{"INCR", "a"}),
 		requestsOf(burn(entryWork)), requestsOf([]string{"INCR", "a"})}}

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
 )
 
@@ -74,6 +75,7 @@ func FuzzDecodeEntry(f *testing.F) {
 // Any batch is applied or refused without a panic, and a machine that was restored in between does
 // the same.
 func FuzzApply(f *testing.F) {
+	detector.Skip(f)
 	table := testTable()
 	for _, calls := range scenarioCalls(f) {
 		var run []byte
@@ -93,6 +95,7 @@ func FuzzApply(f *testing.F) {
 // The same for calls as text, one per line, in the notation of scenario files: a fuzzer mutates
 // them better than bytes with lengths.
 func FuzzCalls(f *testing.F) {
+	detector.Skip(f)
 	table := testTable()
 	for _, calls := range scenarioCalls(f) {
 		f.Add(callsText(calls))

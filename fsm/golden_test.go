@@ -22,7 +22,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
-	"github.com/coordd/coordd/fsm/internal/detector"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 var update = flag.Bool("update", false, "make golden files that are missing")

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/fsm/internal/detector"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // exception lets one file break one rule. For imports, what names the package.
@@ -43,7 +43,7 @@ var exceptions = []exception{
 }
 
 // notPure are the files and folders that the rules do not cover.
-var notPure = []string{"fsm/internal/detector", "commands/commandtest", "fsm/adapter.go"}
+var notPure = []string{"internal/tests/detector", "commands/commandtest", "fsm/adapter.go"}
 
 // TestPurity reads every source of commands/ and fsm/.
 func TestPurity(t *testing.T) {

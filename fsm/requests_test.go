@@ -11,7 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/fsm/internal/detector"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // filledMachine applies calls, each with its words and one word for each of n elements.

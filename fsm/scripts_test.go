@@ -10,8 +10,8 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/tests/corpus"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // newScriptNode returns a machine that runs scripts through log entries.

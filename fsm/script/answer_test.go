@@ -7,7 +7,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/fsm/internal/detector"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // The reply to a table is built in one buffer of its size. A growing buffer peaks at three times

@@ -10,8 +10,8 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
-	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // runaways are scripts that do not end, or allocate without end, each in its own way. None may stop

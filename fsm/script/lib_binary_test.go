@@ -5,7 +5,7 @@ package script
 
 import (
 	"fmt"
-	"github.com/coordd/coordd/fsm/internal/detector"
+	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
 	"math/rand/v2"
 	"strings"

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // longTexts build long texts of short pieces, long pieces, or both, up to the end of the budget or

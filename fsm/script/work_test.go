@@ -11,8 +11,8 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
-	"github.com/coordd/coordd/fsm/internal/detector"
 	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // workKeys is the number of keys, fields and members in the data of these tests, workBytes the

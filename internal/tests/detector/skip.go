@@ -7,6 +7,6 @@ import "testing"
 func Skip(t testing.TB) {
 	t.Helper()
 	if on {
-		t.Skip("one goroutine, much data: run without the race detector")
+		t.Skip("SKIPPED: one goroutine, much data: it runs without the race detector")
 	}
 }
