@@ -334,6 +334,35 @@ func TestDryRunsBesideEntries(t *testing.T) {
 	wg.Wait()
 }
 
+// TestScriptsOfConcurrentReads runs scripts in several goroutines that a snapshot brought, so that
+// nobody has compiled them yet, and others, for the race detector.
+func TestScriptsOfConcurrentReads(t *testing.T) {
+	m := newestMachine(testTable())
+	const script = "return redis.call('GET', KEYS[1])"
+	load := [][]string{{"SET", "k", "v"}, {"SCRIPT", "LOAD", script}}
+	sha := strings.Fields(string(mustApply(t, m, 1, &Entry{ClockMs: 1,
+		Batches: [][]byte{requestsOf(load...)}}, true).Replies[0]))[2]
+	a := NewAdapter(testTable(), 1, func([]commands.Event) {}, func(err error) { t.Error(err) })
+	a.m = restore(t, snapshotBytes(t, m.Snapshot()), testTable())
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range 50 {
+				own := fmt.Sprintf("return redis.call('GET', KEYS[1]) .. %d", i+j%7)
+				batch := requestsOf([]string{"EVALSHA_RO", sha, "1", "k"},
+					[]string{"EVAL_RO", own, "1", "k"})
+				want := fmt.Sprintf("$1\r\nv\r\n$%d\r\nv%[2]d\r\n",
+					len(fmt.Sprint("v", i+j%7)), i+j%7)
+				if got := string(a.Read(nil, batch, 1, 0, nil)); got != want {
+					t.Errorf("%q, want %q", got, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // TestDryRunOfTransactionSeesOneState runs a transaction dry that reads a key past its deadline,
 // not swept yet, before its first command that may write. It goes into the log, whose entry sweeps
 // first.

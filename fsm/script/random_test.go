@@ -13,18 +13,20 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
-
-// randomPrograms is the number of programs per run.
-const randomPrograms = 500
 
 func TestRandomProgramsLikeRedis(t *testing.T) {
 	real := commandtest.DialRedis(t)
 	here := newNode()
 	g := &programMaker{Rand: rand.New(rand.NewPCG(random.Seed(t), 1))}
-	for i := range randomPrograms {
+	programs := 150
+	if tier.Checking() {
+		programs = 2000
+	}
+	for i := range programs {
 		// small ones first, so that a failure is readable
-		source := g.program(1 + i*12/randomPrograms)
+		source := g.program(1 + i*12/programs)
 		args := commandtest.Args("EVAL", source, "0")
 		want, err := real.Do(args)
 		if err != nil {
