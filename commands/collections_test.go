@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // testSeed is the seed of a random test: COORDD_TEST_SEED, or a new one, which is printed.
@@ -65,6 +66,10 @@ func (r *testRun) do(args [][]byte) (reply []byte, changed bool) {
 func TestRandomCallsAgainstRedis(t *testing.T) {
 	real := commandtest.DialRedis(t)
 	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 1))}
+	each := 3000
+	if tier.Checking() {
+		each = 30_000
+	}
 	for _, proto := range []int{2, 3} {
 		for _, g.mode = range []callMode{small, largeByScore, largeByName} {
 			if _, err := real.Do(commandtest.Args("HELLO", strconv.Itoa(proto))); err != nil {
@@ -75,7 +80,7 @@ func TestRandomCallsAgainstRedis(t *testing.T) {
 			}
 			own := newTestRun()
 			own.proto = proto
-			compareCalls(t, own, real, append(g.fill(), g.calls(8000)...))
+			compareCalls(t, own, real, append(g.fill(), g.calls(each)...))
 		}
 	}
 }

@@ -238,8 +238,8 @@ func TestIncrexAgainstBigIntegers(t *testing.T) {
 		n := int64(g.Uint64() >> g.IntN(64))
 		return n * (1 - 2*g.Int64N(2))
 	}
+	r := newLimitRun()
 	for range 20000 {
-		r := newLimitRun()
 		old, by, lower, upper, saturate := number(), number(), number(), number(), g.IntN(2) == 0
 		call := []string{"INCREX", "k", "BYINT", fmt.Sprint(by), "LBOUND", fmt.Sprint(lower),
 			"UBOUND", fmt.Sprint(upper)}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // redis is a real server.
@@ -144,7 +145,11 @@ func TestRulesAsRedis(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	users, refused, shown := New(c), 0, 0
-	for n := range 6000 {
+	rounds := 2000
+	if tier.Checking() {
+		rounds = 20_000
+	}
+	for n := range rounds {
 		name := fmt.Sprintf("u%d", rnd.IntN(4))
 		rules := make([]string, 1+rnd.IntN(5))
 		for i := range rules {
@@ -178,7 +183,7 @@ func TestRulesAsRedis(t *testing.T) {
 			}
 		}
 	}
-	if refused < 500 || shown < 1000 {
+	if refused < rounds/12 || shown < rounds/6 {
 		t.Fatalf("%d refused, %d shown: too few", refused, shown)
 	}
 }
@@ -195,7 +200,11 @@ func TestFilesAsRedis(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	users, refused, loaded := New(c), 0, 0
-	for n := range 1500 {
+	rounds := 600
+	if tier.Checking() {
+		rounds = 6000
+	}
+	for n := range rounds {
 		var file strings.Builder
 		for range rnd.IntN(4) {
 			words := []string{"user", "a"}
@@ -243,7 +252,7 @@ func TestFilesAsRedis(t *testing.T) {
 			}
 		}
 	}
-	if refused < 100 || loaded < 100 {
+	if refused < rounds/15 || loaded < rounds/15 {
 		t.Fatalf("%d refused, %d loaded: too few", refused, loaded)
 	}
 }

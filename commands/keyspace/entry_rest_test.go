@@ -17,7 +17,7 @@ func TestRestingChangesNothing(t *testing.T) {
 	came, went := 0, 0 // how often a key's value rested, or no longer
 	rested1 := map[string]bool{}
 	now := int64(1)
-	for index := uint64(1); index <= 10_000; index++ {
+	for index := uint64(1); index <= 4000; index++ {
 		now += r[0].Int64N(3)
 		for _, others := range r[1:] {
 			others.Int64N(3)
