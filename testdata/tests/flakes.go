@@ -67,9 +67,9 @@ type tally struct {
 	failed map[string][]string // seeds of shuffling, by package and test
 }
 
-// flakes runs all tests again and again beside busy processes, two packages at a time, and prints
-// what failed. The output of each failure is kept in logs.
-func flakes(ctx context.Context, all *suite, runs, busy int, logs string) error {
+// flakes runs all tests again and again beside busy processes, workers packages at a time, and
+// prints what failed. The output of each failure is kept in logs.
+func flakes(ctx context.Context, all *suite, runs, busy, workers int, logs string) error {
 	if logs == "" {
 		dir, err := os.MkdirTemp("", "coordd-flakes-")
 		if err != nil {
@@ -77,6 +77,7 @@ func flakes(ctx context.Context, all *suite, runs, busy int, logs string) error 
 		}
 		logs = dir
 	}
+	defer os.Remove(logs) // if it is still empty
 	stop, err := startBusy(busy)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func flakes(ctx context.Context, all *suite, runs, busy int, logs string) error 
 	var errs []error
 	for run := range runs {
 		began := time.Now()
-		err := t.once(ctx, all, run, logs)
+		err := t.once(ctx, all, run, workers, logs)
 		if ctx.Err() != nil {
 			break
 		}
@@ -101,13 +102,13 @@ func flakes(ctx context.Context, all *suite, runs, busy int, logs string) error 
 }
 
 // once runs all tests once.
-func (t *tally) once(ctx context.Context, all *suite, run int, logs string) error {
+func (t *tally) once(ctx context.Context, all *suite, run, workers int, logs string) error {
 	next := make(chan binary)
-	var workers sync.WaitGroup
+	var running sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for range 2 {
-		workers.Go(func() {
+	for range workers {
+		running.Go(func() {
 			for b := range next {
 				seed := fmt.Sprint(time.Now().UnixNano())
 				o, err := b.run(ctx, "-test.shuffle", seed)
@@ -124,7 +125,7 @@ func (t *tally) once(ctx context.Context, all *suite, run int, logs string) erro
 		next <- b
 	}
 	close(next)
-	workers.Wait()
+	running.Wait()
 	return errors.Join(errs...)
 }
 

@@ -1,6 +1,6 @@
 // Command tests runs this repository's own tests in other ways than go test does:
 //
-//	go run ./testdata/tests flakes [-runs N] [-busy N] [-race PACKAGES] [-plain PACKAGES]
+//	go run ./testdata/tests flakes [FLAGS] [-race PACKAGES] [-plain PACKAGES]
 //	go run ./testdata/tests times [-race PACKAGES] [-plain PACKAGES]
 //
 // flakes runs them again and again, shuffled, beside busy processes, and lists what failed how
@@ -41,6 +41,7 @@ func run(ctx context.Context, args []string) error {
 	plain := flags.String("plain", "", "`packages` without it")
 	runs := flags.Int("runs", 20, "flakes: how often everything runs")
 	busy := flags.Int("busy", 6, "flakes: how many processes are busy beside it")
+	workers := flags.Int("workers", 3, "flakes: how many packages run at a time")
 	logs := flags.String("logs", "", "flakes: an empty `directory` for the output of what fails")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "flakes":
-		return flakes(ctx, &all, *runs, *busy, *logs)
+		return flakes(ctx, &all, *runs, *busy, *workers, *logs)
 	case "times":
 		return times(ctx, &all)
 	}
