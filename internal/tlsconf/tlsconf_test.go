@@ -16,11 +16,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/logging"
+	"github.com/coordd/coordd/internal/tests/memnet"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -211,6 +213,12 @@ func listen(t *testing.T, s *tlsconf.Store, auth tls.ClientAuthType) *tlsconf.Li
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listenAt(t, inner, s, auth)
+}
+
+func listenAt(t *testing.T, inner net.Listener, s *tlsconf.Store,
+	auth tls.ClientAuthType) *tlsconf.Listener {
+	t.Helper()
 	warnings := logging.NewLimited(slog.New(slog.DiscardHandler))
 	door := halfopen.NewDoor(halfopen.Rate{AtOnce: 5000}, warnings)
 	ln := tlsconf.NewListener(inner, s.Server(auth), door, warnings)
@@ -233,17 +241,25 @@ func listen(t *testing.T, s *tlsconf.Store, auth tls.ClientAuthType) *tlsconf.Li
 
 // echo dials, and reports whether a byte comes back.
 func echo(addr string, cfg *tls.Config) error {
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, cfg)
+	raw, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
 		return err
 	}
+	return echoOver(raw, cfg)
+}
+
+// echoOver is echo on a connection, which it closes.
+func echoOver(raw net.Conn, cfg *tls.Config) error {
+	cfg = cfg.Clone()
+	cfg.ServerName = "127.0.0.1"
+	conn := tls.Client(raw, cfg)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 	if _, err := conn.Write([]byte("x")); err != nil {
 		return err
 	}
 	var b [1]byte
-	_, err = io.ReadFull(conn, b[:])
+	_, err := io.ReadFull(conn, b[:])
 	return err
 }
 
@@ -306,33 +322,41 @@ func TestHandshakes(t *testing.T) {
 // TestSilentConnections opens more connections than may be in a handshake: some say nothing, some
 // half a record. Another address still gets in, and none of them stays.
 func TestSilentConnections(t *testing.T) {
-	a, f := newAuthority(t), in(t.TempDir())
-	writePair(t, f, a, issue(t, a, certs.Request{}))
-	s, _ := open(t, f)
-	ln := listen(t, s, tls.NoClientCert)
-	var silent []net.Conn
-	for i := range tlsconf.MaxHandshakes + 20 {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}
-		conn, err := d.Dial("tcp", ln.Addr().String())
+	synctest.Test(t, func(t *testing.T) {
+		a, f := newAuthority(t), in(t.TempDir())
+		writePair(t, f, a, issue(t, a, certs.Request{}))
+		s, _ := open(t, f)
+		ln := memnet.Listen()
+		listenAt(t, ln, s, tls.NoClientCert)
+		ln.Clients = net.ParseIP("127.0.0.2")
+		var silent []net.Conn
+		for i := range tlsconf.MaxHandshakes + 20 {
+			conn, err := ln.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if i%2 == 1 {
+				_, _ = conn.Write([]byte{22, 3, 1, 2, 0, 1})
+			}
+			silent = append(silent, conn)
+		}
+		ln.Clients = nil
+		conn, err := ln.Dial()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
-		if i%2 == 1 {
-			_, _ = conn.Write([]byte{22, 3, 1, 2, 0, 1})
+		if err := echoOver(conn, clientOf(t, a, nil)); err != nil {
+			t.Fatal(err)
 		}
-		silent = append(silent, conn)
-	}
-	if err := echo(ln.Addr().String(), clientOf(t, a, nil)); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	for _, conn := range []net.Conn{silent[0], silent[19], silent[len(silent)-1]} {
-		_ = conn.SetReadDeadline(began.Add(3 * tlsconf.HandshakeTimeout))
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error("a silent connection stays open")
+		began := time.Now()
+		for _, conn := range []net.Conn{silent[0], silent[19], silent[len(silent)-1]} {
+			_ = conn.SetReadDeadline(began.Add(3 * tlsconf.HandshakeTimeout))
+			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("a silent connection stays open")
+			}
 		}
-	}
+	})
 }
 
 // TestDeadlineLetsHandshakesEnd stops accepting while a handshake is under way.
@@ -402,35 +426,39 @@ func TestExpiryEndsNoConnection(t *testing.T) {
 
 // Handshakes compute in turn; those that wait for their clients hold up nobody.
 func TestSlowHandshakes(t *testing.T) {
-	a, f := newAuthority(t), in(t.TempDir())
-	writePair(t, f, a, issue(t, a, certs.Request{CommonName: "test"}))
-	s, _ := open(t, f)
-	ln := listen(t, s, tls.NoClientCert)
-	for range 4 * runtime.GOMAXPROCS(0) {
-		slow, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer slow.Close()
-		if _, err := slow.Write([]byte("\x16\x03\x01\x02\x00\x01")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var all sync.WaitGroup
-	began := time.Now()
-	for range 50 {
-		all.Go(func() {
-			c := &tls.Config{InsecureSkipVerify: true}
-			conn, err := tls.Dial("tcp", ln.Addr().String(), c)
+	synctest.Test(t, func(t *testing.T) {
+		a, f := newAuthority(t), in(t.TempDir())
+		writePair(t, f, a, issue(t, a, certs.Request{CommonName: "test"}))
+		s, _ := open(t, f)
+		ln := memnet.Listen()
+		listenAt(t, ln, s, tls.NoClientCert)
+		for range 4 * runtime.GOMAXPROCS(0) {
+			slow, err := ln.Dial()
 			if err != nil {
-				t.Error(err)
-				return
+				t.Fatal(err)
 			}
-			conn.Close()
-		})
-	}
-	all.Wait()
-	if took := time.Since(began); took >= tlsconf.HandshakeTimeout {
-		t.Errorf("after %v", took)
-	}
+			defer slow.Close()
+			if _, err := slow.Write([]byte("\x16\x03\x01\x02\x00\x01")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all sync.WaitGroup
+		began := time.Now()
+		for range 50 {
+			all.Go(func() {
+				conn, err := ln.Dial()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := echoOver(conn, &tls.Config{InsecureSkipVerify: true}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("after %v", took)
+		}
+	})
 }

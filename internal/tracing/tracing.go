@@ -35,6 +35,8 @@ type Config struct {
 	Node    string
 	Version string
 	Logger  *slog.Logger
+
+	transport http.RoundTripper // in tests
 }
 
 // CheckURL returns an error unless spans can be sent to a URL.
@@ -102,7 +104,7 @@ func Open(c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tracer{cfg: c, url: to, header: header, client: &http.Client{Timeout: sendTimeout},
+	t := &Tracer{cfg: c, url: to, header: header, client: &http.Client{Timeout: sendTimeout, Transport: c.transport},
 		warnings: logging.NewLimited(c.Logger), queue: make(chan Request, maxQueued),
 		stop: make(chan struct{}), done: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancel(context.Background())

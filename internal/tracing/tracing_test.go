@@ -2,28 +2,48 @@ package tracing
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	collector "go.opentelemetry.io/proto/slim/otlp/collector/trace/v1"
 
+	"github.com/coordd/coordd/internal/tests/memnet"
 	"github.com/coordd/coordd/internal/tests/otlp"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 func open(t *testing.T, url string) (*Tracer, *wait.Buffer) {
 	t.Helper()
+	return openOver(t, url, nil)
+}
+
+func openOver(t *testing.T, url string, transport http.RoundTripper) (*Tracer, *wait.Buffer) {
+	t.Helper()
 	log := &wait.Buffer{}
 	tr, err := Open(Config{URL: url, Sample: 1, Node: "n1", Version: "0.2",
-		Logger: slog.New(slog.NewTextHandler(log, nil))})
+		Logger: slog.New(slog.NewTextHandler(log, nil)), transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(tr.Close)
 	return tr, log
+}
+
+// simulated returns a collector and a tracer in simulated time.
+func simulated(t *testing.T) (*otlp.Collector, *Tracer, *wait.Buffer) {
+	t.Helper()
+	ln := memnet.Listen()
+	c := otlp.StartAt(t, ln)
+	tr, log := openOver(t, c.URL, &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return ln.Dial() },
+	})
+	return c, tr, log
 }
 
 func request() *Request {
@@ -78,57 +98,59 @@ func TestSpans(t *testing.T) {
 
 // Nobody waits for a collector that hangs: what does not fit is dropped and counted.
 func TestCollectorHangs(t *testing.T) {
-	c := otlp.Start(t)
-	c.Answer(func() (int, *collector.ExportTraceServiceResponse) { return 0, nil })
-	tr, log := open(t, c.URL)
-	const many = 3 * maxQueued
-	for range many {
-		tr.Record(request())
-	}
-	if n := tr.Counts().Dropped; n < maxQueued || n > 2*maxQueued {
-		t.Errorf("%d were dropped", n)
-	}
-	began := time.Now()
-	tr.Close()
-	if took := time.Since(began); took > closeWait+5*time.Second {
-		t.Errorf("closing took %v", took)
-	}
-	if n := tr.Counts(); n.Sent != 0 || n.Failed+n.Dropped != many || n.Failed == 0 {
-		t.Errorf("%+v of %d", n, many)
-	}
-	if !strings.Contains(log.String(), "did not take traces") {
-		t.Error(log)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c, tr, log := simulated(t)
+		c.Answer(func() (int, *collector.ExportTraceServiceResponse) { return 0, nil })
+		const many = 3 * maxQueued
+		for range many {
+			tr.Record(request())
+		}
+		if n := tr.Counts().Dropped; n < maxQueued || n > 2*maxQueued {
+			t.Errorf("%d were dropped", n)
+		}
+		began := time.Now()
+		tr.Close()
+		if took := time.Since(began); took > closeWait {
+			t.Errorf("closing took %v", took)
+		}
+		if n := tr.Counts(); n.Sent != 0 || n.Failed+n.Dropped != many || n.Failed == 0 {
+			t.Errorf("%+v of %d", n, many)
+		}
+		if !strings.Contains(log.String(), "did not take traces") {
+			t.Error(log)
+		}
+	})
 }
 
 // What a collector refuses is counted, and what it says is logged.
 func TestCollectorRefuses(t *testing.T) {
-	c := otlp.Start(t)
-	tr, log := open(t, c.URL)
-	counts := func(want Counts) {
-		t.Helper()
-		wait.For(t, 10*time.Second, "the counts", func() bool { return tr.Counts() == want })
-	}
-	c.Answer(func() (int, *collector.ExportTraceServiceResponse) {
-		return http.StatusServiceUnavailable, nil
-	})
-	tr.Record(request())
-	counts(Counts{Failed: 1})
-	c.Answer(func() (int, *collector.ExportTraceServiceResponse) {
-		return http.StatusOK, &collector.ExportTraceServiceResponse{
-			PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 2,
-				ErrorMessage: "too old"}}
-	})
-	tr.Record(request())
-	counts(Counts{Failed: 2})
-	c.Answer(nil)
-	tr.Record(request())
-	counts(Counts{Sent: 1, Failed: 2})
-	for _, want := range []string{"503", "too old"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %q: %s", want, log)
+	synctest.Test(t, func(t *testing.T) {
+		c, tr, log := simulated(t)
+		counts := func(want Counts) {
+			t.Helper()
+			wait.For(t, 10*time.Second, "the counts", func() bool { return tr.Counts() == want })
 		}
-	}
+		c.Answer(func() (int, *collector.ExportTraceServiceResponse) {
+			return http.StatusServiceUnavailable, nil
+		})
+		tr.Record(request())
+		counts(Counts{Failed: 1})
+		c.Answer(func() (int, *collector.ExportTraceServiceResponse) {
+			return http.StatusOK, &collector.ExportTraceServiceResponse{
+				PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 2,
+					ErrorMessage: "too old"}}
+		})
+		tr.Record(request())
+		counts(Counts{Failed: 2})
+		c.Answer(nil)
+		tr.Record(request())
+		counts(Counts{Sent: 1, Failed: 2})
+		for _, want := range []string{"503", "too old"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %q: %s", want, log)
+			}
+		}
+	})
 }
 
 func TestCheckURL(t *testing.T) {

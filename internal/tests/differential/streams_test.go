@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 // TestStreamNodes adds entries of all sizes to a stream, deletes and trims some, and compares what
@@ -19,7 +20,11 @@ import (
 func TestStreamNodes(t *testing.T) {
 	d := newDifferential(t)
 	seed := random.Seed(t)
-	for round := range uint64(10) {
+	rounds := uint64(4)
+	if tier.Checking() {
+		rounds = 40
+	}
+	for round := range rounds {
 		g := streamCalls{Rand: rand.New(rand.NewPCG(seed, round))}
 		if failure := d.play(2, g.requests(1000)); failure != "" {
 			t.Fatalf("seed %d, round %d: %s", seed, round, failure)

@@ -3,6 +3,7 @@ package otlp
 import (
 	"compress/gzip"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -34,8 +35,19 @@ type Collector struct {
 
 // Start starts a collector that ends with the test.
 func Start(t testing.TB) *Collector {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartAt(t, ln)
+}
+
+// StartAt is Start for a listener.
+func StartAt(t testing.TB, ln net.Listener) *Collector {
 	c := &Collector{goOn: make(chan struct{})}
-	s := httptest.NewServer(c)
+	s := &httptest.Server{Listener: ln, Config: &http.Server{Handler: c}}
+	s.Start()
 	t.Cleanup(func() { c.Answer(nil); s.Close() })
 	c.URL = s.URL
 	return c
