@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -116,6 +117,35 @@ func machinesAgree(t *testing.T, seed uint64) {
 		t.Error("nothing to compare")
 	}
 	replies.judge(t)
+}
+
+// A snapshot is written while entries change all that it holds, for the race detector.
+func TestSnapshotBesideEntries(t *testing.T) {
+	table := testTable()
+	g := random.NewCalls(table, random.Seed(t))
+	m := newestMachine(table)
+	index := uint64(0)
+	apply := func(entries int) {
+		for range entries {
+			index++
+			mustApply(t, m, index, randomEntry(g), false)
+		}
+	}
+	apply(200)
+	for range 3 {
+		s := m.Snapshot()
+		want := snapshotBytes(t, s)
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for range 3 {
+				if got := snapshotBytes(t, s); !bytes.Equal(got, want) {
+					t.Error("a snapshot changed while the machine went on")
+				}
+			}
+		})
+		apply(50)
+		writing.Wait()
+	}
 }
 
 // A machine whose state differs from the leader's stops at the leader's check.

@@ -145,7 +145,7 @@ func TestSnapshotsOnDemand(t *testing.T) {
 	if got := c.call("BGSAVE"); got != "+Background saving started\r\n" {
 		t.Fatal(got)
 	}
-	<-n.fake.begun
+	receive(t, "it begins", n.fake.begun)
 	for call, want := range map[string]string{
 		"BGSAVE":          "-ERR Background save already in progress\r\n",
 		"SAVE":            "-ERR Background save already in progress\r\n",

@@ -20,7 +20,7 @@ func (n *node) closeBehind(t testing.TB) (wait func()) {
 	closed := make(chan struct{})
 	go func() { n.Close(); close(closed) }()
 	eventually(t, "the server closes", n.closing.Load)
-	return func() { <-closed }
+	return func() { t.Helper(); receive(t, "the end of Close", closed) }
 }
 
 // Retire rejects new connections, not existing ones.
@@ -57,7 +57,7 @@ func TestCloseAnswersWhatCame(t *testing.T) {
 	begun, gate := make(chan struct{}), make(chan struct{})
 	n.fake.set(func() { n.fake.begun, n.fake.gate = begun, gate })
 	c.raw(calls("INCR a"))
-	<-begun
+	receive(t, "the request runs", begun)
 	c.raw(calls("INCR a", "PING", "INCR a"))
 	wait := n.closeBehind(t)
 	n.fake.set(func() { n.fake.begun, n.fake.gate = nil, nil })
@@ -192,7 +192,7 @@ func TestCloseIsBounded(t *testing.T) {
 		begun := make(chan struct{})
 		n.fake.set(func() { n.fake.begun, n.fake.gate = begun, make(chan struct{}) })
 		c.raw(calls("SET a 1"))
-		<-begun
+		receive(t, "the request runs", begun)
 		return n, c
 	}
 	patient, waits := hanging(time.Hour)

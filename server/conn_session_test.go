@@ -318,7 +318,7 @@ func TestCloseDrains(t *testing.T) {
 	begun, gate := make(chan struct{}), make(chan struct{})
 	n.fake.set(func() { n.fake.begun, n.fake.gate = begun, gate })
 	busy.raw(calls("SET a 1", "PUBLISH a bye"))
-	<-begun
+	receive(t, "the request runs", begun)
 	closed := make(chan struct{})
 	go func() { n.Close(); close(closed) }()
 	idle.ended()
@@ -330,7 +330,7 @@ func TestCloseDrains(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	busy.ended()
-	<-closed
+	receive(t, "the end of Close", closed)
 	if n.Close(); n.ctx.Err() != context.Canceled {
 		t.Error("a second Close does harm")
 	}

@@ -218,7 +218,7 @@ func TestDisconnectIsNoticedOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := <-accepted
+	conn := receive(t, "a connection", accepted)
 	defer conn.Close()
 	if !clientConnected(conn) {
 		t.Error("a client that is there is missed")
@@ -262,7 +262,7 @@ func TestCloseAnswersWhatTLSHolds(t *testing.T) {
 	if err := joined.release(); err != nil {
 		t.Fatal(err)
 	}
-	<-begun
+	receive(t, "the first request runs", begun)
 	wait := n.closeBehind(t)
 	n.fake.set(func() { n.fake.begun, n.fake.gate = nil, nil })
 	close(gate)

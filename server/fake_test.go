@@ -599,16 +599,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 const waitLimit = 30 * time.Second
 
 // receive waits for what another goroutine sends, or for its end.
-func receive[T any](t testing.TB, what string, from <-chan T) (value T) {
+func receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
-	over := time.NewTimer(waitLimit)
-	defer over.Stop()
-	select {
-	case value = <-from:
-	case <-over.C:
-		testwait.Expired(t, fmt.Sprintf("%s: not within %v", what, waitLimit))
-	}
-	return value
+	return testwait.Receive(t, waitLimit, what, from)
 }
 
 func pipeline(calls ...[]string) string {

@@ -121,7 +121,7 @@ func (n *node) serveFrom(t *testing.T, address string) *memnet.Listener {
 	go func() { served <- n.Serve(ln) }()
 	t.Cleanup(func() {
 		n.Retire()
-		if err := <-served; err != nil {
+		if err := receive(t, "Serve ends", served); err != nil {
 			t.Error(err)
 		}
 	})
@@ -239,7 +239,7 @@ func TestGuessersTakeTurns(t *testing.T) {
 		}
 		n.guessing.mu.Unlock()
 		for i := range 2 { // the second one waits for twice the delay
-			if got := <-replies; got != "-"+string(commands.ErrWrongPass)+"\r\n" {
+			if got := receive(t, "a reply", replies); got != "-"+string(commands.ErrWrongPass)+"\r\n" {
 				t.Error(got)
 			}
 			took, least := time.Since(began), guessDelay*time.Duration(1+2*i)
@@ -260,7 +260,7 @@ func TestPasswordsDelayNobody(t *testing.T) {
 		began := time.Now()
 		replies := n.sendAuth(t, 50, "pw")
 		for range 50 {
-			if got := <-replies; got != "+OK\r\n" {
+			if got := receive(t, "a reply", replies); got != "+OK\r\n" {
 				t.Error(got)
 			}
 		}

@@ -131,15 +131,15 @@ func TestDeliveryEndsBetweenParcels(t *testing.T) {
 	}, func() {})
 	d.join()
 	d.put(make([]parcel, 1)...)
-	<-began
+	receive(t, "a parcel is delivered", began)
 	d.put(make([]parcel, 5)...)
 	goOn <- struct{}{}
-	<-began // the first of the five
+	receive(t, "the first of the five", began)
 	closed := make(chan struct{})
 	go func() { d.close(); close(closed) }()
 	eventually(t, "the end begins", d.ending.Load)
 	close(goOn)
-	<-closed
+	receive(t, "the delivery ends", closed)
 	if delivered != 2 {
 		t.Errorf("%d parcels were delivered", delivered)
 	}
@@ -449,7 +449,7 @@ func TestPushWaitsForTheReplyUnderWay(t *testing.T) {
 	if _, err := io.ReadFull(far, got); err != nil || string(got) != want {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := <-done; err != nil {
+	if err := receive(t, "the reply is written", done); err != nil {
 		t.Error(err)
 	}
 	o.end()

@@ -91,7 +91,7 @@ func TestMoveFromAStandaloneNode(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		c.call("RESET")
-		<-moved
+		receive(t, "nobody is waited for", moved)
 	})
 }
 

@@ -208,7 +208,7 @@ func TestCacheEndsRight(t *testing.T) {
 			t.Fatal("no end")
 		}
 	}
-	<-done
+	receive(t, "all is done", done)
 }
 
 // A key recorded for a read that has not run yet may change at once. Its invalidation follows the

@@ -62,7 +62,7 @@ func TestRightsAreLostBehindASlowCommand(t *testing.T) {
 		begun, gate := make(chan struct{}), make(chan struct{})
 		n.fake.set(func() { n.fake.begun, n.fake.gate = begun, gate })
 		bob.raw(pipeline([]string{"SET", "k", "v"}, words))
-		<-begun
+		receive(t, "the request runs", begun)
 		n.fake.set(func() { n.fake.begun, n.fake.gate = nil, nil })
 		n.fake.setUser(t, "bob", "resetchannels", "-monitor", "-config")
 		close(gate)

@@ -94,7 +94,7 @@ func TestUnblockWhileMovingToTheNode(t *testing.T) {
 	begun, gate := make(chan struct{}), make(chan struct{})
 	n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
 	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
-	<-begun // it is sent again
+	receive(t, "it is sent again", begun)
 	var era uint64
 	n.machineWaits.mu.Lock()
 	era = n.machineWaits.era

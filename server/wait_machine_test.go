@@ -158,8 +158,8 @@ func TestLeavingAgain(t *testing.T) {
 				n.fake.fail, n.fake.begun = &Error{reason, "UNKNOWN lost"}, begun
 			})
 			giveUp()
-			<-begun
-			<-begun
+			receive(t, "it asks", begun)
+			receive(t, "it asks", begun)
 			n.fake.set(func() { n.fake.fail, n.fake.begun = nil, nil })
 			timed.want("*-1\r\n")
 			n.idle(t)
@@ -210,7 +210,7 @@ func TestServedWhileLeaving(t *testing.T) {
 	begun := make(chan struct{})
 	n.fake.set(func() { n.fake.gate, n.fake.begun = make(chan struct{}), begun })
 	giveUp()
-	<-begun // it is about to leave
+	receive(t, "it is about to leave", begun)
 	n.fake.change(t, commandOf("RPUSH", "l", "x"))
 	n.fake.set(func() {
 		close(n.fake.gate)

@@ -139,7 +139,7 @@ func TestMuchBehindAWait(t *testing.T) {
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
 		t.Errorf("%v, other replies than expected", err)
 	}
-	if err := <-sent; err != nil {
+	if err := receive(t, "all is sent", sent); err != nil {
 		t.Fatal(err)
 	}
 	n.idle(t)

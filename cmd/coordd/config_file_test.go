@@ -110,7 +110,7 @@ func startLive(t *testing.T, text string, args ...string) *liveNode {
 
 		_ = n.Client.Close()
 		cancel()
-		if code := <-done; code != 0 {
+		if code := exitCode(t, done); code != 0 {
 			t.Errorf("exit %d: %s", code, n.log.String())
 		}
 	})

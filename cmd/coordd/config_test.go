@@ -234,7 +234,7 @@ func TestLimitsOfClients(t *testing.T) {
 		f(c)
 		_ = c.Close()
 		cancel()
-		if code := <-done; code != 0 {
+		if code := exitCode(t, done); code != 0 {
 			t.Fatal(code, errs.String())
 		}
 	}

@@ -45,7 +45,7 @@ func TestDev(t *testing.T) {
 		t.Error("the cluster keeps no files")
 	}
 	cancel()
-	if code := <-done; code != 0 {
+	if code := exitCode(t, done); code != 0 {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
 	if left, _ := os.ReadDir(tmp); len(left) != 0 {

@@ -48,7 +48,7 @@ func TestHealth(t *testing.T) {
 		return code == 1 && strings.Contains(says, "no leader is reachable")
 	})
 	cancel()
-	if code := <-done; code != 0 {
+	if code := exitCode(t, done); code != 0 {
 		t.Error(code, errs.String())
 	}
 	ctx, cancel = context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 		return code == 0 && says == "ready, leader\n"
 	})
 	cancel()
-	if code := <-done; code != 0 {
+	if code := exitCode(t, done); code != 0 {
 		t.Error(code, errs.String())
 	}
 	flags := append([]string{"--http-listen", addr, "--http-tls"}, ownPair(t)...)
@@ -75,7 +75,7 @@ func TestHealth(t *testing.T) {
 		return code == 0 && says == "ready, leader\n"
 	})
 	cancel()
-	if code := <-done; code != 0 {
+	if code := exitCode(t, done); code != 0 {
 		t.Error(code, errs.String())
 	}
 }

@@ -103,7 +103,7 @@ func TestTop(t *testing.T) {
 	}()
 	out := calling(t, addr)(0, "✓ Serving, as a single node", "top")
 	stop()
-	<-done
+	wait.Receive(t, 30*time.Second, "its end", done)
 	for _, words := range []string{"n1      leader", "COMMAND", "INCR", "p99", "log entries"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("no %q in\n%s", words, out)

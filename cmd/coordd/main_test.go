@@ -34,7 +34,7 @@ func TestHangupWhileStarting(t *testing.T) {
 		return strings.Contains(errs.String(), "started")
 	})
 	cancel()
-	if code := <-done; code != 0 {
+	if code := exitCode(t, done); code != 0 {
 		t.Errorf("it exited with %d:\n%s", code, errs.String())
 	}
 }
@@ -44,4 +44,10 @@ func TestErrorsAreOneLine(t *testing.T) {
 	if got := inOneLine(errors.Join(errors.New("a"), errors.New("b"))); got != "a; b" {
 		t.Errorf("%q", got)
 	}
+}
+
+// exitCode waits for the end of run.
+func exitCode(t testing.TB, done <-chan int) int {
+	t.Helper()
+	return wait.Receive(t, 30*time.Second, "the end of run", done)
 }

@@ -71,7 +71,7 @@ func TestSystemdIsNotified(t *testing.T) {
 	expect("RELOADING=1", "READY=1", "WATCHDOG=1")
 	cancel()
 	expect("STOPPING=1")
-	if code := <-done; code != 0 || strings.Contains(errs.String(), "systemd") {
+	if code := exitCode(t, done); code != 0 || strings.Contains(errs.String(), "systemd") {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // collections is a keyspace of hashes and sorted sets with models of what it holds.
@@ -150,7 +153,7 @@ func TestSnapshotOfCollections(t *testing.T) {
 		written := make(chan [][]byte)
 		go func() { written <- records(t, frozen) }()
 		c.change(r, 2000)
-		list := <-written
+		list := wait.Receive(t, time.Minute, "the records of a snapshot", written)
 		c.check(t, c.ks)
 
 		restored := loadRecords(t, list)

@@ -220,7 +220,7 @@ func TestSchedule(t *testing.T) {
 	away.Store(0)
 	more("backups after the cluster is back", &taken)
 	cancel()
-	<-done
+	wait.Receive(t, 30*time.Second, "the end of the schedule", done)
 	for _, says := range []string{"backups scheduled", "backup taken", "backup failed",
 		"the cluster is away", "next-try-in=20ms", "removed=1", "backups stopped"} {
 		if !strings.Contains(log.String(), says) {

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 func newTestState(b Budget) *LState {
@@ -285,7 +288,7 @@ func TestPrototypesAreShared(t *testing.T) {
 		}()
 	}
 	for range 4 {
-		if got := <-done; got != "1000x" {
+		if got := wait.Receive(t, 30*time.Second, "a result", done); got != "1000x" {
 			t.Error(got)
 		}
 	}

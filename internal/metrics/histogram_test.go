@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // CONFIG RESETSTAT may come while a command is counted.
@@ -25,7 +27,7 @@ func TestResetWhileAdding(t *testing.T) {
 		h.Add(i)
 	}
 	close(stop)
-	<-done
+	wait.Receive(t, 30*time.Second, "the end of the observers", done)
 }
 
 func TestHistogram(t *testing.T) {

@@ -203,7 +203,7 @@ func TestWatchFollowsLinks(t *testing.T) {
 	writePair(t, in(last), a, issue(t, a, certs.Request{CommonName: "v4"}))
 	uses("v4")
 	cancel()
-	<-ended
+	wait.Receive(t, 10*time.Second, "the end of Watch", ended)
 }
 
 // listen returns a listener whose connections echo.
