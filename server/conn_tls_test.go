@@ -355,7 +355,7 @@ func TestEndsOverTLS(t *testing.T) {
 		t.Fatal(got)
 	}
 	eventually(t, "its session ends", func() bool { return !n.hasClient(stuck.LocalAddr()) })
-	if took := time.Since(began); took > 2*lastWrites {
+	if took := time.Since(began); took > 4*lastWrites { // TLS alone would wait for five seconds
 		t.Errorf("a client that does not read was closed after %v", took)
 	}
 }
@@ -406,7 +406,8 @@ func TestAuthorityReplacedDuringHandshake(t *testing.T) {
 // stay if there is that user.
 func TestSilentClientsWithCertificate(t *testing.T) {
 	n := startSecure(t, func(c *Config) {
-		c.TLSUsers, c.AuthTimeout = true, 100*time.Millisecond
+		byHand(c)
+		c.TLSUsers, c.AuthTimeout = true, time.Minute
 	})
 	n.setPassword(t, "pw")
 	n.tls.client.Certificates = []tls.Certificate{testCertificates().client}
@@ -416,7 +417,13 @@ func TestSilentClientsWithCertificate(t *testing.T) {
 		return slices.ContainsFunc(n.all(), func(s *session) bool { return s.userName() == "app" })
 	})
 	n.fake.setUser(t, "app", "off")
-	n.dialTLS(t).ended()
+	silent := n.dialTLS(t)
+	for _, after := range []time.Duration{0, time.Minute} {
+		for _, s := range n.all() {
+			n.checkIdle(s, time.Now().Add(after))
+		}
+	}
+	silent.ended()
 	if got := app.call("PING"); got != "+PONG\r\n" {
 		t.Error(got)
 	}
