@@ -183,7 +183,10 @@ func TestSeekersAreSentAway(t *testing.T) {
 			c.want(fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$%d\r\n%s\r\n",
 				len(text), text))
 			n.lead("n1")
-			eventually(t, "n1 leads", func() bool { v := n.leader.Load(); return v != nil && v.self })
+			eventually(t, "n1 leads", func() bool {
+				v := n.leader.Load()
+				return v != nil && v.self
+			})
 		}
 		if got := plain.call("PING"); got != "*2\r\n$4\r\npong\r\n$0\r\n\r\n" {
 			t.Errorf("%q", got)
@@ -222,8 +225,8 @@ func TestLeaderIsAwaited(t *testing.T) {
 			{"SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "-" + string(errNoAddress) + "\r\n"},
 			{"SENTINEL MASTERS", "*0\r\n"},
 			{"SENTINEL CKQUORUM mymaster",
-				"-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the specified " +
-					"quorum for this master. " +
+				"-NOQUORUM 1 usable Sentinels. Not enough available Sentinels to reach the " +
+					"specified quorum for this master. " +
 					"Not enough available Sentinels to reach the majority and authorize " +
 					"a failover\r\n"},
 		} {

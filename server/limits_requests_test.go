@@ -175,8 +175,8 @@ func TestPipelinesAreAnsweredInPieces(t *testing.T) {
 	}
 }
 
-// answers sends a pipeline on a new connection and compares the replies, which may be large: copying
-// them is slow under the race detector.
+// answers sends a pipeline on a new connection and compares the replies, which may be large:
+// copying them is slow under the race detector.
 func (n *node) answers(t *testing.T, pipeline string, wants []string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", n.addr)

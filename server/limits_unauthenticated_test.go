@@ -239,7 +239,8 @@ func TestGuessersTakeTurns(t *testing.T) {
 		}
 		n.guessing.mu.Unlock()
 		for i := range 2 { // the second one waits for twice the delay
-			if got := receive(t, "a reply", replies); got != "-"+string(commands.ErrWrongPass)+"\r\n" {
+			got := receive(t, "a reply", replies)
+			if got != "-"+string(commands.ErrWrongPass)+"\r\n" {
 				t.Error(got)
 			}
 			took, least := time.Since(began), guessDelay*time.Duration(1+2*i)

@@ -112,7 +112,9 @@ func TestApplyNeverWaitsForDelivery(t *testing.T) {
 			got != ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n" {
 			t.Errorf("%q", got)
 		}
-		eventually(t, "the stuck subscriber's end", func() bool { return n.session(stuck.id) == nil })
+		eventually(t, "the stuck subscriber's end", func() bool {
+			return n.session(stuck.id) == nil
+		})
 		after := n.dial(t)
 		after.call("SUBSCRIBE", "c")
 		n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("x")}})

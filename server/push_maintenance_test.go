@@ -129,7 +129,8 @@ func TestMoveNobody(t *testing.T) {
 		n := startSimulated(t, nil)
 		c := n.dial(t)
 		for _, bad := range []string{maintOn + "x", "CLIENT MAINT_NOTIFICATIONS x",
-			"CLIENT MAINT_NOTIFICATIONS ON x", maintOn + "none", "CLIENT MAINT_NOTIFICATIONS OFF x"} {
+			"CLIENT MAINT_NOTIFICATIONS ON x", maintOn + "none",
+			"CLIENT MAINT_NOTIFICATIONS OFF x"} {
 			if got := c.call(strings.Fields(bad)...); !strings.HasPrefix(got, "-ERR ") {
 				t.Errorf("%s: %q", bad, got) // the fourth for lack of RESP3
 			}

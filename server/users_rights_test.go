@@ -126,8 +126,8 @@ func TestUnknownUsers(t *testing.T) {
 		known := n.fake.users.Load()
 		n.fake.users.Store(nil)
 		c := n.dial(t)
-		for _, call := range [][]string{{"PING"}, {"ROLE"}, {"RAFT", "STATUS"}, {"SENTINEL", "MASTERS"},
-			{"CLIENT", "ID"}} {
+		for _, call := range [][]string{{"PING"}, {"ROLE"}, {"RAFT", "STATUS"},
+			{"SENTINEL", "MASTERS"}, {"CLIENT", "ID"}} {
 			if got := c.call(call...); strings.HasPrefix(got, "-") {
 				t.Errorf("%v: %q", call, got)
 			}
@@ -186,8 +186,8 @@ func TestAwaitedUsers(t *testing.T) {
 			return n.stats.commands.Load() > 1
 		})
 		n.fake.users.Store(UsersAwaited)
-		const awaited = "-LOADING the command did not run: the cluster does not have its first users " +
-			"yet\r\n"
+		const awaited = "-LOADING the command did not run: the cluster does not have its first " +
+			"users yet\r\n"
 		lists.want(awaited)
 		tracks.want(awaited)
 		for _, call := range [][]string{{"ACL", "USERS"}, {"ACL", "DELUSER", "bob"}, {"HELLO", "3"},

@@ -109,11 +109,14 @@ func TestKeysThatChangedAreOwed(t *testing.T) {
 		n := startSimulated(t, nil)
 		n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
 		c := n.popping(t, "BLPOP", "a", "b", "c", "0")
-		n.fake.set(func() { n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil })
+		n.fake.set(func() {
+			n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil
+		})
 		for i, key := range []string{"c", "b"} {
 			n.fake.set(func() {
-				batch := commands.AppendRequest(nil,
-					&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("RPUSH", key, "x")}})
+				q := commandOf("RPUSH", key, "x")
+				q.Proto = 2
+				batch := commands.AppendRequest(nil, &q)
 				if _, err := n.fake.apply(batch); err != nil {
 					t.Error(err)
 				}

@@ -153,7 +153,7 @@ func TestSnapshotOfCollections(t *testing.T) {
 		written := make(chan [][]byte)
 		go func() { written <- records(t, frozen) }()
 		c.change(r, 2000)
-		list := wait.Receive(t, time.Minute, "the records of a snapshot", written)
+		list := wait.Receive(t, time.Minute, "the snapshot", written)
 		c.check(t, c.ks)
 
 		restored := loadRecords(t, list)

@@ -263,7 +263,7 @@ func TestSnapshotOfLists(t *testing.T) {
 	for range 1000 {
 		change(ks, models, r)
 	}
-	restored := loadRecords(t, wait.Receive(t, time.Minute, "the records of a snapshot", written))
+	restored := loadRecords(t, wait.Receive(t, time.Minute, "the snapshot", written))
 	restored.RestoreSum(1)
 	for i := range 4 {
 		key := fmt.Sprint("l", i)

@@ -575,7 +575,7 @@ func TestSnapshotOfStreams(t *testing.T) {
 		written := make(chan [][]byte)
 		go func() { written <- records(t, frozen) }()
 		change(500)
-		restored := loadRecords(t, wait.Receive(t, time.Minute, "the records of a snapshot", written))
+		restored := loadRecords(t, wait.Receive(t, time.Minute, "the snapshot", written))
 		then.check(t, restored.DB(0).Find(key).Collection().(*Stream))
 		m.check(t, ks.DB(0).Find(key).Collection().(*Stream))
 	}

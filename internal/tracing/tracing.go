@@ -104,7 +104,8 @@ func Open(c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tracer{cfg: c, url: to, header: header, client: &http.Client{Timeout: sendTimeout, Transport: c.transport},
+	t := &Tracer{cfg: c, url: to, header: header,
+		client:   &http.Client{Timeout: sendTimeout, Transport: c.transport},
 		warnings: logging.NewLimited(c.Logger), queue: make(chan Request, maxQueued),
 		stop: make(chan struct{}), done: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
