@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/simnet"
 )
 
 // patience is how long a client waits for a reply.
@@ -34,7 +36,7 @@ type operation struct {
 type client struct {
 	s       *simulation
 	number  int
-	machine *machine
+	machine *simnet.Machine
 	to      int // which process it is connected to
 	conn    net.Conn
 	in      *bufio.Reader
@@ -45,7 +47,7 @@ type client struct {
 
 func (s *simulation) addClient(number, to int) *client {
 	c := &client{s: s, number: number, to: to,
-		machine: s.net.boot(fmt.Sprintf("10.0.1.%d", number+1))}
+		machine: s.net.Boot(fmt.Sprintf("10.0.1.%d", number+1))}
 	s.clients = append(s.clients, c)
 	return c
 }
@@ -63,7 +65,7 @@ var errNotSent = errors.New("the client has no connection")
 func (c *client) call(wait time.Duration, commands ...[]string) ([]string, error) {
 	if c.conn == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		conn, err := c.machine.dial(ctx, c.s.processes[c.to%len(c.s.processes)].clientAddr())
+		conn, err := c.machine.Dial(ctx, c.s.processes[c.to%len(c.s.processes)].clientAddr())
 		cancel()
 		if err != nil {
 			c.to++

@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/tests/simnet"
 )
 
 const sector = 512 // bytes that reach the disk together
@@ -133,8 +134,8 @@ func (d *disk) survivor(mode string) *disk {
 }
 
 // world is what a node runs on, with this disk.
-func (d *disk) world(m *machine) cluster.World {
-	return cluster.World{Dial: m.dial, Stable: stable{d}, LogFiles: d, LogMeta: meta{d},
+func (d *disk) world(m *simnet.Machine) cluster.World {
+	return cluster.World{Dial: m.Dial, Stable: stable{d}, LogFiles: d, LogMeta: meta{d},
 		LogSegment: d.segment, Snapshots: snapshots{d}, Level: d.level,
 		NoteLevel: func(level uint64) error {
 			err := d.step(false)

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/simnet"
 )
 
 // named returns the processes that a list of names means; "leader" is whoever leads now.
@@ -60,7 +61,7 @@ func (s *simulation) inject(e event) {
 		p.stop(span(1))
 	case "cut":
 		if qs := s.named(e.args[1]); len(qs) > 0 && qs[0] != p {
-			s.cutFor([]route{{p.host, qs[0].host}}, span(2))
+			s.cutFor([]simnet.Route{{From: p.host, To: qs[0].host}}, span(2))
 		}
 	case "split":
 		var clients []string
@@ -77,7 +78,7 @@ func (s *simulation) inject(e event) {
 	case "disk":
 		p.spoil(e.args[1], span(2))
 	case "break":
-		s.net.breakAll(p.host)
+		s.net.Break(p.host)
 	case "admin":
 		s.admin(p, e.args[1])
 	case "join":
@@ -90,14 +91,14 @@ func (s *simulation) inject(e event) {
 }
 
 // cutFor cuts routes for a time.
-func (s *simulation) cutFor(routes []route, span time.Duration) {
+func (s *simulation) cutFor(routes []simnet.Route, span time.Duration) {
 	for _, r := range routes {
-		s.net.cut(r, 1)
+		s.net.Cut(r, 1)
 	}
 	s.healed.Add(1)
 	time.AfterFunc(span, func() {
 		for _, r := range routes {
-			s.net.cut(r, -1)
+			s.net.Cut(r, -1)
 		}
 		s.healed.Done()
 	})
@@ -114,15 +115,15 @@ func (s *simulation) split(some []*process, clients []string, span time.Duration
 	}
 	for _, c := range s.clients {
 		if clients != nil {
-			hosts = append(hosts, c.machine.host)
-			here[c.machine.host] = slices.Contains(clients, strconv.Itoa(c.number))
+			hosts = append(hosts, c.machine.Host)
+			here[c.machine.Host] = slices.Contains(clients, strconv.Itoa(c.number))
 		}
 	}
-	var routes []route
+	var routes []simnet.Route
 	for _, from := range hosts {
 		for _, to := range hosts {
 			if here[from] != here[to] {
-				routes = append(routes, route{from, to})
+				routes = append(routes, simnet.Route{From: from, To: to})
 			}
 		}
 	}
@@ -131,10 +132,11 @@ func (s *simulation) split(some []*process, clients []string, span time.Duration
 
 // pause holds up all that a node sends, receives and stores.
 func (s *simulation) pause(p *process, span time.Duration) {
-	var routes []route
+	var routes []simnet.Route
 	for _, h := range s.hosts() {
 		if h != p.host {
-			routes = append(routes, route{p.host, h}, route{h, p.host})
+			routes = append(routes, simnet.Route{From: p.host, To: h},
+				simnet.Route{From: h, To: p.host})
 		}
 	}
 	s.cutFor(routes, span)
@@ -240,18 +242,7 @@ func (s *simulation) remove(p *process) {
 func (s *simulation) adminClient(to int) *client {
 	s.admins++
 	return &client{s: s, number: 100 + s.admins, to: to,
-		machine: s.net.boot(fmt.Sprintf("10.0.2.%d", s.admins))}
-}
-
-// breakAll breaks all connections of a host.
-func (n *network) breakAll(host string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, p := range n.sorted() {
-		if p.route.from == host {
-			p.breaks(syscall.ECONNRESET)
-		}
-	}
+		machine: s.net.Boot(fmt.Sprintf("10.0.2.%d", s.admins))}
 }
 
 // admin has a client of its own send a command to a node.

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/node"
+	"github.com/coordd/coordd/internal/tests/simnet"
 )
 
 // clock is a node's clock. Its monotonic part may run slow, never fast; its wall part may do
@@ -75,7 +76,7 @@ type process struct {
 	rnd     *rand.Rand
 	clock   *clock
 	disk    *disk
-	machine *machine
+	machine *simnet.Machine
 	node    *node.Node    // nil: it is not open
 	run     int           // counts starts and ends
 	up      bool          // a run has begun and not ended
@@ -98,7 +99,7 @@ func (p *process) start() {
 	p.up, p.over = true, make(chan struct{})
 	p.run++
 	run, over, d := p.run, p.over, p.disk
-	p.machine = p.s.net.boot(p.host)
+	p.machine = p.s.net.Boot(p.host)
 	d.crash = func() { p.ends(run, "power", false, time.Second) }
 	p.clock = newClock(p.rnd)
 	cfg := node.Config{
@@ -117,8 +118,8 @@ func (p *process) start() {
 	} else {
 		cfg.Members = p.s.members
 	}
-	ls := node.Listeners{Client: p.machine.listen(p.clientAddr()),
-		Peer: p.machine.listen(p.peerAddr())}
+	ls := node.Listeners{Client: p.machine.Listen(p.clientAddr()),
+		Peer: p.machine.Listen(p.peerAddr())}
 	p.mu.Unlock()
 	p.s.running.Go(func() { p.open(run, over, cfg, ls) })
 }
@@ -167,7 +168,7 @@ func (p *process) ends(run int, mode string, tells bool, restart time.Duration) 
 	p.run++
 	old, n := p.disk, p.node
 	p.node = nil
-	p.machine.crash(tells)
+	p.machine.Crash(tells)
 	p.disk = old.survivor(mode)
 	old.mu.Lock()
 	old.latency, old.failing, old.full, old.crashAt = 0, false, false, 0
@@ -238,7 +239,7 @@ func (p *process) ready() *node.Node {
 // simulation is one run of a schedule.
 type simulation struct {
 	seed      uint64
-	net       *network
+	net       *simnet.Network
 	processes []*process
 	members   []cluster.Member
 	threshold uint64
@@ -263,7 +264,7 @@ type simulation struct {
 }
 
 func newSimulation(sc *schedule) *simulation {
-	s := &simulation{seed: sc.seed, net: newNetwork(sc.seed), began: time.Now(),
+	s := &simulation{seed: sc.seed, net: simnet.NewRandom(sc.seed), began: time.Now(),
 		threshold:    sc.threshold,
 		guessesMarks: sc.level != 0 && sc.level < commands.LevelUsers}
 	for i := range sc.nodes {
@@ -310,7 +311,7 @@ func (s *simulation) hosts() []string {
 		all[p.host] = true
 	}
 	for _, c := range s.clients {
-		all[c.machine.host] = true
+		all[c.machine.Host] = true
 	}
 	return slices.Sorted(maps.Keys(all))
 }

@@ -44,7 +44,7 @@ func run(t *testing.T, sc *schedule, setup func(*simulation)) (r result) {
 			setup(s)
 		}
 		if s.log != nil {
-			s.net.trace = s.trace
+			s.net.Trace = s.trace
 		}
 		for _, p := range s.processes {
 			p.start()
@@ -170,7 +170,7 @@ func (s *simulation) compare() {
 			if p.gone {
 				continue
 			}
-			c := &client{s: s, number: 90 + i, to: i, machine: s.net.boot("10.0.3.1")}
+			c := &client{s: s, number: 90 + i, to: i, machine: s.net.Boot("10.0.3.1")}
 			replies, err := c.call(patience, []string{"RAFT", "BACKUP"})
 			c.close()
 			switch {

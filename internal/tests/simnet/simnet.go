@@ -1,6 +1,4 @@
-// The simulated network: connections that deliver late, stall while a link is cut, and break.
-
-package sim
+package simnet
 
 import (
 	"cmp"
@@ -26,35 +24,42 @@ const (
 	resent = 200 * time.Millisecond
 )
 
-// network connects hosts. One mutex guards all of it; nobody waits while holding it.
-type network struct {
+// Network connects hosts. One mutex guards all of it; nobody waits while holding it.
+type Network struct {
+	// Trace is told of each segment if it is set before the first one.
+	Trace func(format string, args ...any)
+
 	mu        sync.Mutex
-	rnd       *rand.Rand
 	lossy     float64 // of segments are lost once
 	slow      time.Duration
 	listeners map[string]*listener
-	cuts      map[route]int // how many faults cut it
+	cuts      map[Route]int // how many faults cut it
 	pipes     map[*pipe]bool
-	dials     map[route]uint64
+	dials     map[Route]uint64
 	number    uint64 // of the newest end of a connection
-	trace     func(format string, args ...any)
 }
 
-// route is one direction between two hosts.
-type route struct{ from, to string }
+// Route is one direction between two hosts.
+type Route struct{ From, To string }
 
-func newNetwork(seed uint64) *network {
+// New returns a network that loses nothing, and takes some 0.2 ms for a segment.
+func New() *Network {
+	return &Network{listeners: map[string]*listener{}, cuts: map[Route]int{},
+		pipes: map[*pipe]bool{}, dials: map[Route]uint64{}}
+}
+
+// NewRandom returns a network that is as slow, and loses as much, as a seed says.
+func NewRandom(seed uint64) *Network {
 	rnd := rand.New(rand.NewPCG(seed, 0x6e6574))
-	return &network{
-		rnd: rnd, lossy: []float64{0, 0, 0.001, 0.02}[rnd.IntN(4)],
-		slow:      []time.Duration{0, 200, 2000, 20_000}[rnd.IntN(4)] * time.Microsecond,
-		listeners: map[string]*listener{}, cuts: map[route]int{}, pipes: map[*pipe]bool{},
-		dials: map[route]uint64{},
-	}
+	n := New()
+	n.lossy = []float64{0, 0, 0.001, 0.02}[rnd.IntN(4)]
+	n.slow = []time.Duration{0, 200, 2000, 20_000}[rnd.IntN(4)] * time.Microsecond
+	return n
 }
 
-// cut cuts or heals one direction.
-func (n *network) cut(r route, by int) {
+// Cut cuts a route, by 1, or heals it, by -1. It is cut as long as somebody cuts it. Data on its way
+// waits, and the connection breaks when that takes long.
+func (n *Network) Cut(r Route, by int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.cuts[r] += by; n.cuts[r] == 0 {
@@ -73,8 +78,19 @@ func (n *network) cut(r route, by int) {
 	}
 }
 
+// Break breaks all connections of a host.
+func (n *Network) Break(host string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range n.sorted() {
+		if p.route.From == host {
+			p.breaks(syscall.ECONNRESET)
+		}
+	}
+}
+
 // sorted returns the pipes in an order that is the same in every run.
-func (n *network) sorted() []*pipe {
+func (n *Network) sorted() []*pipe {
 	return slices.SortedFunc(maps.Keys(n.pipes), func(a, b *pipe) int {
 		return cmp.Compare(a.number, b.number)
 	})
@@ -90,9 +106,9 @@ func (p *pipe) stall() {
 	}
 }
 
-// crash ends a run of a host: what it does from now on has no effect. Its system may live on and
-// tell the others, or not.
-func (m *machine) crash(tells bool) {
+// Crash ends the run: what it does from now on has no effect. Its system may live on and tell the
+// others, or not.
+func (m *Machine) Crash(tells bool) {
 	m.n.mu.Lock()
 	defer m.n.mu.Unlock()
 	m.dead = true
@@ -118,7 +134,7 @@ func (m *machine) crash(tells bool) {
 }
 
 // sorted returns the ends in an order that is the same in every run.
-func (m *machine) sorted() []*conn {
+func (m *Machine) sorted() []*conn {
 	return slices.SortedFunc(maps.Keys(m.ends), func(a, b *conn) int {
 		return cmp.Compare(a.number, b.number)
 	})
@@ -132,14 +148,15 @@ func host(addr string) string {
 
 // listener accepts connections at an address.
 type listener struct {
-	m      *machine
+	m      *Machine
 	addr   string
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
 }
 
-func (m *machine) listen(addr string) *listener {
+// Listen accepts connections at an address, whatever its host.
+func (m *Machine) Listen(addr string) net.Listener {
 	l := &listener{m: m, addr: addr, conns: make(chan net.Conn, 256), closed: make(chan struct{})}
 	m.n.mu.Lock()
 	m.n.listeners[addr] = l
@@ -186,29 +203,30 @@ func address(a string) net.Addr {
 	return tcp
 }
 
-// machine is one run of a host: what it has open ends with it.
-type machine struct {
-	n    *network
-	host string
+// Machine is one run of a host: what it has open ends with it.
+type Machine struct {
+	n    *Network
+	Host string
 	dead bool // guarded by n.mu
 	// its ends of connections
 	ends map[*conn]bool
 }
 
-func (n *network) boot(host string) *machine {
-	return &machine{n: n, host: host, ends: map[*conn]bool{}}
+// Boot begins a run of a host.
+func (n *Network) Boot(host string) *Machine {
+	return &Machine{n: n, Host: host, ends: map[*conn]bool{}}
 }
 
-// dial opens a connection.
-func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
+// Dial opens a connection.
+func (m *Machine) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: address(addr), Err: err}
 	}
 	n := m.n
-	to := route{m.host, host(addr)}
+	to := Route{m.Host, host(addr)}
 	n.mu.Lock()
 	n.dials[to]++
-	rnd := rand.New(rand.NewPCG(n.dials[to], hashOf(to.from+to.to)))
+	rnd := rand.New(rand.NewPCG(n.dials[to], hashOf(to.From+to.To)))
 	delay := 2 * n.delay(rnd)
 	n.mu.Unlock()
 	for {
@@ -222,7 +240,7 @@ func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
 			n.mu.Unlock()
 			return fail(syscall.ENETDOWN)
 		}
-		if n.cuts[to] > 0 || n.cuts[route{to.to, to.from}] > 0 {
+		if n.cuts[to] > 0 || n.cuts[Route{to.To, to.From}] > 0 {
 			n.mu.Unlock()
 			delay = resent
 			continue
@@ -234,8 +252,8 @@ func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if l == nil {
 		return fail(syscall.ECONNREFUSED)
 	}
-	local := net.JoinHostPort(m.host, "40000")
-	out, in := n.pipe(to, rnd), n.pipe(route{to.to, to.from}, rnd)
+	local := net.JoinHostPort(m.Host, "40000")
+	out, in := n.pipe(to, rnd), n.pipe(Route{to.To, to.From}, rnd)
 	n.number += 2
 	here := &conn{n: n, number: n.number, in: in, out: out, local: local, remote: addr, of: m}
 	there := &conn{n: n, number: n.number + 1, in: out, out: in, local: addr, remote: local,
@@ -251,7 +269,7 @@ func (m *machine) dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // delay returns how long a segment takes. The caller holds mu.
-func (n *network) delay(rnd *rand.Rand) time.Duration {
+func (n *Network) delay(rnd *rand.Rand) time.Duration {
 	d := 50*time.Microsecond + time.Duration(rnd.ExpFloat64()*float64(100*time.Microsecond+n.slow))
 	if rnd.Float64() < n.lossy {
 		d += resent
@@ -269,10 +287,10 @@ func hashOf(s string) (h uint64) {
 
 // pipe is one direction of a connection.
 type pipe struct {
-	n        *network
+	n        *Network
 	number   uint64
 	rnd      *rand.Rand
-	route    route
+	route    Route
 	other    *pipe
 	queue    []segment
 	last     time.Time // when the newest segment arrives
@@ -293,7 +311,7 @@ type segment struct {
 }
 
 // pipe makes a pipe; the caller holds mu.
-func (n *network) pipe(r route, rnd *rand.Rand) *pipe {
+func (n *Network) pipe(r Route, rnd *rand.Rand) *pipe {
 	n.number++
 	p := &pipe{n: n, number: n.number, rnd: rnd, route: r, wake: make(chan struct{}, 1)}
 	n.pipes[p] = true
@@ -340,10 +358,10 @@ func (p *pipe) breaks(err error) {
 
 // conn is one end of a connection.
 type conn struct {
-	n             *network
+	n             *Network
 	in, out       *pipe
 	local, remote string
-	of            *machine // whose end it is
+	of            *Machine // whose end it is
 	number        uint64   // in the order of dialing
 	closed        bool
 }
@@ -449,8 +467,8 @@ func (c *conn) put(data []byte) {
 		at = p.last
 	}
 	p.last = at
-	if c.n.trace != nil {
-		c.n.trace("%v %s > %s (%d): %d bytes %x", time.Now().UnixMicro(), c.local, c.remote,
+	if c.n.Trace != nil {
+		c.n.Trace("%v %s > %s (%d): %d bytes %x", time.Now().UnixMicro(), c.local, c.remote,
 			p.number, len(data), hashOf(string(data)))
 	}
 	if p.queue = append(p.queue, segment{at, data}); !p.stalled.IsZero() && len(p.queue) == 1 {
