@@ -207,25 +207,27 @@ func TestInstantsOfReads(t *testing.T) {
 // TestIdleClusterNamesTheTime: after an hour without a write, the first reads name the current
 // time, through any node. Otherwise a window by script that was full an hour ago would stay full.
 func TestIdleClusterNamesTheTime(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.write(c.leader(), "w")
-	seen := func(n *Node) (us int64) {
-		t.Helper()
-		if _, err := fmt.Sscan(c.read(n, "seen"), &us); err != nil {
-			t.Fatal(err)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		seen := func(n *Node) (us int64) {
+			t.Helper()
+			if _, err := fmt.Sscan(c.read(n, "seen"), &us); err != nil {
+				t.Fatal(err)
+			}
+			return us
 		}
-		return us
-	}
-	for _, n := range c.nodes {
-		before := seen(n)
-		for _, clock := range c.clocks {
-			clock.shift(time.Hour)
+		for _, n := range c.nodes {
+			before := seen(n)
+			for _, clock := range c.clocks {
+				clock.shift(time.Hour)
+			}
+			gained := time.Duration(seen(n)-before) * time.Microsecond
+			if gained < time.Hour-2*readAheadUs*time.Microsecond {
+				t.Errorf("%s: an hour later reads name instants %v later", n.cfg.ID, gained)
+			}
 		}
-		if gained := time.Duration(
-			seen(n)-before) * time.Microsecond; gained < time.Hour-2*readAheadUs*time.Microsecond {
-			t.Errorf("%s: an hour later reads name instants %v later", n.cfg.ID, gained)
-		}
-	}
+	})
 }
 
 // TestFrameOfManyInstants: a frame of reads is answered as far as instants are available.
@@ -277,49 +279,52 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 // every request sent after it, and a read that does not see an entry names an earlier one than that
 // entry.
 func TestInstantsRise(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 1))
-	c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotThreshold = 64 })
-	c.clocks["n2"].shiftWall(time.Minute)
-	c.clocks["n3"].shiftWall(-time.Minute)
-	var all namings
-	for round := range 6 {
-		var wg sync.WaitGroup
-		stop := make(chan struct{})
-		for _, n := range c.nodes {
-			for k := range 2 {
-				wg.Go(func() { all.name(n, k == 0, stop) })
+	simulated(t, func(t *testing.T) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 1))
+		c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotThreshold = 64 })
+		c.clock("n2").shiftWall(time.Minute)
+		c.clock("n3").shiftWall(-time.Minute)
+		var all namings
+		for round := range 6 {
+			var wg sync.WaitGroup
+			stop := make(chan struct{})
+			for _, n := range c.nodes {
+				for k := range 2 {
+					wg.Go(func() { all.name(n, k == 0, stop) })
+				}
+			}
+			had := all.writes.Load()
+			eventually(t, "clients are served", func() bool { return all.writes.Load() > had+20 })
+			switch round % 3 {
+			case 0:
+				eventually(t, "another leads", func() bool {
+					return c.leader().TransferLeadership("") == nil
+				})
+			case 1:
+				c.clock(c.leader().cfg.ID).shiftWall(
+					time.Duration(random.Int64N(121)-60) * time.Second)
+				_ = c.leader().Snapshot()
+			}
+			had = all.writes.Load()
+			eventually(t, "clients are served again",
+				func() bool { return all.writes.Load() > had+20 })
+			close(stop)
+			wg.Wait()
+			if round == 2 {
+				c.closeAll()
+				for _, m := range c.members {
+					c.reopen(m.ID)
+				}
+			} else if round%3 == 2 {
+				id := c.leader().cfg.ID
+				c.close(id)
+				c.reopen(id)
 			}
 		}
-		had := all.writes.Load()
-		eventually(t, "clients are served", func() bool { return all.writes.Load() > had+20 })
-		switch round % 3 {
-		case 0:
-			eventually(t, "another leads", func() bool {
-				return c.leader().TransferLeadership("") == nil
-			})
-		case 1:
-			c.clocks[c.leader().cfg.ID].shiftWall(
-				time.Duration(random.Int64N(121)-60) * time.Second)
-			_ = c.leader().Snapshot()
-		}
-		had = all.writes.Load()
-		eventually(t, "clients are served again", func() bool { return all.writes.Load() > had+20 })
-		close(stop)
-		wg.Wait()
-		if round == 2 {
-			c.closeAll()
-			for _, m := range c.members {
-				c.reopen(m.ID)
-			}
-		} else if round%3 == 2 {
-			id := c.leader().cfg.ID
-			c.close(id)
-			c.reopen(id)
-		}
-	}
-	all.check(t)
+		all.check(t)
+	})
 }
 
 // naming is one instant that a client was told.
@@ -400,75 +405,81 @@ func (a *namings) check(t *testing.T) {
 // TestOffsetStays: while no wall clock jumps, the offset of the time of day from the cluster clock
 // is constant to the millisecond, on every node and across leaders.
 func TestOffsetStays(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.write(c.leader(), "w")
-	want := c.read(c.leader(), "wall")
-	for range 3 {
-		for _, n := range c.nodes {
-			for range 200 {
-				if got := c.read(n, "wall"); got != want {
-					t.Fatalf("the offset is %s ms, it was %s", got, want)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		want := c.read(c.leader(), "wall")
+		for range 3 {
+			for _, n := range c.nodes {
+				for range 200 {
+					if got := c.read(n, "wall"); got != want {
+						t.Fatalf("the offset is %s ms, it was %s", got, want)
+					}
+				}
+				eventually(t, n.cfg.ID+" has the entry", func() bool {
+					return c.toys[n.cfg.ID].Clock() > 0
+				})
+				if got, err := n.readLocal([]byte("wall")); err != nil || string(got) != want {
+					t.Fatalf("by its own state %s has an offset of %s ms, it was %s; %v", n.cfg.ID,
+						got,
+						want, err)
 				}
 			}
-			eventually(t, n.cfg.ID+" has the entry", func() bool {
-				return c.toys[n.cfg.ID].Clock() > 0
-			})
-			if got, err := n.readLocal([]byte("wall")); err != nil || string(got) != want {
-				t.Fatalf("by its own state %s has an offset of %s ms, it was %s; %v", n.cfg.ID, got,
-					want, err)
-			}
+			old := c.leader()
+			eventually(t, "another leads", func() bool { return old.TransferLeadership("") == nil })
+			c.leader()
 		}
-		old := c.leader()
-		eventually(t, "another leads", func() bool { return old.TransferLeadership("") == nil })
-		c.leader()
-	}
+	})
 }
 
 // TestTimeOfDayAfterStop: after the whole cluster was down, the time of day moves forward to the
 // wall clock. After one node was down, it does not follow that node's wall clock if that leads
 // next.
 func TestTimeOfDayAfterStop(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.write(c.leader(), "w")
-	offset := func() (ms int64) {
-		t.Helper()
-		if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
-			t.Fatal(err)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		offset := func() (ms int64) {
+			t.Helper()
+			if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
+				t.Fatal(err)
+			}
+			return ms
 		}
-		return ms
-	}
-	was := offset()
-	next := c.followers()[0].cfg.ID
-	c.close(next)
-	c.clocks[next].shiftWall(time.Minute)
-	c.reopen(next)
-	c.ready(next)
-	eventually(t, "the node that was down has an entry", func() bool {
-		a := c.nodes[next].arrivals
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.live
-	})
-	eventually(t, "it leads", func() bool {
-		if n := c.leader(); n.cfg.ID != next {
-			err := n.TransferLeadership(next)
-			return err == nil || errors.Is(err, ErrUnknown)
+		was := offset()
+		next := c.followers()[0].cfg.ID
+		c.close(next)
+		c.clock(next).shiftWall(time.Minute)
+		c.reopen(next)
+		c.ready(next)
+		eventually(t, "the node that was down has an entry", func() bool {
+			a := c.nodes[next].arrivals
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.live
+		})
+		eventually(t, "it leads", func() bool {
+			if n := c.leader(); n.cfg.ID != next {
+				err := n.TransferLeadership(next)
+				return err == nil || errors.Is(err, ErrUnknown)
+			}
+			return true
+		})
+		if got := offset(); got != was {
+			t.Errorf("the offset was %d ms and is %d ms: a wall clock that is wrong was followed",
+				was,
+				got)
 		}
-		return true
+		c.closeAll()
+		for _, m := range c.members {
+			c.clock(m.ID).shiftWall(time.Hour)
+			c.reopen(m.ID)
+		}
+		if got := offset(); got < was+time.Hour.Milliseconds() ||
+			got > was+time.Hour.Milliseconds()+10*time.Minute.Milliseconds() {
+			t.Errorf("after an hour in which no node ran the offset grew by %d ms", got-was)
+		}
 	})
-	if got := offset(); got != was {
-		t.Errorf("the offset was %d ms and is %d ms: a wall clock that is wrong was followed", was,
-			got)
-	}
-	c.closeAll()
-	for _, m := range c.members {
-		c.clocks[m.ID].shiftWall(time.Hour)
-		c.reopen(m.ID)
-	}
-	if got := offset(); got < was+time.Hour.Milliseconds() ||
-		got > was+time.Hour.Milliseconds()+10*time.Minute.Milliseconds() {
-		t.Errorf("after an hour in which no node ran the offset grew by %d ms", got-was)
-	}
 }
 
 // TestSteadyClock: if one of the two clocks runs 8 % fast, the combined clock does not, also when

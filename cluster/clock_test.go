@@ -26,94 +26,102 @@ func (c *testCluster) clockOn(n *Node) (clockMs int64, before, after time.Time) 
 // TestClockAcrossLeaders gives each node another monotonic clock and checks that across leaders and
 // restarts the cluster clock gains at most the real time, and loses little while a node runs.
 func TestClockAcrossLeaders(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.closeAll()
-	c.clocks["n1"].mono += 5 * time.Hour // holds from a start on
-	c.clocks["n2"].mono += 100 * time.Hour
-	for _, m := range c.members {
-		c.reopen(m.ID)
-	}
-	c.write(c.leader(), "w")
-	startMs, before, _ := c.clockOn(c.leader())
-	check := func(what string, mayLose time.Duration) {
-		t.Helper()
-		nowMs, asked, after := c.clockOn(c.leader())
-		gained := time.Duration(nowMs-startMs) * time.Millisecond
-		if most := after.Sub(before) + 2*time.Millisecond; gained > most {
-			t.Fatalf("%s: the clock gained %v in %v", what, gained, most)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.closeAll()
+		c.clock("n1").mono += 5 * time.Hour // holds from a start on
+		c.clock("n2").mono += 100 * time.Hour
+		for _, m := range c.members {
+			c.reopen(m.ID)
 		}
-		if least := asked.Sub(before) - mayLose; gained < least {
-			t.Fatalf("%s: the clock gained %v, at least %v were to be expected", what, gained,
-				least)
-		}
-		startMs, before = nowMs, asked
-	}
-	for i := range 3 {
 		c.write(c.leader(), "w")
-		old := c.leader().cfg.ID
-		c.close(old)
+		startMs, before, _ := c.clockOn(c.leader())
+		check := func(what string, mayLose time.Duration) {
+			t.Helper()
+			nowMs, asked, after := c.clockOn(c.leader())
+			gained := time.Duration(nowMs-startMs) * time.Millisecond
+			if most := after.Sub(before) + 2*time.Millisecond; gained > most {
+				t.Fatalf("%s: the clock gained %v in %v", what, gained, most)
+			}
+			if least := asked.Sub(before) - mayLose; gained < least {
+				t.Fatalf("%s: the clock gained %v, at least %v were to be expected", what, gained,
+					least)
+			}
+			startMs, before = nowMs, asked
+		}
+		for i := range 3 {
+			c.write(c.leader(), "w")
+			old := c.leader().cfg.ID
+			c.close(old)
+			c.leader()
+			// of up to a few hundred ms without a leader
+			check(fmt.Sprintf("takeover %d", i), 300*time.Millisecond)
+			c.reopen(old)
+			c.ready(old)
+			check(fmt.Sprintf("reopened %d", i), 100*time.Millisecond)
+		}
+		c.closeAll()
+		for _, m := range c.members {
+			c.reopen(m.ID)
+		}
 		c.leader()
-		// of up to a few hundred ms without a leader
-		check(fmt.Sprintf("takeover %d", i), 300*time.Millisecond)
-		c.reopen(old)
-		c.ready(old)
-		check(fmt.Sprintf("reopened %d", i), 100*time.Millisecond)
-	}
-	c.closeAll()
-	for _, m := range c.members {
-		c.reopen(m.ID)
-	}
-	c.leader()
-	check("restart", time.Hour)
+		check("restart", time.Hour)
+	})
 }
 
 func TestWallJumpExpiresNothing(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	const ttl = 400 * time.Millisecond
-	began := time.Now()
-	c.write(c.leader(), fmt.Sprintf("ttl:%d", ttl.Milliseconds()))
-	for _, clock := range c.clocks {
-		clock.shiftWall(time.Hour)
-	}
-	toy := c.toys[c.leader().cfg.ID]
-	expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
-	eventually(t, "the deadline passes without a write", expired)
-	if took := time.Since(began); took < ttl {
-		t.Errorf("a TTL of %v was over after %v", ttl, took)
-	} else if took > ttl+2*time.Second {
-		t.Errorf("a TTL of %v was over only after %v", ttl, took)
-	}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		const ttl = 400 * time.Millisecond
+		began := time.Now()
+		c.write(c.leader(), fmt.Sprintf("ttl:%d", ttl.Milliseconds()))
+		for _, clock := range c.clocks {
+			clock.shiftWall(time.Hour)
+		}
+		toy := c.toys[c.leader().cfg.ID]
+		expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
+		eventually(t, "the deadline passes without a write", expired)
+		if took := time.Since(began); took < ttl {
+			t.Errorf("a TTL of %v was over after %v", ttl, took)
+		} else if took > ttl+2*time.Second {
+			t.Errorf("a TTL of %v was over only after %v", ttl, took)
+		}
+	})
 }
 
 // TestDeadlineSurvivesTakeover kills the leader in the middle of a TTL.
 func TestDeadlineSurvivesTakeover(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	const ttl = 1500 * time.Millisecond
-	began := time.Now()
-	c.write(c.leader(), fmt.Sprintf("ttl:%d", ttl.Milliseconds()))
-	c.close(c.leader().cfg.ID)
-	toy := c.toys[c.leader().cfg.ID]
-	expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
-	eventually(t, "the deadline passes", expired)
-	if took := time.Since(began); took < ttl || took > ttl+2*time.Second {
-		t.Errorf("a TTL of %v was over after %v", ttl, took)
-	}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		const ttl = 1500 * time.Millisecond
+		began := time.Now()
+		c.write(c.leader(), fmt.Sprintf("ttl:%d", ttl.Milliseconds()))
+		c.close(c.leader().cfg.ID)
+		toy := c.toys[c.leader().cfg.ID]
+		expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
+		eventually(t, "the deadline passes", expired)
+		if took := time.Since(began); took < ttl || took > ttl+2*time.Second {
+			t.Errorf("a TTL of %v was over after %v", ttl, took)
+		}
+	})
 }
 
 func TestIdleLeaderProposesNoTicks(t *testing.T) {
-	c := newCluster(t, 1, nil)
-	c.write(c.leader(), "ttl:100")
-	toy := c.toys["n1"]
-	expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
-	eventually(t, "the deadline passes", expired)
-	last := c.nodes["n1"].raft.LastIndex()
-	at := toy.asked.Load()
-	eventually(t, "the leader looks for deadlines many times", func() bool {
-		return toy.asked.Load() > at+20
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		c.write(c.leader(), "ttl:100")
+		toy := c.toys["n1"]
+		expired := func() bool { toy.mu.Lock(); defer toy.mu.Unlock(); return len(toy.Expired) > 0 }
+		eventually(t, "the deadline passes", expired)
+		last := c.nodes["n1"].raft.LastIndex()
+		at := toy.asked.Load()
+		eventually(t, "the leader looks for deadlines many times", func() bool {
+			return toy.asked.Load() > at+20
+		})
+		if now := c.nodes["n1"].raft.LastIndex(); now > last+1 { // one may have been on its way
+			t.Errorf("%d entries without a deadline", now-last)
+		}
 	})
-	if now := c.nodes["n1"].raft.LastIndex(); now > last+1 { // one may have been on its way
-		t.Errorf("%d entries without a deadline", now-last)
-	}
 }
 
 // stubClock stands still until it is moved.

@@ -44,7 +44,7 @@ func (c *testCluster) recoverAlone(id string) error {
 
 func TestRecoverAlone(t *testing.T) {
 	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
-		t.Run(store, func(t *testing.T) {
+		runSimulated(t, store, func(t *testing.T) {
 			c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore = store })
 			want := []string{}
 			for i := range 20 {
@@ -110,59 +110,61 @@ func checkContents(t *testing.T, dir, cluster string) {
 // TestRecoverPassesOverWhatASnapshotReplaced: the node was killed while it installed a snapshot.
 // What that replaced is not applied, and stays until the node starts.
 func TestRecoverPassesOverWhatASnapshotReplaced(t *testing.T) {
-	c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 100 })
-	c.write(c.leader(), "a")
-	if err := c.leader().Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		c.write(c.leader(), "replaced")
-	}
-	dir := filepath.Join(c.dir, "n1")
-	files := c.leader().stores.snapshots
-	c.close("n1")
-	list, err := files.SnapshotStore.List()
-	if err != nil {
-		t.Fatal(err)
-	}
-	is := list[0]
-	_, from, err := files.SnapshotStore.Open(is.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
-	index, term := is.Index+2, is.Term+1 // a later leader's, in place of some of the entries
-	sink, err := files.SnapshotStore.Create(1, index, term, is.Configuration,
-		is.ConfigurationIndex, &raft.InmemTransport{})
-	if err == nil {
-		_, err = io.Copy(sink, from)
-		err = errors.Join(err, sink.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	toy := newToy()
-	o := openOffline(t, dir, toy)
-	h, err := o.Contents()
-	if err != nil || h.LastIndex != index || h.LastTerm != term || h.LastEntry != nil {
-		t.Errorf("%+v, %v", h, err)
-	}
-	if err := o.Replay(0, nil); err != nil || !slices.Equal(toy.batches(), []string{"a"}) {
-		t.Errorf("%q, %v", toy.batches(), err)
-	}
-	whole := o.stores.snapshots.log
-	if last, err := whole.LastIndex(); err != nil || last <= index {
-		t.Errorf("the log ends at %d, %v", last, err)
-	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c.reopen("n1")
-	c.ready("n1")
-	c.write(c.nodes["n1"], "b")
-	if got := c.toys["n1"].batches(); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("%q", got)
-	}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 100 })
+		c.write(c.leader(), "a")
+		if err := c.leader().Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			c.write(c.leader(), "replaced")
+		}
+		dir := filepath.Join(c.dir, "n1")
+		files := c.leader().stores.snapshots
+		c.close("n1")
+		list, err := files.SnapshotStore.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := list[0]
+		_, from, err := files.SnapshotStore.Open(is.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		index, term := is.Index+2, is.Term+1 // a later leader's, in place of some of the entries
+		sink, err := files.SnapshotStore.Create(1, index, term, is.Configuration,
+			is.ConfigurationIndex, &raft.InmemTransport{})
+		if err == nil {
+			_, err = io.Copy(sink, from)
+			err = errors.Join(err, sink.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		toy := newToy()
+		o := openOffline(t, dir, toy)
+		h, err := o.Contents()
+		if err != nil || h.LastIndex != index || h.LastTerm != term || h.LastEntry != nil {
+			t.Errorf("%+v, %v", h, err)
+		}
+		if err := o.Replay(0, nil); err != nil || !slices.Equal(toy.batches(), []string{"a"}) {
+			t.Errorf("%q, %v", toy.batches(), err)
+		}
+		whole := o.stores.snapshots.log
+		if last, err := whole.LastIndex(); err != nil || last <= index {
+			t.Errorf("the log ends at %d, %v", last, err)
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.reopen("n1")
+		c.ready("n1")
+		c.write(c.nodes["n1"], "b")
+		if got := c.toys["n1"].batches(); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("%q", got)
+		}
+	})
 }
 
 // TestInterruptedExchange stops the exchange after each of its steps. Open must not take the result
@@ -238,43 +240,45 @@ func interruptExchange(t *testing.T, dir string, x exchange, steps int) (begun b
 
 // TestRecoverBeforeAnEntry leaves out the end of a single node's log, from a given entry on.
 func TestRecoverBeforeAnEntry(t *testing.T) {
-	c := newCluster(t, 1, nil)
-	n := c.leader()
-	c.write(n, "a")
-	if err := n.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	inSnapshot := n.applied()
-	c.write(n, "b")
-	kept := n.applied()
-	c.write(n, "bad")
-	c.write(n, "after")
-	c.close("n1")
-	toy := newToy()
-	o := openOffline(t, filepath.Join(c.dir, "n1"), toy)
-	if err := o.Replay(inSnapshot, nil); err == nil ||
-		!strings.Contains(err.Error(), "cannot leave out entry") {
-		t.Errorf("an entry that the snapshot holds: %v", err)
-	}
-	var applied []uint64
-	if err := o.Replay(kept+1, func(index uint64) {
-		applied = append(applied, index)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if got := toy.batches(); !slices.Equal(got, []string{"a", "b"}) ||
-		!slices.Equal(applied, []uint64{kept}) {
-		t.Errorf("%q, by the entries %v", got, applied)
-	}
-	_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(toyState{List: toy.batches(), ClockMs: toy.Clock()})
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n := c.leader()
+		c.write(n, "a")
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		inSnapshot := n.applied()
+		c.write(n, "b")
+		kept := n.applied()
+		c.write(n, "bad")
+		c.write(n, "after")
+		c.close("n1")
+		toy := newToy()
+		o := openOffline(t, filepath.Join(c.dir, "n1"), toy)
+		if err := o.Replay(inSnapshot, nil); err == nil ||
+			!strings.Contains(err.Error(), "cannot leave out entry") {
+			t.Errorf("an entry that the snapshot holds: %v", err)
+		}
+		var applied []uint64
+		if err := o.Replay(kept+1, func(index uint64) {
+			applied = append(applied, index)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := toy.batches(); !slices.Equal(got, []string{"a", "b"}) ||
+			!slices.Equal(applied, []uint64{kept}) {
+			t.Errorf("%q, by the entries %v", got, applied)
+		}
+		_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
+			return json.NewEncoder(w).Encode(toyState{List: toy.batches(), ClockMs: toy.Clock()})
+		})
+		if err = errors.Join(err, o.Close()); err != nil {
+			t.Fatal(err)
+		}
+		c.reopen("n1")
+		c.write(c.leader(), "new")
+		if got := c.toys["n1"].batches(); !slices.Equal(got, []string{"a", "b", "new"}) {
+			t.Errorf("after the recovery: %q", got)
+		}
 	})
-	if err = errors.Join(err, o.Close()); err != nil {
-		t.Fatal(err)
-	}
-	c.reopen("n1")
-	c.write(c.leader(), "new")
-	if got := c.toys["n1"].batches(); !slices.Equal(got, []string{"a", "b", "new"}) {
-		t.Errorf("after the recovery: %q", got)
-	}
 }

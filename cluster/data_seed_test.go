@@ -37,7 +37,7 @@ func (c *testCluster) seed(id, store string, index, term uint64, state toyState)
 // TestSeededCluster seeds two members of three; the third still has the log of the old cluster.
 func TestSeededCluster(t *testing.T) {
 	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
-		t.Run(store, func(t *testing.T) {
+		runSimulated(t, store, func(t *testing.T) {
 			c := newCluster(t, 3, func(cfg *Config) { cfg.LogStore = store })
 			for i := range 30 {
 				c.write(c.leader(), fmt.Sprint("old", i))
@@ -94,59 +94,63 @@ func TestSeededCluster(t *testing.T) {
 // TestSeededAgain seeds a member again that lost its disk after it had acknowledged a write. It
 // does not pass for the first one, even if the only other member lacks the write.
 func TestSeededAgain(t *testing.T) {
-	c := lateCluster(t, 3)
-	state := toyState{List: []string{"kept"}, ClockMs: 777}
-	for _, m := range c.members {
-		c.seed(m.ID, LogStoreWAL, 1<<20, 1<<32, state)
-	}
-	for _, m := range c.members {
-		c.reopen(m.ID)
-	}
-	c.write(c.leader(), "first")
-	for _, m := range c.members {
-		eventually(t, m.ID+" is registered", func() bool { return c.leader().admitted(m.ID) })
-	}
-	c.converged()
-	c.close("n3")
-	c.write(c.leader(), "acknowledged")
-	c.close("n1")
-	c.close("n2")
-	c.seed("n1", LogStoreWAL, 1<<20, 1<<32, state)
-	c.reopen("n1")
-	c.reopen("n3")
-	c.fails("n1", "node n1 has no data, but node n3 knows that it had some")
-	c.reopen("n2")
-	c.ready("n2")
-	c.ready("n3")
-	if got, want := c.converged(), []string{"kept", "first", "acknowledged"}; !slices.Equal(got,
-		want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	simulated(t, func(t *testing.T) {
+		c := lateCluster(t, 3)
+		state := toyState{List: []string{"kept"}, ClockMs: 777}
+		for _, m := range c.members {
+			c.seed(m.ID, LogStoreWAL, 1<<20, 1<<32, state)
+		}
+		for _, m := range c.members {
+			c.reopen(m.ID)
+		}
+		c.write(c.leader(), "first")
+		for _, m := range c.members {
+			eventually(t, m.ID+" is registered", func() bool { return c.leader().admitted(m.ID) })
+		}
+		c.converged()
+		c.close("n3")
+		c.write(c.leader(), "acknowledged")
+		c.close("n1")
+		c.close("n2")
+		c.seed("n1", LogStoreWAL, 1<<20, 1<<32, state)
+		c.reopen("n1")
+		c.reopen("n3")
+		c.fails("n1", "node n1 has no data, but node n3 knows that it had some")
+		c.reopen("n2")
+		c.ready("n2")
+		c.ready("n3")
+		if got, want := c.converged(), []string{"kept", "first", "acknowledged"}; !slices.Equal(got,
+			want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 }
 
 // TestPipelineOfAnUnregistered removes a follower's incarnation from what the leader knows to be
 // committed: an open pipeline carries nothing more.
 func TestPipelineOfAnUnregistered(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	lead, f := c.leader(), c.followers()[0]
-	c.write(lead, "a")
-	eventually(t, "everyone is registered", func() bool {
-		return lead.admitted("n1") && lead.admitted("n2") && lead.admitted("n3")
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, f := c.leader(), c.followers()[0]
+		c.write(lead, "a")
+		eventually(t, "everyone is registered", func() bool {
+			return lead.admitted("n1") && lead.admitted("n2") && lead.admitted("n3")
+		})
+		c.converged()
+		all := lead.machine.members.Load()
+		r := registerOf(all.configuration)
+		delete(r.incarnations, f.cfg.ID)
+		lead.machine.members.Store(newCommitted(all.index,
+			raft.Configuration{Servers: []raft.Server{r.server()}}))
+		for range 5 {
+			c.write(lead, "b")
+		}
+		if got := c.toys[f.cfg.ID].batches(); lead.leads() && !slices.Equal(got, []string{"a"}) {
+			t.Errorf("the follower got %q", got)
+		}
+		lead.machine.members.Store(newCommitted(all.index, all.configuration))
+		c.converged()
 	})
-	c.converged()
-	all := lead.machine.members.Load()
-	r := registerOf(all.configuration)
-	delete(r.incarnations, f.cfg.ID)
-	lead.machine.members.Store(newCommitted(all.index,
-		raft.Configuration{Servers: []raft.Server{r.server()}}))
-	for range 5 {
-		c.write(lead, "b")
-	}
-	if got := c.toys[f.cfg.ID].batches(); lead.leads() && !slices.Equal(got, []string{"a"}) {
-		t.Errorf("the follower got %q", got)
-	}
-	lead.machine.members.Store(newCommitted(all.index, all.configuration))
-	c.converged()
 }
 
 // TestSeedLeavesNothing fails in the middle: the directory is as it was.
@@ -221,26 +225,28 @@ func TestSurveyOfALogWithAGap(t *testing.T) {
 // TestBarrier reads each node's own state after a barrier: it has what another node acknowledged
 // before.
 func TestBarrier(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	ctx := context.Background()
-	for i := range 60 {
-		writer, reader := c.nodes[fmt.Sprint("n", i%3+1)], c.nodes[fmt.Sprint("n", (i/3)%3+1)]
-		c.write(writer, fmt.Sprint("w", i))
-		if err := reader.Barrier(ctx); err != nil {
-			t.Fatal(err)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		ctx := context.Background()
+		for i := range 60 {
+			writer, reader := c.nodes[fmt.Sprint("n", i%3+1)], c.nodes[fmt.Sprint("n", (i/3)%3+1)]
+			c.write(writer, fmt.Sprint("w", i))
+			if err := reader.Barrier(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := reader.readLocal([]byte(fmt.Sprint("w", i))); err != nil ||
+				string(got) != "1" {
+				t.Fatalf("write %d through %s is not seen behind a barrier of %s: %q %v", i,
+					writer.cfg.ID, reader.cfg.ID, got, err)
+			}
 		}
-		if got, err := reader.readLocal([]byte(fmt.Sprint("w", i))); err != nil ||
-			string(got) != "1" {
-			t.Fatalf("write %d through %s is not seen behind a barrier of %s: %q %v", i,
-				writer.cfg.ID, reader.cfg.ID, got, err)
+		follower := c.followers()[0]
+		c.net.isolate(follower.cfg.ID)
+		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		if err := follower.Barrier(short); !errors.Is(err, ErrNotRun) {
+			t.Errorf("a node that is cut off: %v", err)
 		}
-	}
-	follower := c.followers()[0]
-	c.net.isolate(follower.cfg.ID)
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	if err := follower.Barrier(short); !errors.Is(err, ErrNotRun) {
-		t.Errorf("a node that is cut off: %v", err)
-	}
-	c.net.heal(follower.cfg.ID)
+		c.net.heal(follower.cfg.ID)
+	})
 }

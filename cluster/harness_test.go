@@ -1,9 +1,11 @@
-// The test cluster: nodes in one process over loopback TCP, with links that can be cut and clocks
-// that can be moved.
+// The test cluster: nodes in one process, with links that can be cut and clocks that can be moved.
+// Tests run it in a bubble of testing/synctest: time passes only while nobody has anything to do,
+// and the network is simulated. The disks are real.
 
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,22 +19,27 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/simnet"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// testClock is a Clock whose readings can be shifted.
+// testClock is a Clock whose readings can be shifted. In a bubble it shows the bubble's time.
 type testClock struct {
-	mu   sync.Mutex
-	mono time.Duration // added to the real one
-	wall time.Duration
+	began time.Time
+	mu    sync.Mutex
+	mono  time.Duration // added to the time since it began
+	wall  time.Duration
 }
+
+func newTestClock() *testClock { return &testClock{began: time.Now()} }
 
 func (c *testClock) Monotonic() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return SystemClock{}.Monotonic() + c.mono
+	return time.Since(c.began) + c.mono
 }
 
 func (c *testClock) Wall() time.Time {
@@ -54,9 +61,19 @@ func (c *testClock) shiftWall(d time.Duration) {
 	c.wall += d
 }
 
+// gate is a mutex whose waiters let the time of a bubble pass. Those of a sync.Mutex do not.
+type gate chan struct{}
+
+func newGate() gate { return make(gate, 1) }
+
+func (g gate) Lock()   { g <- struct{}{} }
+func (g gate) Unlock() { <-g }
+
 // network knows the links between nodes by their addresses and can cut them.
 type network struct {
+	sim   *simnet.Network // nil: TCP on the loopback
 	mu    sync.Mutex
+	hosts map[string]string        // node id → IP address, on sim
 	cut   map[string]bool          // node ids that are isolated
 	dead  map[[2]string]bool       // links, from and to, that the other end refuses
 	stall map[string]chan struct{} // node ids that are paused; closed when they go on
@@ -65,14 +82,51 @@ type network struct {
 }
 
 func newNetwork() *network {
-	return &network{cut: map[string]bool{}, dead: map[[2]string]bool{},
-		stall: map[string]chan struct{}{},
+	return &network{sim: simnet.New(), hosts: map[string]string{}, cut: map[string]bool{},
+		dead: map[[2]string]bool{}, stall: map[string]chan struct{}{},
 		owner: map[string]string{}, conns: map[net.Conn][2]string{}}
 }
 
 var errCut = errors.New("the link is cut")
 
+// host returns the host of a node, or of somebody else.
+func (w *network) host(id string) *simnet.Machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.hosts[id] == "" {
+		w.hosts[id] = fmt.Sprintf("10.0.0.%d", len(w.hosts)+1)
+	}
+	return w.sim.Boot(w.hosts[id])
+}
+
+// listen opens the peer port of a node; the address "" is a new one.
+func (w *network) listen(t testing.TB, id, addr string) net.Listener {
+	t.Helper()
+	var ln net.Listener
+	if w.sim == nil {
+		var err error
+		if ln, err = net.Listen("tcp", cmp.Or(addr, "127.0.0.1:0")); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		host := w.host(id)
+		w.mu.Lock()
+		new := fmt.Sprintf("%s:%d", host.Host, 7000+len(w.owner))
+		w.mu.Unlock()
+		ln = host.Listen(cmp.Or(addr, new))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.owner[ln.Addr().String()] = id
+	return ln
+}
+
 func (w *network) dialer(from string) dialFunc {
+	dial := dialFunc(dialTCP)
+	if w.sim != nil {
+		dial = w.host(from).Dial
+	}
+
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		w.mu.Lock()
 		to := w.owner[addr]
@@ -84,7 +138,7 @@ func (w *network) dialer(from string) dialFunc {
 		case dead:
 			return nil, syscall.ECONNREFUSED
 		}
-		conn, err := dialTCP(ctx, addr)
+		conn, err := dial(ctx, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -152,6 +206,23 @@ func (l stallListener) Accept() (net.Conn, error) {
 	return &stallConn{Conn: conn, w: l.w, node: l.node, closed: make(chan struct{})}, nil
 }
 
+// connect opens a connection from a host, and says something.
+func (w *network) connect(t testing.TB, host, addr string, say ...byte) net.Conn {
+	t.Helper()
+	conn, err := w.dialer(host)(t.Context(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(say); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
 // pause stops all traffic of a node without closing anything; resume lets it go on.
 func (w *network) pause(id string) {
 	w.mu.Lock()
@@ -214,6 +285,21 @@ type testCluster struct {
 
 var overTLS = flag.Bool("tls", false, "nodes of the tests dial TLS")
 
+// simulated runs a test in a bubble. What callPool holds has a channel of the place it was made in.
+func simulated(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	empty := func() { callPool = sync.Pool{New: callPool.New} }
+	empty()
+	defer empty()
+	synctest.Test(t, test)
+}
+
+// runSimulated runs a subtest in a bubble.
+func runSimulated(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { simulated(t, test) })
+}
+
 // newCluster opens size nodes n1, n2, … and waits until every one is ready.
 func newCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 	t.Helper()
@@ -227,30 +313,55 @@ func newCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 // openCluster is newCluster without waiting.
 func openCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 	t.Helper()
-	c := &testCluster{
-		t: t, net: newNetwork(), dir: t.TempDir(), change: change,
-		nodes: map[string]*Node{}, toys: map[string]*toy{}, clocks: map[string]*testClock{},
+	c := emptyCluster(t)
+	c.openNodes(size, change)
+	return c
+}
+
+// newRealCluster is newCluster over TCP, for tests that run outside of bubbles.
+func newRealCluster(t testing.TB, size int, change func(*Config)) *testCluster {
+	t.Helper()
+	c := emptyCluster(t)
+	c.net.sim = nil
+	c.openNodes(size, change)
+	for _, m := range c.members {
+		c.ready(m.ID)
 	}
+	return c
+}
+
+// emptyCluster returns a cluster without nodes.
+func emptyCluster(t testing.TB) *testCluster {
+	t.Helper()
+	c := &testCluster{t: t, net: newNetwork(), dir: t.TempDir(), nodes: map[string]*Node{},
+		toys: map[string]*toy{}, clocks: map[string]*testClock{}}
 	if *overTLS {
 		c.ca = newCA(t)
 	}
+	t.Cleanup(c.closeAll)
+	return c
+}
+
+func (c *testCluster) openNodes(size int, change func(*Config)) {
+	c.t.Helper()
+	c.change = change
 	lns := map[string]net.Listener{}
 	for i := 1; i <= size; i++ {
 		id := fmt.Sprintf("n%d", i)
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		lns[id] = ln
-		c.net.owner[ln.Addr().String()] = id
-		c.members = append(c.members, Member{ID: id, PeerAddr: ln.Addr().String()})
-		c.clocks[id] = &testClock{}
+		lns[id] = c.net.listen(c.t, id, "")
+		c.members = append(c.members, Member{ID: id, PeerAddr: lns[id].Addr().String()})
 	}
-	t.Cleanup(c.closeAll)
 	for _, m := range c.members {
 		c.open(m.ID, lns[m.ID])
 	}
-	return c
+}
+
+// clock returns the clock of a node, which goes on over its restarts.
+func (c *testCluster) clock(id string) *testClock {
+	if c.clocks[id] == nil {
+		c.clocks[id] = newTestClock()
+	}
+	return c.clocks[id]
 }
 
 func (c *testCluster) open(id string, ln net.Listener) {
@@ -265,7 +376,7 @@ func (c *testCluster) tryOpen(id string, ln net.Listener) error {
 	c.t.Helper()
 	cfg := Config{
 		ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id), PeerListener: ln,
-		Members: c.members, Clock: c.clocks[id], dial: c.net.dialer(id), Logger: testLogger(),
+		Members: c.members, Clock: c.clock(id), dial: c.net.dialer(id), Logger: testLogger(),
 	}
 	if len(c.members) == 1 {
 		cfg.Members = nil
@@ -282,10 +393,7 @@ func (c *testCluster) tryOpen(id string, ln net.Listener) error {
 		c.change(&cfg)
 	}
 	if ln == nil {
-		var err error
-		if ln, err = net.Listen("tcp", cfg.PeerListen); err != nil {
-			c.t.Fatal(err)
-		}
+		ln = c.net.listen(c.t, id, cfg.PeerListen)
 	}
 	cfg.PeerListener = stallListener{ln, c.net, id}
 	toy := newToy()

@@ -63,7 +63,7 @@ func TestTrailingEntries(t *testing.T) {
 func TestLogIsBoundedInBytes(t *testing.T) {
 	const after, trailing, entry = 1 << 20, 256 << 10, 64 << 10
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
-		t.Run(kind, func(t *testing.T) {
+		runSimulated(t, kind, func(t *testing.T) {
 			c := newCluster(t, 3, func(cfg *Config) {
 				cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing
 				// Under the race detector three nodes that write this much stall for 0.4 s.
@@ -105,7 +105,7 @@ func logIsShort(t *testing.T, n *Node, after, trailing int) bool {
 func TestLogIsBoundedAcrossRestarts(t *testing.T) {
 	const after, trailing, entry = 1 << 20, 64 << 10, 32 << 10
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
-		t.Run(kind, func(t *testing.T) {
+		runSimulated(t, kind, func(t *testing.T) {
 			c := newCluster(t, 1, func(cfg *Config) {
 				cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing
 			})
@@ -145,31 +145,33 @@ func logBytes(t *testing.T, s *logStore) int {
 // TestReplayIsBoundedInWork writes small entries that take much work: a restart repeats few of
 // them.
 func TestReplayIsBoundedInWork(t *testing.T) {
-	const after = 20
-	c := newCluster(t, 1, func(cfg *Config) { cfg.replayWork = after * toyWork })
-	for range 2 {
-		n := c.leader()
-		for range 5 * after {
+	simulated(t, func(t *testing.T) {
+		const after = 20
+		c := newCluster(t, 1, func(cfg *Config) { cfg.replayWork = after * toyWork })
+		for range 2 {
+			n := c.leader()
+			for range 5 * after {
+				c.write(n, "w")
+			}
+			seen := n.stores.snapshots.newest.Load
+			eventually(t, "little is to be applied again", func() bool {
+				return seen().index > 0 && n.logs.growth.work.Load() < max(after*toyWork,
+					seen().size*loadWork)
+			})
+			if got, want := n.logs.growth.work.Load(),
+				int64(n.applied()-seen().index)*toyWork; got > want {
+				t.Errorf("work of %d units is counted behind the snapshot of entry %d, "+
+					"and there are %d entries", got, seen().index, want/toyWork)
+			}
+			c.close("n1")
+			c.reopen("n1")
+			n = c.leader()
 			c.write(n, "w")
+			if got := c.toys["n1"].work.Load(); got > 2*after*toyWork {
+				t.Errorf("after a restart %d units were applied", got)
+			}
 		}
-		seen := n.stores.snapshots.newest.Load
-		eventually(t, "little is to be applied again", func() bool {
-			return seen().index > 0 && n.logs.growth.work.Load() < max(after*toyWork,
-				seen().size*loadWork)
-		})
-		if got, want := n.logs.growth.work.Load(),
-			int64(n.applied()-seen().index)*toyWork; got > want {
-			t.Errorf("work of %d units is counted behind the snapshot of entry %d, and there are "+
-				"%d entries", got, seen().index, want/toyWork)
-		}
-		c.close("n1")
-		c.reopen("n1")
-		n = c.leader()
-		c.write(n, "w")
-		if got := c.toys["n1"].work.Load(); got > 2*after*toyWork {
-			t.Errorf("after a restart %d units were applied", got)
-		}
-	}
+	})
 }
 
 // slowToy waits in the middle of its replay, and records how much it had applied at its first

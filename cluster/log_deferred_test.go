@@ -26,16 +26,16 @@ type powerLog struct {
 }
 
 type power struct {
-	held sync.RWMutex // locked: writes wait
-	lost atomic.Bool  // the power has failed: what waited is not written
+	held gate        // locked: writes wait
+	lost atomic.Bool // the power has failed: what waited is not written
 	room atomic.Int64
 }
 
 func (p powerLog) StoreLog(l *raft.Log) error { return p.StoreLogs([]*raft.Log{l}) }
 
 func (p powerLog) StoreLogs(logs []*raft.Log) error {
-	p.held.RLock()
-	defer p.held.RUnlock()
+	p.held.Lock()
+	defer p.held.Unlock()
 	if p.lost.Load() {
 		return errPowerless
 	}
@@ -47,7 +47,7 @@ func (p powerLog) IsMonotonic() bool { return true }
 func (p powerLog) Room() int64 { return p.room.Load() }
 
 func newPower() *power {
-	p := &power{}
+	p := &power{held: newGate()}
 	p.room.Store(1 << 30)
 	return p
 }
@@ -56,56 +56,58 @@ func newPower() *power {
 // not: the leader without the entry and the other follower go on without it, so neither a client
 // nor the follower may have been told.
 func TestPowerFailureOfALeaderThatSendsFirst(t *testing.T) {
-	var ended atomic.Bool
-	c, powers := powered(t, 3, func(cfg *Config) {
-		cfg.Fatal = func(error) { ended.Store(true) }
-	})
-	lead := c.leader()
-	c.write(lead, "before")
-	has, lacks, id := c.followers()[0], c.followers()[1], lead.cfg.ID
-	c.net.isolate(lacks.cfg.ID)
-	powers[id].held.Lock()
-	release := sync.OnceFunc(powers[id].held.Unlock)
-	defer release()
-	answer, before := make(chan error, 1), lead.raft.LastIndex()
-	go func() {
-		_, err := lead.write(context.Background(), []byte("lost"), 1)
-		answer <- err
-	}()
-	eventually(t, "Raft counts the entry as committed", func() bool {
-		last := lead.raft.LastIndex()
-		return last > before && has.raft.LastIndex() == last && lead.raft.CommitIndex() == last
-	})
-	contact := has.raft.LastContact()
-	eventually(t, "the follower has heard more", func() bool {
-		return has.raft.LastContact().Sub(contact) > 10*commitTimeout
-	})
-	c.net.isolate(id)
-	c.net.isolate(has.cfg.ID)
-	powers[id].lost.Store(true)
-	release()
-	if err := <-answer; err == nil {
-		t.Error("the lost write was acknowledged")
-	}
-	eventually(t, "the process would have ended", ended.Load)
-	if err := c.nodes[id].Close(); !errors.Is(err, errNotDurable) {
-		t.Errorf("closed with %v", err)
-	}
-	delete(c.nodes, id)
-	if got := c.toys[id].batches(); strings.Contains(strings.Join(got, " "), "lost") {
-		t.Errorf("the leader applied what was not durable: %v", got)
-	}
+	simulated(t, func(t *testing.T) {
+		var ended atomic.Bool
+		c, powers := powered(t, 3, func(cfg *Config) {
+			cfg.Fatal = func(error) { ended.Store(true) }
+		})
+		lead := c.leader()
+		c.write(lead, "before")
+		has, lacks, id := c.followers()[0], c.followers()[1], lead.cfg.ID
+		c.net.isolate(lacks.cfg.ID)
+		powers[id].held.Lock()
+		release := sync.OnceFunc(powers[id].held.Unlock)
+		defer release()
+		answer, before := make(chan error, 1), lead.raft.LastIndex()
+		go func() {
+			_, err := lead.write(context.Background(), []byte("lost"), 1)
+			answer <- err
+		}()
+		eventually(t, "Raft counts the entry as committed", func() bool {
+			last := lead.raft.LastIndex()
+			return last > before && has.raft.LastIndex() == last && lead.raft.CommitIndex() == last
+		})
+		contact := has.raft.LastContact()
+		eventually(t, "the follower has heard more", func() bool {
+			return has.raft.LastContact().Sub(contact) > 10*commitTimeout
+		})
+		c.net.isolate(id)
+		c.net.isolate(has.cfg.ID)
+		powers[id].lost.Store(true)
+		release()
+		if err := <-answer; err == nil {
+			t.Error("the lost write was acknowledged")
+		}
+		eventually(t, "the process would have ended", ended.Load)
+		if err := c.nodes[id].Close(); !errors.Is(err, errNotDurable) {
+			t.Errorf("closed with %v", err)
+		}
+		delete(c.nodes, id)
+		if got := c.toys[id].batches(); strings.Contains(strings.Join(got, " "), "lost") {
+			t.Errorf("the leader applied what was not durable: %v", got)
+		}
 
-	powers[id].lost.Store(false)
-	c.reopen(id)
-	c.net.heal(id)
-	c.net.heal(lacks.cfg.ID)
-	c.write(c.leader(), "after")
-	c.net.heal(has.cfg.ID)
-	list := strings.Join(c.converged(), " ")
-	if strings.Contains(list, "lost") || !strings.Contains(list, "after") {
-		t.Errorf("the nodes have %s", list)
-	}
+		powers[id].lost.Store(false)
+		c.reopen(id)
+		c.net.heal(id)
+		c.net.heal(lacks.cfg.ID)
+		c.write(c.leader(), "after")
+		c.net.heal(has.cfg.ID)
+		list := strings.Join(c.converged(), " ")
+		if strings.Contains(list, "lost") || !strings.Contains(list, "after") {
+			t.Errorf("the nodes have %s", list)
+		}
+	})
 }
 
 // powered returns a cluster, and the power of each node.
@@ -124,84 +126,88 @@ func powered(t *testing.T, size int, change func(*Config)) (*testCluster, map[st
 // A read on a leader whose disk is slow waits for the disk no more than its answer needs, and tells
 // followers of no commit that is not durable.
 func TestReadsDoNotWaitForTheDisk(t *testing.T) {
-	c, powers := powered(t, 3, func(cfg *Config) {
-		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
-	})
-	lead := c.leader()
-	c.write(lead, "before")
-	c.converged()
-	powers[lead.cfg.ID].held.Lock()
-	release := sync.OnceFunc(powers[lead.cfg.ID].held.Unlock)
-	defer release()
-	last := lead.raft.LastIndex()
-	answer := make(chan error, 1)
-	go func() {
-		_, err := lead.write(context.Background(), []byte("later"), 1)
-		answer <- err
-	}()
-	eventually(t, "Raft counts the entry as committed", func() bool {
-		return lead.raft.CommitIndex() > last
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	for batch, want := range map[string]string{"before": "1", "later": "0"} {
-		if got, err := lead.read(ctx, []byte(batch)); string(got) != want || err != nil {
-			t.Errorf("%s: %q, %v", batch, got, err)
+	simulated(t, func(t *testing.T) {
+		c, powers := powered(t, 3, func(cfg *Config) {
+			cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
+		})
+		lead := c.leader()
+		c.write(lead, "before")
+		c.converged()
+		powers[lead.cfg.ID].held.Lock()
+		release := sync.OnceFunc(powers[lead.cfg.ID].held.Unlock)
+		defer release()
+		last := lead.raft.LastIndex()
+		answer := make(chan error, 1)
+		go func() {
+			_, err := lead.write(context.Background(), []byte("later"), 1)
+			answer <- err
+		}()
+		eventually(t, "Raft counts the entry as committed", func() bool {
+			return lead.raft.CommitIndex() > last
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		for batch, want := range map[string]string{"before": "1", "later": "0"} {
+			if got, err := lead.read(ctx, []byte(batch)); string(got) != want || err != nil {
+				t.Errorf("%s: %q, %v", batch, got, err)
+			}
 		}
-	}
-	for _, f := range c.followers() {
-		if s := f.Status(); s.Behind > 0 {
-			t.Errorf("%s lags by %d entries", f.cfg.ID, s.Behind)
+		for _, f := range c.followers() {
+			if s := f.Status(); s.Behind > 0 {
+				t.Errorf("%s lags by %d entries", f.cfg.ID, s.Behind)
+			}
 		}
-	}
-	release()
-	if err := <-answer; err != nil {
-		t.Error(err)
-	}
+		release()
+		if err := <-answer; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Leaders lose their power, with entries that their disks have not written and Raft counts as
 // committed, while others cannot be reached. What was acknowledged stays, and no node has applied
 // what the others have not.
 func TestPowerFailures(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if *powerSeed != 0 {
-		seed = *powerSeed
-	}
-	t.Logf("-power-seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	c, powers := powered(t, 3, nil)
-	l := c.startLoad(2)
-	for range *powerFailures {
-		l.advance(20, "before a power failure")
-		lead, others := c.leader(), c.followers()
-		rnd.Shuffle(2, func(i, j int) { others[i], others[j] = others[j], others[i] })
-		away, near, victim := others[0].cfg.ID, others[1].cfg.ID, lead.cfg.ID
-		if rnd.IntN(2) == 0 {
-			c.net.isolate(away)
+	simulated(t, func(t *testing.T) {
+		seed := rand.Uint64()
+		if *powerSeed != 0 {
+			seed = *powerSeed
 		}
-		powers[victim].held.Lock()
-		last := lead.raft.LastIndex()
-		eventually(t, "Raft counts an entry as committed", func() bool {
-			return lead.raft.CommitIndex() > last || !lead.leads()
-		})
-		c.net.isolate(victim)
-		powers[victim].lost.Store(true)
-		powers[victim].held.Unlock()
-		_ = lead.Close() // its log has failed
-		delete(c.nodes, victim)
-		powers[victim].lost.Store(false)
-		if rnd.IntN(2) == 0 {
-			c.net.isolate(near) // which has the entries that the victim lost
+		t.Logf("-power-seed %d", seed)
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		c, powers := powered(t, 3, nil)
+		l := c.startLoad(2)
+		for range *powerFailures {
+			l.advance(20, "before a power failure")
+			lead, others := c.leader(), c.followers()
+			rnd.Shuffle(2, func(i, j int) { others[i], others[j] = others[j], others[i] })
+			away, near, victim := others[0].cfg.ID, others[1].cfg.ID, lead.cfg.ID
+			if rnd.IntN(2) == 0 {
+				c.net.isolate(away)
+			}
+			powers[victim].held.Lock()
+			last := lead.raft.LastIndex()
+			eventually(t, "Raft counts an entry as committed", func() bool {
+				return lead.raft.CommitIndex() > last || !lead.leads()
+			})
+			c.net.isolate(victim)
+			powers[victim].lost.Store(true)
+			powers[victim].held.Unlock()
+			_ = lead.Close() // its log has failed
+			delete(c.nodes, victim)
+			powers[victim].lost.Store(false)
+			if rnd.IntN(2) == 0 {
+				c.net.isolate(near) // which has the entries that the victim lost
+			}
+			c.net.heal(away)
+			c.reopen(victim)
+			l.on(c.nodes[victim], 2)
+			c.net.heal(victim)
+			l.advance(20, "of two nodes")
+			c.net.heal(near)
 		}
-		c.net.heal(away)
-		c.reopen(victim)
-		l.on(c.nodes[victim], 2)
-		c.net.heal(victim)
-		l.advance(20, "of two nodes")
-		c.net.heal(near)
-	}
-	l.finish()
+		l.finish()
+	})
 }
 
 var (
@@ -242,7 +248,7 @@ func command(index uint64) []*raft.Log {
 	return []*raft.Log{{Index: index, Term: 1, Type: raft.LogCommand, Data: []byte("x")}}
 }
 
-// waits fails the test if do returns before release is called, or not after it.
+// waits fails the test if do returns before release is called, or not after it. It needs a bubble.
 func waits(t *testing.T, what string, release func(), do func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -253,7 +259,7 @@ func waits(t *testing.T, what string, release func(), do func()) {
 	select {
 	case <-done:
 		t.Errorf("%s does not wait for the disk", what)
-	case <-time.After(30 * time.Millisecond):
+	case <-time.After(time.Hour):
 	}
 	release()
 	select {
@@ -288,7 +294,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		"the start of a follower's": {false, func(h *heldLog) { one(h.FirstIndex()) }},
 		"closing":                   {false, func(h *heldLog) { fail(h.flush()) }},
 	} {
-		t.Run(strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
+		runSimulated(t, strings.ReplaceAll(what, " ", "_"), func(t *testing.T) {
 			h := newHeldLog()
 			h.add(t, 1, 1)
 			fail(h.flush())
@@ -319,106 +325,118 @@ func large(index uint64) []*raft.Log {
 
 // While the disk writes one entry, the next ones gather, and are written at once and in order.
 func TestDeferredEntriesGather(t *testing.T) {
-	h := newHeldLog()
-	h.held.Lock()
-	const last = 100
-	h.add(t, 1, last)
-	if got, err := h.LastIndex(); got != 0 || err != nil {
-		t.Errorf("%d entries are on disk, %v", got, err)
-	}
-	h.held.Unlock()
-	if !h.awaitDurable(last) {
-		t.Fatal("they do not become durable")
-	}
-	for i := range uint64(last) {
-		var l raft.Log
-		if err := h.LogStore.GetLog(i+1, &l); err != nil || l.Index != i+1 {
-			t.Fatalf("entry %d: %+v, %v", i+1, l, err)
+	simulated(t, func(t *testing.T) {
+		h := newHeldLog()
+		h.held.Lock()
+		const last = 100
+		h.add(t, 1, last)
+		if got, err := h.LastIndex(); got != 0 || err != nil {
+			t.Errorf("%d entries are on disk, %v", got, err)
 		}
-	}
+		h.held.Unlock()
+		if !h.awaitDurable(last) {
+			t.Fatal("they do not become durable")
+		}
+		for i := range uint64(last) {
+			var l raft.Log
+			if err := h.LogStore.GetLog(i+1, &l); err != nil || l.Index != i+1 {
+				t.Fatalf("entry %d: %+v, %v", i+1, l, err)
+			}
+		}
+	})
 }
 
 // A snapshot that drops the beginning of the log leaves alone what only the cache has: replication
 // would send followers the snapshot instead, in place of a log that is longer.
 func TestCompactionKeepsDeferredEntries(t *testing.T) {
-	h := newHeldLog()
-	h.add(t, 1, 3)
-	if err := h.flush(); err != nil {
-		t.Fatal(err)
-	}
-	h.held.Lock()
-	h.add(t, 4, 4) // after DeleteRange has flushed
-	if err := h.deleteLocked(1, 2, 3, false); err != nil {
-		t.Error(err)
-	}
-	for index, there := range []bool{2: false, 3: true, 4: true} {
-		if err := h.GetLog(uint64(index), &raft.Log{}); (err == nil) != there {
-			t.Errorf("entry %d: %v", index, err)
+	simulated(t, func(t *testing.T) {
+		h := newHeldLog()
+		h.add(t, 1, 3)
+		if err := h.flush(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if h.oldest != 3 || h.newest != 4 || h.logStore.bytes != 2 {
-		t.Errorf("cached: %d bytes of %d to %d", h.logStore.bytes, h.oldest, h.newest)
-	}
-	h.held.Unlock()
-	if err := h.flush(); err != nil {
-		t.Error(err)
-	}
+		h.held.Lock()
+		h.add(t, 4, 4) // after DeleteRange has flushed
+		if err := h.deleteLocked(1, 2, 3, false); err != nil {
+			t.Error(err)
+		}
+		for index, there := range []bool{2: false, 3: true, 4: true} {
+			if err := h.GetLog(uint64(index), &raft.Log{}); (err == nil) != there {
+				t.Errorf("entry %d: %v", index, err)
+			}
+		}
+		if h.oldest != 3 || h.newest != 4 || h.logStore.bytes != 2 {
+			t.Errorf("cached: %d bytes of %d to %d", h.logStore.bytes, h.oldest, h.newest)
+		}
+		h.held.Unlock()
+		if err := h.flush(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // No more entries are deferred than the cache holds, however small they are.
 func TestCacheHoldsDeferredEntries(t *testing.T) {
-	h := newHeldLog()
-	h.held.Lock()
-	h.add(t, 1, cacheEntries)
-	for i := range uint64(cacheEntries) {
-		if err := h.GetLog(i+1, &raft.Log{}); err != nil {
-			t.Fatalf("entry %d: %v", i+1, err)
+	simulated(t, func(t *testing.T) {
+		h := newHeldLog()
+		h.held.Lock()
+		h.add(t, 1, cacheEntries)
+		for i := range uint64(cacheEntries) {
+			if err := h.GetLog(i+1, &raft.Log{}); err != nil {
+				t.Fatalf("entry %d: %v", i+1, err)
+			}
 		}
-	}
-	waits(t, "one entry more", h.held.Unlock, func() { h.add(t, cacheEntries+1, cacheEntries+1) })
+		waits(t, "one entry more", h.held.Unlock, func() {
+			h.add(t, cacheEntries+1, cacheEntries+1)
+		})
+	})
 }
 
 // Entries that cannot be written end the process, and count for nothing until then.
 func TestFailedDeferredWriteEndsTheProcess(t *testing.T) {
-	for _, failWait := range []time.Duration{failWait, -1} { // or another bound is reached too
-		h := newHeldLog()
-		h.failWait = failWait
-		h.held.Lock()
-		h.add(t, 1, 1)
-		h.lost.Store(true)
-		waits(t, "applying", h.held.Unlock, func() {
-			if h.awaitDurable(1) {
-				t.Error("the entry is durable")
+	simulated(t, func(t *testing.T) {
+		for _, failWait := range []time.Duration{failWait, -1} { // or another bound is reached too
+			h := newHeldLog()
+			h.failWait = failWait
+			h.held.Lock()
+			h.add(t, 1, 1)
+			h.lost.Store(true)
+			waits(t, "applying", h.held.Unlock, func() {
+				if h.awaitDurable(1) {
+					t.Error("the entry is durable")
+				}
+			})
+			if err := <-h.ended; !errors.Is(err, errPowerless) || len(h.ended) > 0 {
+				t.Errorf("the process ends with %v, and %d more", err, len(h.ended))
 			}
-		})
-		if err := <-h.ended; !errors.Is(err, errPowerless) || len(h.ended) > 0 {
-			t.Errorf("the process ends with %v, and %d more", err, len(h.ended))
+			h.lost.Store(false)
+			if err := h.StoreLogs(command(2)); err == nil {
+				t.Error("an entry is stored after those that were lost")
+			}
+			if err := h.GetLog(1, &raft.Log{}); err != nil {
+				t.Errorf("a leader cannot read: %v", err)
+			}
+			h.leads.Store(false)
+			if err := h.GetLog(1, &raft.Log{}); err == nil {
+				t.Error("a follower takes the lost entry for stored")
+			}
 		}
-		h.lost.Store(false)
-		if err := h.StoreLogs(command(2)); err == nil {
-			t.Error("an entry is stored after those that were lost")
-		}
-		if err := h.GetLog(1, &raft.Log{}); err != nil {
-			t.Errorf("a leader cannot read: %v", err)
-		}
-		h.leads.Store(false)
-		if err := h.GetLog(1, &raft.Log{}); err == nil {
-			t.Error("a follower takes the lost entry for stored")
-		}
-	}
+	})
 }
 
 // Without room, entries are written before StoreLogs returns: the disk may refuse them.
 func TestNothingIsDeferredWithoutRoom(t *testing.T) {
-	h := newHeldLog()
-	h.room.Store(sealReserve)
-	h.lost.Store(true)
-	if err := h.StoreLogs(command(1)); !errors.Is(err, errPowerless) {
-		t.Errorf("%v", err)
-	}
-	if len(h.ended) > 0 {
-		t.Error(<-h.ended)
-	}
+	simulated(t, func(t *testing.T) {
+		h := newHeldLog()
+		h.room.Store(sealReserve)
+		h.lost.Store(true)
+		if err := h.StoreLogs(command(1)); !errors.Is(err, errPowerless) {
+			t.Errorf("%v", err)
+		}
+		if len(h.ended) > 0 {
+			t.Error(<-h.ended)
+		}
+	})
 }
 
 // An append for which there is room creates no file and uses only space that is reserved.

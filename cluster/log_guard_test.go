@@ -224,56 +224,60 @@ func TestLogGoesOnBehindASnapshot(t *testing.T) {
 // A deposed leader cannot truncate an entry that no other node has. It never applies that entry,
 // however often its successor sends its own, and it follows after a restart.
 func TestDivergentEntryIsNeverApplied(t *testing.T) {
-	cuts, stores := map[string]*atomic.Pointer[error]{}, &atomic.Pointer[error]{}
-	fatal := map[string]*atomic.Pointer[error]{}
-	for _, id := range []string{"n1", "n2", "n3"} {
-		cuts[id], fatal[id] = &atomic.Pointer[error]{}, &atomic.Pointer[error]{}
-	}
-	c := newCluster(t, 3, func(cfg *Config) {
-		refuse, told := cuts[cfg.ID], fatal[cfg.ID]
-		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return refusingLog{s, refuse, stores} }
-		cfg.Fatal = func(err error) { told.Store(&err) }
-		// a refusal later the leader sends what comes before the divergent entry
-		cfg.tuneRaft = func(rc *raft.Config) { rc.MaxAppendEntries = 1 }
-	})
-	old := c.leader()
-	c.write(old, "before")
-	eventually(t, "all of its log is committed", func() bool {
-		return old.raft.LastIndex() == old.raft.CommitIndex()
-	})
-	cuts[old.cfg.ID].Store(&errFull)
-	c.net.isolate(old.cfg.ID)
-	last := old.raft.LastIndex()
-	if _, err := old.write(context.Background(), []byte("divergent"), 1); !errors.Is(err,
-		ErrUnknown) || old.raft.LastIndex() == last {
-		t.Fatalf("no entry is in its log alone: %v", err)
-	}
-	lead := c.leader()
-	for i := range 20 {
-		c.write(lead, fmt.Sprint(i))
-	}
-	c.net.heal(old.cfg.ID)
-	eventually(t, "the process would have ended", func() bool {
-		return fatal[old.cfg.ID].Load() != nil
-	})
-	contact := old.raft.LastContact()
-	for i := range 100 { // Raft would go on: with each refusal the leader sends earlier entries
-		c.write(lead, fmt.Sprint(20+i))
-	}
-	eventually(t, "it still hears the leader", func() bool {
-		return old.raft.LastContact().After(contact)
-	})
-	if got := c.toys[old.cfg.ID].Read(nil, []byte("divergent"), 0, 0, nil); string(got) != "0" {
-		t.Errorf("the divergent entry was applied: %q", got)
-	}
-	c.close(old.cfg.ID)
-	cuts[old.cfg.ID].Store(nil)
-	c.reopen(old.cfg.ID)
-	for _, g := range c.converged() {
-		if g == "divergent" {
-			t.Error("the divergent entry was applied")
+	simulated(t, func(t *testing.T) {
+		cuts, stores := map[string]*atomic.Pointer[error]{}, &atomic.Pointer[error]{}
+		fatal := map[string]*atomic.Pointer[error]{}
+		for _, id := range []string{"n1", "n2", "n3"} {
+			cuts[id], fatal[id] = &atomic.Pointer[error]{}, &atomic.Pointer[error]{}
 		}
-	}
+		c := newCluster(t, 3, func(cfg *Config) {
+			refuse, told := cuts[cfg.ID], fatal[cfg.ID]
+			cfg.wrapLog = func(s raft.LogStore) raft.LogStore {
+				return refusingLog{s, refuse, stores}
+			}
+			cfg.Fatal = func(err error) { told.Store(&err) }
+			// a refusal later the leader sends what comes before the divergent entry
+			cfg.tuneRaft = func(rc *raft.Config) { rc.MaxAppendEntries = 1 }
+		})
+		old := c.leader()
+		c.write(old, "before")
+		eventually(t, "all of its log is committed", func() bool {
+			return old.raft.LastIndex() == old.raft.CommitIndex()
+		})
+		cuts[old.cfg.ID].Store(&errFull)
+		c.net.isolate(old.cfg.ID)
+		last := old.raft.LastIndex()
+		if _, err := old.write(context.Background(), []byte("divergent"), 1); !errors.Is(err,
+			ErrUnknown) || old.raft.LastIndex() == last {
+			t.Fatalf("no entry is in its log alone: %v", err)
+		}
+		lead := c.leader()
+		for i := range 20 {
+			c.write(lead, fmt.Sprint(i))
+		}
+		c.net.heal(old.cfg.ID)
+		eventually(t, "the process would have ended", func() bool {
+			return fatal[old.cfg.ID].Load() != nil
+		})
+		contact := old.raft.LastContact()
+		for i := range 100 { // Raft would go on: with each refusal the leader sends earlier entries
+			c.write(lead, fmt.Sprint(20+i))
+		}
+		eventually(t, "it still hears the leader", func() bool {
+			return old.raft.LastContact().After(contact)
+		})
+		if got := c.toys[old.cfg.ID].Read(nil, []byte("divergent"), 0, 0, nil); string(got) != "0" {
+			t.Errorf("the divergent entry was applied: %q", got)
+		}
+		c.close(old.cfg.ID)
+		cuts[old.cfg.ID].Store(nil)
+		c.reopen(old.cfg.ID)
+		for _, g := range c.converged() {
+			if g == "divergent" {
+				t.Error("the divergent entry was applied")
+			}
+		}
+	})
 }
 
 // refusingCluster is a cluster of three whose logs can be made to refuse entries.
@@ -290,79 +294,84 @@ func refusingCluster(t *testing.T) (*testCluster, map[string]*atomic.Pointer[err
 
 // A member whose log refuses entries reports so at once, and lets others lead.
 func TestNodeThatRefusesStandsBack(t *testing.T) {
-	c, stores := refusingCluster(t)
-	lead, other := c.leader(), c.followers()[1]
-	full := c.followers()[0] // would look first whether the leader is silent
-	if why := full.Status().LogTrouble; why != "" || !full.mayCampaign() {
-		t.Errorf("it may stand: %t, trouble: %q", full.mayCampaign(), why)
-	}
-	stores[full.cfg.ID].Store(&errFull)
-	eventually(t, "the other one has as much", func() bool {
-		return other.raft.LastIndex() >= full.raft.LastIndex()
-	})
-	c.net.isolate(other.cfg.ID)
-	written := make(chan error, 1)
-	go func() {
-		_, err := lead.write(context.Background(), []byte("nobody stores it"), 1)
-		written <- err
-	}()
-	eventually(t, "it says what is wrong", func() bool {
-		return strings.Contains(full.Status().LogTrouble,
-			"it cannot store log entries: no space left")
-	})
-	if full.mayCampaign() {
-		t.Error("it would ask for votes")
-	}
-	var led atomic.Bool
-	full.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
-		if o.Data == raft.Leader {
-			led.Store(true)
+	simulated(t, func(t *testing.T) {
+		c, stores := refusingCluster(t)
+		lead, other := c.leader(), c.followers()[1]
+		full := c.followers()[0] // would look first whether the leader is silent
+		if why := full.Status().LogTrouble; why != "" || !full.mayCampaign() {
+			t.Errorf("it may stand: %t, trouble: %q", full.mayCampaign(), why)
 		}
-		return false
-	}))
-	c.net.isolate(lead.cfg.ID)
-	c.net.heal(other.cfg.ID)
-	eventually(t, "the other one leads", func() bool { return other.raft.State() == raft.Leader })
-	if led.Load() {
-		t.Error("it has led")
-	}
-	stores[full.cfg.ID].Store(nil)
-	eventually(t, "it stores what it is sent", func() bool {
-		return full.Status().LogTrouble == "" && full.mayCampaign()
+		stores[full.cfg.ID].Store(&errFull)
+		eventually(t, "the other one has as much", func() bool {
+			return other.raft.LastIndex() >= full.raft.LastIndex()
+		})
+		c.net.isolate(other.cfg.ID)
+		written := make(chan error, 1)
+		go func() {
+			_, err := lead.write(context.Background(), []byte("nobody stores it"), 1)
+			written <- err
+		}()
+		eventually(t, "it says what is wrong", func() bool {
+			return strings.Contains(full.Status().LogTrouble,
+				"it cannot store log entries: no space left")
+		})
+		if full.mayCampaign() {
+			t.Error("it would ask for votes")
+		}
+		var led atomic.Bool
+		full.raft.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+			if o.Data == raft.Leader {
+				led.Store(true)
+			}
+			return false
+		}))
+		c.net.isolate(lead.cfg.ID)
+		c.net.heal(other.cfg.ID)
+		eventually(t, "the other one leads",
+			func() bool { return other.raft.State() == raft.Leader })
+		if led.Load() {
+			t.Error("it has led")
+		}
+		stores[full.cfg.ID].Store(nil)
+		eventually(t, "it stores what it is sent", func() bool {
+			return full.Status().LogTrouble == "" && full.mayCampaign()
+		})
+		if err := <-written; !errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+		c.write(c.leader(), "after")
 	})
-	if err := <-written; !errors.Is(err, ErrUnknown) {
-		t.Error(err)
-	}
-	c.write(c.leader(), "after")
 }
 
 // If all members refuse, one of them tries again in the end: the cluster continues by itself when
 // there is room.
 func TestClusterWithoutRoomGoesOn(t *testing.T) {
-	c, stores := refusingCluster(t)
-	c.write(c.leader(), "before")
-	c.converged() // each of them can be elected
-	for _, refuse := range stores {
-		refuse.Store(&errFull)
-	}
-	if _, err := c.leader().write(context.Background(), []byte("no room"), 1); err == nil {
-		t.Error("it was written")
-	}
-	eventually(t, "all have refused", func() bool {
-		for _, n := range c.nodes {
-			if n.Status().LogTrouble == "" {
-				return false
-			}
+	simulated(t, func(t *testing.T) {
+		c, stores := refusingCluster(t)
+		c.write(c.leader(), "before")
+		c.converged() // each of them can be elected
+		for _, refuse := range stores {
+			refuse.Store(&errFull)
 		}
-		return true
+		if _, err := c.leader().write(context.Background(), []byte("no room"), 1); err == nil {
+			t.Error("it was written")
+		}
+		eventually(t, "all have refused", func() bool {
+			for _, n := range c.nodes {
+				if n.Status().LogTrouble == "" {
+					return false
+				}
+			}
+			return true
+		})
+		for _, refuse := range stores {
+			refuse.Store(nil)
+		}
+		c.write(c.leader(), "after")
+		for id, n := range c.nodes {
+			eventually(t, id+" has no trouble", func() bool { return n.Status().LogTrouble == "" })
+		}
 	})
-	for _, refuse := range stores {
-		refuse.Store(nil)
-	}
-	c.write(c.leader(), "after")
-	for id, n := range c.nodes {
-		eventually(t, id+" has no trouble", func() bool { return n.Status().LogTrouble == "" })
-	}
 }
 
 // testTransport is the transport of a node that does not run.

@@ -23,30 +23,32 @@ func (c *testCluster) replays(id string) string {
 }
 
 func TestMachineLearnsWhatIsReplayed(t *testing.T) {
-	c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
-	for range 3 {
-		c.write(c.leader(), "old")
-	}
-	if got := c.replays("n1"); got != "[]" {
-		t.Errorf("at the first start: %s", got)
-	}
-	c.close("n1")
-	c.reopen("n1")
-	c.write(c.leader(), "new")
-	c.write(c.leader(), "new")
-	if got := c.replays("n1"); got != "[true 0 false 3]" {
-		t.Errorf("after a restart: %s", got)
-	}
-	if err := c.nodes["n1"].Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	c.write(c.leader(), "behind the snapshot")
-	c.close("n1")
-	c.reopen("n1")
-	c.write(c.leader(), "new")
-	if got := c.replays("n1"); got != "[true 5 false 6]" {
-		t.Errorf("after a restart from a snapshot: %s", got)
-	}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
+		for range 3 {
+			c.write(c.leader(), "old")
+		}
+		if got := c.replays("n1"); got != "[]" {
+			t.Errorf("at the first start: %s", got)
+		}
+		c.close("n1")
+		c.reopen("n1")
+		c.write(c.leader(), "new")
+		c.write(c.leader(), "new")
+		if got := c.replays("n1"); got != "[true 0 false 3]" {
+			t.Errorf("after a restart: %s", got)
+		}
+		if err := c.nodes["n1"].Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		c.write(c.leader(), "behind the snapshot")
+		c.close("n1")
+		c.reopen("n1")
+		c.write(c.leader(), "new")
+		if got := c.replays("n1"); got != "[true 5 false 6]" {
+			t.Errorf("after a restart from a snapshot: %s", got)
+		}
+	})
 }
 
 // TestCutEntriesAreNoReplay: entries with which a new leader replaces uncommitted ones are new.
@@ -74,74 +76,78 @@ func TestCutEntriesAreNoReplay(t *testing.T) {
 }
 
 func TestReadLocalWhileLoading(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.write(c.leader(), "w")
-	c.converged()
-	c.closeAll()
-	c.reopen("n1")
-	if got, err := c.nodes["n1"].readLocal([]byte("len")); !errors.Is(err, ErrLoading) ||
-		!errors.Is(err, ErrNotRun) {
-		t.Errorf("without a majority: %q %v", got, err)
-	}
-	c.reopen("n2")
-	c.reopen("n3")
-	for id, n := range c.nodes {
-		eventually(t, id+" has replayed its log", func() bool {
-			_, err := n.readLocal([]byte("len"))
-			return err == nil
-		})
-		if got, err := n.readLocal([]byte("len")); err != nil || string(got) != "1" {
-			t.Errorf("%s: %q %v", id, got, err)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		c.converged()
+		c.closeAll()
+		c.reopen("n1")
+		if got, err := c.nodes["n1"].readLocal([]byte("len")); !errors.Is(err, ErrLoading) ||
+			!errors.Is(err, ErrNotRun) {
+			t.Errorf("without a majority: %q %v", got, err)
 		}
-	}
+		c.reopen("n2")
+		c.reopen("n3")
+		for id, n := range c.nodes {
+			eventually(t, id+" has replayed its log", func() bool {
+				_, err := n.readLocal([]byte("len"))
+				return err == nil
+			})
+			if got, err := n.readLocal([]byte("len")); err != nil || string(got) != "1" {
+				t.Errorf("%s: %q %v", id, got, err)
+			}
+		}
+	})
 }
 
 // TestAppliedReachesCommit closes leaders and restarts nodes without a write: the machine sees
 // nothing of what is logged then.
 func TestAppliedReachesCommit(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
-	c.write(c.leader(), "w")
-	settled := func(when string) {
-		t.Helper()
-		eventually(t, "applied is commit on every node "+when, func() bool {
-			for _, n := range c.nodes {
-				if s := n.Status(); s.Applied != s.Commit || s.Commit != s.LastLog ||
-					s.LastLog == 0 {
-					return false
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
+		c.write(c.leader(), "w")
+		settled := func(when string) {
+			t.Helper()
+			eventually(t, "applied is commit on every node "+when, func() bool {
+				for _, n := range c.nodes {
+					if s := n.Status(); s.Applied != s.Commit || s.Commit != s.LastLog ||
+						s.LastLog == 0 {
+						return false
+					}
 				}
+				return true
+			})
+		}
+		settled("at first")
+		for range 2 {
+			old := c.leader()
+			eventually(t, "leadership is handed over", func() bool {
+				return old.TransferLeadership("") == nil
+			})
+		}
+		settled("after a takeover")
+		began := time.Now().Add(-time.Second)
+		for id, n := range c.nodes {
+			if s := n.Status(); s.SnapshotIndex != 0 || !s.SnapshotTime.IsZero() {
+				t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
 			}
-			return true
-		})
-	}
-	settled("at first")
-	for range 2 {
-		old := c.leader()
-		eventually(t, "leadership is handed over", func() bool {
-			return old.TransferLeadership("") == nil
-		})
-	}
-	settled("after a takeover")
-	began := time.Now().Add(-time.Second)
-	for id, n := range c.nodes {
-		if s := n.Status(); s.SnapshotIndex != 0 || !s.SnapshotTime.IsZero() {
-			t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
+			if err := n.Snapshot(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := n.Snapshot(); err != nil {
-			t.Fatal(err)
+		c.closeAll()
+		for _, m := range c.members {
+			c.reopen(m.ID)
 		}
-	}
-	c.closeAll()
-	for _, m := range c.members {
-		c.reopen(m.ID)
-	}
-	c.leader()
-	settled("after a restart from snapshots")
-	for id, n := range c.nodes {
-		if s := n.Status(); s.SnapshotIndex == 0 || s.SnapshotIndex > s.Commit ||
-			s.SnapshotTime.Before(began) || s.SnapshotTime.After(time.Now()) {
-			t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
+		c.leader()
+		settled("after a restart from snapshots")
+		for id, n := range c.nodes {
+			if s := n.Status(); s.SnapshotIndex == 0 || s.SnapshotIndex > s.Commit ||
+				s.SnapshotTime.Before(began) || s.SnapshotTime.After(time.Now()) {
+				t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
+			}
 		}
-	}
+	})
 }
 
 // brokenMachine panics on every entry.

@@ -144,37 +144,39 @@ func TestReplacedEntriesStayUntilTheSnapshotIsRead(t *testing.T) {
 
 // A node whose newest snapshot cannot be read says so, and starts once it can.
 func TestStartWithUnreadableSnapshot(t *testing.T) {
-	for _, name := range []string{"meta.json", "state.bin"} {
-		c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
-		for range 2 {
-			for range 5 {
-				c.write(c.leader(), "w")
+	simulated(t, func(t *testing.T) {
+		for _, name := range []string{"meta.json", "state.bin"} {
+			c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
+			for range 2 {
+				for range 5 {
+					c.write(c.leader(), "w")
+				}
+				if err := c.leader().Snapshot(); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := c.leader().Snapshot(); err != nil {
+			s := c.leader().stores.snapshots
+			newest, _, _, err := s.newestName()
+			if err != nil {
 				t.Fatal(err)
 			}
+			c.close("n1")
+			path := filepath.Join(s.dir, snapshotsName, newest, name)
+			if err := os.Rename(path, path+".away"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.tryOpen("n1", nil); err == nil || !strings.Contains(err.Error(), newest) {
+				t.Errorf("without %s: %v", name, err)
+			}
+			if err := os.Rename(path+".away", path); err != nil {
+				t.Fatal(err)
+			}
+			c.reopen("n1")
+			if got := fmt.Sprint(c.converged()); got != "[w w w w w w w w w w]" {
+				t.Errorf("after a restart the list is %s", got)
+			}
 		}
-		s := c.leader().stores.snapshots
-		newest, _, _, err := s.newestName()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.close("n1")
-		path := filepath.Join(s.dir, snapshotsName, newest, name)
-		if err := os.Rename(path, path+".away"); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.tryOpen("n1", nil); err == nil || !strings.Contains(err.Error(), newest) {
-			t.Errorf("without %s: %v", name, err)
-		}
-		if err := os.Rename(path+".away", path); err != nil {
-			t.Fatal(err)
-		}
-		c.reopen("n1")
-		if got := fmt.Sprint(c.converged()); got != "[w w w w w w w w w w]" {
-			t.Errorf("after a restart the list is %s", got)
-		}
-	}
+	})
 }
 
 // TestCloseCancelsSnapshot closes a node that writes an endless snapshot.

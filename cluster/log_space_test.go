@@ -100,61 +100,65 @@ func TestLogOnASmallDisk(t *testing.T) {
 // While others fill the disk the log refuses entries, and keeps what it has reserved for a
 // snapshot. When they have gone, the node continues by itself.
 func TestLogOnAFullDisk(t *testing.T) {
-	const size, snapshot, entry = 512 << 20, 4 << 20, 1 << 20
-	c, d := startOnASmallDisk(t, size, snapshot)
-	batch := []byte(strings.Repeat("x", entry))
-	n := c.leader()
-	d.others.Store(size)
-	var refused error
-	for range 2 * segmentBytes / entry {
-		if _, refused = n.write(t.Context(), batch, 1); refused != nil {
-			break
+	simulated(t, func(t *testing.T) {
+		const size, snapshot, entry = 512 << 20, 4 << 20, 1 << 20
+		c, d := startOnASmallDisk(t, size, snapshot)
+		batch := []byte(strings.Repeat("x", entry))
+		n := c.leader()
+		d.others.Store(size)
+		var refused error
+		for range 2 * segmentBytes / entry {
+			if _, refused = n.write(t.Context(), batch, 1); refused != nil {
+				break
+			}
+			c.toys["n1"].forget()
 		}
-		c.toys["n1"].forget()
-	}
-	if refused == nil {
-		t.Fatal("the log took all entries")
-	}
-	wait.For(t, 10*time.Second, "trouble", func() bool {
-		return strings.Contains(n.Status().LogTrouble, "are kept for the next snapshot")
-	})
-	wait.For(t, 10*time.Second, "a snapshot that has no room", func() bool {
-		return n.stores.snapshots.failed.Load() > 0
-	})
-	d.others.Store(0)
-	wait.For(t, 20*time.Second, "the log to take entries", func() bool {
-		_, err := n.write(t.Context(), []byte("w"), 1)
-		return err == nil
+		if refused == nil {
+			t.Fatal("the log took all entries")
+		}
+		wait.For(t, 10*time.Second, "trouble", func() bool {
+			return strings.Contains(n.Status().LogTrouble, "are kept for the next snapshot")
+		})
+		wait.For(t, 10*time.Second, "a snapshot that has no room", func() bool {
+			return n.stores.snapshots.failed.Load() > 0
+		})
+		d.others.Store(0)
+		wait.For(t, 20*time.Second, "the log to take entries", func() bool {
+			_, err := n.write(t.Context(), []byte("w"), 1)
+			return err == nil
+		})
 	})
 }
 
 // The log leaves alone what the next snapshot needs, while the disk has room for entries.
 func TestLogLeavesRoomForASnapshot(t *testing.T) {
-	const snapshot, free, entry = 48 << 20, 24 << 20, 1 << 20
-	c := newCluster(t, 1, func(cfg *Config) {
-		cfg.spaceOf = func(string) diskSpace { return diskSpace{free: free, size: 1 << 30} }
-	})
-	toy, n := c.toys["n1"], c.leader()
-	toy.mu.Lock()
-	toy.persist = func(w io.Writer) error {
-		_, err := w.Write(make([]byte, snapshot))
-		return err
-	}
-	toy.mu.Unlock()
-	if err := n.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	batch := []byte(strings.Repeat("x", entry))
-	for range 2 * segmentBytes / entry {
-		if _, err := n.write(t.Context(), batch, 1); err != nil {
-			wait.For(t, 10*time.Second, "the reason", func() bool {
-				return strings.Contains(n.Status().LogTrouble, "are kept for the next snapshot")
-			})
-			return
+	simulated(t, func(t *testing.T) {
+		const snapshot, free, entry = 48 << 20, 24 << 20, 1 << 20
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.spaceOf = func(string) diskSpace { return diskSpace{free: free, size: 1 << 30} }
+		})
+		toy, n := c.toys["n1"], c.leader()
+		toy.mu.Lock()
+		toy.persist = func(w io.Writer) error {
+			_, err := w.Write(make([]byte, snapshot))
+			return err
 		}
-		toy.forget()
-	}
-	t.Error("the log took what was kept for the next snapshot")
+		toy.mu.Unlock()
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		batch := []byte(strings.Repeat("x", entry))
+		for range 2 * segmentBytes / entry {
+			if _, err := n.write(t.Context(), batch, 1); err != nil {
+				wait.For(t, 10*time.Second, "the reason", func() bool {
+					return strings.Contains(n.Status().LogTrouble, "are kept for the next snapshot")
+				})
+				return
+			}
+			toy.forget()
+		}
+		t.Error("the log took what was kept for the next snapshot")
+	})
 }
 
 // fullStore is a snapshot store without room. It leaves behind what it has begun, as Raft's does.
@@ -214,60 +218,64 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 
 // What is kept for the next snapshot shrinks while that is written.
 func TestKeptWhileASnapshotIsWritten(t *testing.T) {
-	c := newCluster(t, 1, nil)
-	n := c.leader()
-	c.write(n, strings.Repeat("x", 1<<20))
-	if kept := n.stores.space.kept(); kept < 1<<20 {
-		t.Errorf("%d bytes are kept", kept)
-	}
-	sink, err := n.stores.snapshots.Create(1, 1, 1, raft.Configuration{}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sink.Write(make([]byte, 4<<20)); err != nil {
-		t.Fatal(err)
-	}
-	if kept := n.stores.space.kept(); kept != 0 {
-		t.Errorf("%d bytes are kept beside those that are written", kept)
-	}
-	if err := sink.Cancel(); err != nil {
-		t.Fatal(err)
-	}
-	if kept := n.stores.space.kept(); kept < 1<<20 {
-		t.Errorf("%d bytes are kept after it was canceled", kept)
-	}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n := c.leader()
+		c.write(n, strings.Repeat("x", 1<<20))
+		if kept := n.stores.space.kept(); kept < 1<<20 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		sink, err := n.stores.snapshots.Create(1, 1, 1, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sink.Write(make([]byte, 4<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if kept := n.stores.space.kept(); kept != 0 {
+			t.Errorf("%d bytes are kept beside those that are written", kept)
+		}
+		if err := sink.Cancel(); err != nil {
+			t.Fatal(err)
+		}
+		if kept := n.stores.space.kept(); kept < 1<<20 {
+			t.Errorf("%d bytes are kept after it was canceled", kept)
+		}
+	})
 }
 
 // A log is trimmed up to the newest snapshot, and keeps its last entries.
 func TestTrim(t *testing.T) {
-	const size = 1 << 30
-	d := &smallDisk{}
-	d.size.Store(size)
-	c := newCluster(t, 1, func(cfg *Config) { cfg.spaceOf, d.dir = d.space, cfg.DataDir })
-	n := c.leader()
-	batch := strings.Repeat("x", shortTrailingBytes/4)
-	for range 10 {
-		c.write(n, batch)
-	}
-	n.spareRoom()
-	if first, err := n.logs.FirstIndex(); err != nil || first != 1 {
-		t.Errorf("without a snapshot the log begins at %d, %v", first, err)
-	}
-	if err := n.Snapshot(); err != nil {
-		t.Fatal(err)
-	}
-	d.others.Store(size)
-	n.spareRoom()
-	last, err1 := n.logs.LastIndex()
-	first, err2 := n.logs.FirstIndex()
-	if err := errors.Join(err1, err2); err != nil || first < last-4 || first > last-2 {
-		t.Errorf("the log begins at %d and ends at %d, %v", first, last, err)
-	}
-	c.close("n1")
-	d.others.Store(0)
-	c.reopen("n1")
-	c.write(c.leader(), "w")
-	if got := len(c.toys["n1"].batches()); got != 11 {
-		t.Errorf("%d entries are there", got)
-	}
+	simulated(t, func(t *testing.T) {
+		const size = 1 << 30
+		d := &smallDisk{}
+		d.size.Store(size)
+		c := newCluster(t, 1, func(cfg *Config) { cfg.spaceOf, d.dir = d.space, cfg.DataDir })
+		n := c.leader()
+		batch := strings.Repeat("x", shortTrailingBytes/4)
+		for range 10 {
+			c.write(n, batch)
+		}
+		n.spareRoom()
+		if first, err := n.logs.FirstIndex(); err != nil || first != 1 {
+			t.Errorf("without a snapshot the log begins at %d, %v", first, err)
+		}
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		d.others.Store(size)
+		n.spareRoom()
+		last, err1 := n.logs.LastIndex()
+		first, err2 := n.logs.FirstIndex()
+		if err := errors.Join(err1, err2); err != nil || first < last-4 || first > last-2 {
+			t.Errorf("the log begins at %d and ends at %d, %v", first, last, err)
+		}
+		c.close("n1")
+		d.others.Store(0)
+		c.reopen("n1")
+		c.write(c.leader(), "w")
+		if got := len(c.toys["n1"].batches()); got != 11 {
+			t.Errorf("%d entries are there", got)
+		}
+	})
 }

@@ -28,6 +28,7 @@ type toy struct {
 	work  atomic.Uint64 // units: toyWork a batch
 	cut   atomic.Uint64 // entries of which batches did not run
 	mine  sync.Map      // sequence numbers of entries that this machine built and has not applied
+	apply gate          // locked: no entry is applied
 
 	mu       sync.Mutex // the tests look in from outside
 	List     []string
@@ -45,7 +46,7 @@ type toy struct {
 
 var toyIDs atomic.Uint64
 
-func newToy() *toy { return &toy{id: toyIDs.Add(1)} }
+func newToy() *toy { return &toy{id: toyIDs.Add(1), apply: newGate()} }
 
 const (
 	toyHeader = 8 * 4
@@ -80,6 +81,8 @@ func (t *toy) NewestUs() int64 {
 func (t *toy) Apply(l *raft.Log) any {
 	id, seq := binary.LittleEndian.Uint64(l.Data), binary.LittleEndian.Uint64(l.Data[8:])
 	stampMs, wallUs, _ := t.EntryClock(l.Data)
+	t.apply.Lock()
+	defer t.apply.Unlock()
 	c := wire.NewCursor(l.Data[toyHeader:])
 	batches := c.List(maxEntryBatches)
 	t.mu.Lock()

@@ -19,19 +19,9 @@ import (
 // joiner opens a node that waits to be added to the cluster.
 func (c *testCluster) joiner(id string, join bool) *Node {
 	c.t.Helper()
-	if c.clocks[id] == nil {
-		c.clocks[id] = &testClock{}
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.net.mu.Lock()
-	c.net.owner[ln.Addr().String()] = id
-	c.net.mu.Unlock()
 	toy := newToy()
 	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id),
-		PeerListener: ln, Join: join, Clock: c.clocks[id],
+		PeerListener: c.net.listen(c.t, id, ""), Join: join, Clock: c.clock(id),
 		dial: c.net.dialer(id), Logger: testLogger()}
 	if *overTLS {
 		c.ca.useTLS(PeerTLSDial)(&cfg)
@@ -51,78 +41,80 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 // at another address: it must not found its own cluster, since its first request may have been
 // heard.
 func TestJoinerFoundsNothing(t *testing.T) {
-	checkGoroutines(t)
-	c := newCluster(t, 1, nil)
-	n2 := c.joiner("n2", true)
-	if s := n2.Status(); !s.Joining || s.Ready || len(s.Members) != 0 {
-		t.Errorf("before: %+v", s)
-	}
-	if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
-		PeerAddr: "127.0.0.1:1"}); err != nil {
-		t.Fatal(err)
-	}
-	c.close("n2")
-	n2 = c.joiner("n2", false)
-	if s := n2.Status(); !s.Joining {
-		t.Errorf("again: %+v", s)
-	}
-	if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
-		PeerAddr: n2.Status().PeerAddr}); err != nil {
-		t.Fatal(err)
-	}
-	c.write(c.nodes["n1"], "a")
-	eventually(t, "n2 votes", func() bool {
-		s, ok := c.nodes["n1"].member("n2")
-		return ok && s.Suffrage == raft.Voter
-	})
-	c.ready("n2")
-	if got := c.read(n2, "a"); got != "1" {
-		t.Errorf("n2 reads %q", got)
-	}
-	// With state of its own it needs no flag any more.
-	c.close("n2")
-	n2 = c.joiner("n2", false)
-	c.ready("n2")
-	eventually(t, "n2's new address is in the configuration", func() bool {
-		s, _ := c.nodes["n1"].member("n2")
-		return string(s.Address) == n2.Status().PeerAddr
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n2 := c.joiner("n2", true)
+		if s := n2.Status(); !s.Joining || s.Ready || len(s.Members) != 0 {
+			t.Errorf("before: %+v", s)
+		}
+		if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
+			PeerAddr: "127.0.0.1:1"}); err != nil {
+			t.Fatal(err)
+		}
+		c.close("n2")
+		n2 = c.joiner("n2", false)
+		if s := n2.Status(); !s.Joining {
+			t.Errorf("again: %+v", s)
+		}
+		if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
+			PeerAddr: n2.Status().PeerAddr}); err != nil {
+			t.Fatal(err)
+		}
+		c.write(c.nodes["n1"], "a")
+		eventually(t, "n2 votes", func() bool {
+			s, ok := c.nodes["n1"].member("n2")
+			return ok && s.Suffrage == raft.Voter
+		})
+		c.ready("n2")
+		if got := c.read(n2, "a"); got != "1" {
+			t.Errorf("n2 reads %q", got)
+		}
+		// With state of its own it needs no flag any more.
+		c.close("n2")
+		n2 = c.joiner("n2", false)
+		c.ready("n2")
+		eventually(t, "n2's new address is in the configuration", func() bool {
+			s, _ := c.nodes["n1"].member("n2")
+			return string(s.Address) == n2.Status().PeerAddr
+		})
 	})
 }
 
 // TestRemovedWhileAway removes a node that is down: it learns so when it is back, and remembers it.
 func TestRemovedWhileAway(t *testing.T) {
-	checkGoroutines(t)
-	c := newCluster(t, 3, nil)
-	gone := c.followers()[0].cfg.ID
-	c.close(gone)
-	if err := c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: gone}); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		c.reopen(gone)
-		n := c.nodes[gone]
-		select {
-		case <-n.Removed():
-		case <-time.After(20 * time.Second):
-			t.Fatal("it was not told")
-		}
-		for what, err := range map[string]error{
-			"write":  errorOf(n.write(t.Context(), []byte("w"), 1)),
-			"read":   errorOf(n.read(t.Context(), []byte("r"))),
-			"local":  errorOf(n.readLocal([]byte("r"))),
-			"change": n.ChangeMembers(MemberChange{Kind: RemoveMember, ID: "n1"}),
-		} {
-			if !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(),
-				"node "+gone+" was removed from the cluster") {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-		if s := n.Status(); !s.Removed || s.Ready {
-			t.Errorf("%+v", s)
-		}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		gone := c.followers()[0].cfg.ID
 		c.close(gone)
-	}
-	c.write(c.leader(), "goes on")
+		if err := c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: gone}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			c.reopen(gone)
+			n := c.nodes[gone]
+			select {
+			case <-n.Removed():
+			case <-time.After(20 * time.Second):
+				t.Fatal("it was not told")
+			}
+			for what, err := range map[string]error{
+				"write":  errorOf(n.write(t.Context(), []byte("w"), 1)),
+				"read":   errorOf(n.read(t.Context(), []byte("r"))),
+				"local":  errorOf(n.readLocal([]byte("r"))),
+				"change": n.ChangeMembers(MemberChange{Kind: RemoveMember, ID: "n1"}),
+			} {
+				if !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(),
+					"node "+gone+" was removed from the cluster") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if s := n.Status(); !s.Removed || s.Ready {
+				t.Errorf("%+v", s)
+			}
+			c.close(gone)
+		}
+		c.write(c.leader(), "goes on")
+	})
 }
 
 func errorOf(_ []byte, err error) error { return err }
@@ -140,132 +132,144 @@ func (d dialOnly) Close() error { close(d.closed); return nil }
 // TestRaftConnectionForAnotherNode dials a node as if it were another: its answers must not count
 // as the other's.
 func TestRaftConnectionForAnotherNode(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	n1, n2 := c.nodes["n1"], c.nodes["n2"]
-	for _, n := range []*Node{n1, n2} {
-		eventually(t, n.cfg.ID+" knows the cluster", func() bool { return n.clusterID() != "" })
-	}
-	for _, to := range []struct {
-		id, incarnation string
-		taken           bool
-	}{{"n2", n1.incarnation, false}, {"", n1.incarnation, false}, {"n1", "other", false},
-		{"n1", "", false}, {"n1", n1.incarnation, true}} {
-		transport := raft.NewNetworkTransport(dialOnly{n2.mux, make(chan struct{})}, 1,
-			20*time.Second, io.Discard)
-		var answer raft.AppendEntriesResponse
-		// of term 0: it has no effect
-		old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
-			ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2")}}
-		addr := raftAddr(to.id, to.incarnation, n1.mux.Addr().String())
-		err := transport.AppendEntries("n1", addr, &old, &answer)
-		var timeout net.Error
-		switch {
-		case errors.As(err, &timeout) && timeout.Timeout():
-			t.Errorf("a connection for %+v is neither answered nor ended", to)
-		case (err == nil) != to.taken || to.taken && answer.Term == 0:
-			t.Errorf("a connection for %+v: %v, the answer has term %d", to, err, answer.Term)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		n1, n2 := c.nodes["n1"], c.nodes["n2"]
+		for _, n := range []*Node{n1, n2} {
+			eventually(t, n.cfg.ID+" knows the cluster", func() bool { return n.clusterID() != "" })
 		}
-		if err := transport.Close(); err != nil {
-			t.Error(err)
+		for _, to := range []struct {
+			id, incarnation string
+			taken           bool
+		}{{"n2", n1.incarnation, false}, {"", n1.incarnation, false}, {"n1", "other", false},
+			{"n1", "", false}, {"n1", n1.incarnation, true}} {
+			transport := raft.NewNetworkTransport(dialOnly{n2.mux, make(chan struct{})}, 1,
+				20*time.Second, io.Discard)
+			var answer raft.AppendEntriesResponse
+			// of term 0: it has no effect
+			old := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
+				ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2")}}
+			addr := raftAddr(to.id, to.incarnation, n1.mux.Addr().String())
+			err := transport.AppendEntries("n1", addr, &old, &answer)
+			var timeout net.Error
+			switch {
+			case errors.As(err, &timeout) && timeout.Timeout():
+				t.Errorf("a connection for %+v is neither answered nor ended", to)
+			case (err == nil) != to.taken || to.taken && answer.Term == 0:
+				t.Errorf("a connection for %+v: %v, the answer has term %d", to, err, answer.Term)
+			}
+			if err := transport.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-	}
-	if _, err := n2.mux.Dial("127.0.0.1:1", time.Second); err == nil {
-		t.Error("an address without an id was dialled")
-	}
+		if _, err := n2.mux.Dial("127.0.0.1:1", time.Second); err == nil {
+			t.Error("an address without an id was dialled")
+		}
+	})
 }
 
 // TestTransferLosesNothing transfers leadership around under load: no write has an unknown outcome.
 func TestTransferLosesNothing(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	stop, failures := make(chan struct{}), make(chan error, 9)
-	for _, n := range c.nodes {
-		for range 3 {
-			go func() {
-				for {
-					select {
-					case <-stop:
-						failures <- nil
-						return
-					default:
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		stop, failures := make(chan struct{}), make(chan error, 9)
+		for _, n := range c.nodes {
+			for range 3 {
+				go func() {
+					for {
+						select {
+						case <-stop:
+							failures <- nil
+							return
+						default:
+						}
+						if _, err := n.write(t.Context(), []byte("w"), 1); err != nil {
+							failures <- err
+							return
+						}
 					}
-					if _, err := n.write(t.Context(), []byte("w"), 1); err != nil {
-						failures <- err
-						return
-					}
-				}
-			}()
+				}()
+			}
 		}
-	}
-	for range 6 {
-		if err := c.followers()[0].ChangeMembers(MemberChange{Kind: TransferLeader}); err != nil {
-			t.Error(err)
+		for range 6 {
+			n := c.followers()[0]
+			if err := n.ChangeMembers(MemberChange{Kind: TransferLeader}); err != nil {
+				t.Error(err)
+			}
+			c.leader()
 		}
-		c.leader()
-	}
-	close(stop)
-	for range 9 {
-		if err := <-failures; err != nil {
-			t.Errorf("a write failed: %v", err)
+		close(stop)
+		for range 9 {
+			if err := <-failures; err != nil {
+				t.Errorf("a write failed: %v", err)
+			}
 		}
-	}
+	})
 }
 
 // TestTwoVotersRemovedAtOnce asks for two removals at once, of four voters of which one is down.
 // After either of them the cluster works, after both it could not commit.
 func TestTwoVotersRemovedAtOnce(t *testing.T) {
-	c := newCluster(t, 4, nil)
-	lead, others := c.leader(), c.followers()
-	down := others[2].cfg.ID
-	c.close(down)
-	eventually(t, "the leader misses it", func() bool { return !lead.link(down).up() })
-	errs := make(chan error, 2)
-	for _, n := range others[:2] {
-		go func() { errs <- lead.ChangeMembers(MemberChange{Kind: RemoveMember, ID: n.cfg.ID}) }()
-	}
-	removed := 0
-	for range cap(errs) {
-		if err := <-errs; err == nil {
-			removed++
-		} else if !errors.Is(err, ErrRefused) {
-			t.Errorf("a removal: %v", err)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 4, nil)
+		lead, others := c.leader(), c.followers()
+		down := others[2].cfg.ID
+		c.close(down)
+		eventually(t, "the leader misses it", func() bool { return !lead.link(down).up() })
+		errs := make(chan error, 2)
+		for _, n := range others[:2] {
+			go func() {
+				errs <- lead.ChangeMembers(MemberChange{Kind: RemoveMember,
+					ID: n.cfg.ID})
+			}()
 		}
-	}
-	if removed != 1 {
-		t.Errorf("%d of two removals were made", removed)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if _, err := lead.write(ctx, []byte("w"), 1); err != nil {
-		t.Errorf("the rest cannot write: %v", err)
-	}
+		removed := 0
+		for range cap(errs) {
+			if err := <-errs; err == nil {
+				removed++
+			} else if !errors.Is(err, ErrRefused) {
+				t.Errorf("a removal: %v", err)
+			}
+		}
+		if removed != 1 {
+			t.Errorf("%d of two removals were made", removed)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := lead.write(ctx, []byte("w"), 1); err != nil {
+			t.Errorf("the rest cannot write: %v", err)
+		}
+	})
 }
 
 // TestNoAnswerWhileTheAddressIsReplaced: Raft reads a member after its answer without the lock
 // under which it writes the member's address, so such an answer is none.
 func TestNoAnswerWhileTheAddressIsReplaced(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	lead, n := c.leader(), c.followers()[0]
-	c.converged()
-	id, target := raft.ServerID(n.cfg.ID), raft.ServerAddress(n.mux.Addr().String())
-	send := func() error {
-		req := &raft.AppendEntriesRequest{Term: lead.raft.CurrentTerm(), LeaderCommitIndex: 1,
-			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
-				ID: []byte(lead.cfg.ID), Addr: []byte(lead.mux.Addr().String())}}
-		return lead.transport.AppendEntries(id, target, req, &raft.AppendEntriesResponse{})
-	}
-	for _, test := range []struct {
-		moving *raft.Server
-		want   error
-	}{
-		{nil, nil},
-		{&raft.Server{ID: id, Address: "other"}, errMoving},
-		{&raft.Server{ID: id, Address: target}, nil},
-		{&raft.Server{ID: "another", Address: "other"}, nil},
-	} {
-		lead.transport.moving.Store(test.moving)
-		if err := send(); !errors.Is(err, test.want) {
-			t.Errorf("moving %v: %v, want %v", test.moving, err, test.want)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, n := c.leader(), c.followers()[0]
+		c.converged()
+		id, target := raft.ServerID(n.cfg.ID), raft.ServerAddress(n.mux.Addr().String())
+		send := func() error {
+			req := &raft.AppendEntriesRequest{Term: lead.raft.CurrentTerm(), LeaderCommitIndex: 1,
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+					ID: []byte(lead.cfg.ID), Addr: []byte(lead.mux.Addr().String())}}
+			return lead.transport.AppendEntries(id, target, req, &raft.AppendEntriesResponse{})
 		}
-	}
-	lead.transport.moving.Store(nil)
+		for _, test := range []struct {
+			moving *raft.Server
+			want   error
+		}{
+			{nil, nil},
+			{&raft.Server{ID: id, Address: "other"}, errMoving},
+			{&raft.Server{ID: id, Address: target}, nil},
+			{&raft.Server{ID: "another", Address: "other"}, nil},
+		} {
+			lead.transport.moving.Store(test.moving)
+			if err := send(); !errors.Is(err, test.want) {
+				t.Errorf("moving %v: %v, want %v", test.moving, err, test.want)
+			}
+		}
+		lead.transport.moving.Store(nil)
+	})
 }

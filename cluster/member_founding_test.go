@@ -17,7 +17,7 @@ import (
 // from a snapshot.
 func TestOtherMembersAreRefused(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
-		t.Run(fmt.Sprintf("snapshot=%v", snapshot), func(t *testing.T) {
+		runSimulated(t, fmt.Sprintf("snapshot=%v", snapshot), func(t *testing.T) {
 			c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
 			for range 3 {
 				c.write(c.leader(), "alone")
@@ -52,14 +52,17 @@ func TestOtherMembersAreRefused(t *testing.T) {
 
 // TestMemberAloneIsRefused starts a member of three without naming the others.
 func TestMemberAloneIsRefused(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	c.close("n2")
-	if n, err := Open(Config{ID: "n2", DataDir: filepath.Join(c.dir, "n2")}, newToy()); err == nil {
-		n.Close()
-		t.Fatal("the member started alone")
-	}
-	c.reopen("n2")
-	c.ready("n2")
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.close("n2")
+		if n, err := Open(Config{ID: "n2", DataDir: filepath.Join(c.dir, "n2")},
+			newToy()); err == nil {
+			n.Close()
+			t.Fatal("the member started alone")
+		}
+		c.reopen("n2")
+		c.ready("n2")
+	})
 }
 
 // A founding that was interrupted between Raft's two steps, the term and the configuration, is made

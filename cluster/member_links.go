@@ -196,11 +196,11 @@ func (n *Node) closeRemovedInbounds() {
 		if !n.machine.removed(in.peer) || in.retired.Swap(true) {
 			continue
 		}
-		go func() { // ends within flightWait
+		n.linkWG.Go(func() { // ends within flightWait
 			for began := time.Now(); len(in.slots) > 0 && time.Since(began) < flightWait; {
 				time.Sleep(drainCheck)
 			}
 			in.w.close()
-		}()
+		})
 	}
 }

@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"errors"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,175 +34,173 @@ func (c *testCluster) statusOf(id string) MemberStatus {
 // TestAutoremove loses members of a cluster that removes unreachable ones: a fourth voter goes, a
 // third one is kept until a node waits for its address, and a learner goes.
 func TestAutoremove(t *testing.T) {
-	checkGoroutines(t)
-	const after = 400 * time.Millisecond
-	c := newCluster(t, 3, func(cfg *Config) { cfg.AutoremoveAfter = after })
-	add := func(n *Node) error {
-		return c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: n.cfg.ID,
-			PeerAddr: n.Status().PeerAddr})
-	}
-	if err := add(c.joiner("n4", true)); err != nil {
-		t.Fatal(err)
-	}
-	c.awaitVoters("n1", "n2", "n3", "n4")
-	began := time.Now()
-	c.close("n4")
-	c.awaitVoters("n1", "n2", "n3")
-	// it counts from its last look that found the member, which may be before it was closed
-	const look = 50 * time.Millisecond
-	if took := time.Since(began); took < after-look {
-		t.Errorf("removed after %v", took)
-	}
-
-	lead := c.leader()
-	gone := c.followers()[0].cfg.ID
-	addr, _ := lead.peerAddr(gone)
-	c.close(gone)
-	eventually(t, "it is due", func() bool {
-		return lead.unreachableFor(gone) > 2*after
-	})
-	if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n9",
-		PeerAddr: lead.Status().PeerAddr}); !errors.Is(err, ErrRefused) {
-		t.Errorf("the leader's address: %v", err)
-	}
-	if got := voters(lead.configuration()); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
-		t.Errorf("removing the third voter helps nobody, the voters are %v", got)
-	}
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.net.mu.Lock()
-	c.net.owner[addr] = "n5"
-	c.net.mu.Unlock()
-	c.clocks["n5"] = &testClock{}
-	toy := newToy()
-	cfg := Config{ID: "n5", DataDir: filepath.Join(c.dir, "n5"), PeerListener: ln, Join: true,
-		Clock: c.clocks["n5"], dial: c.net.dialer("n5"), Logger: testLogger()}
-	if *overTLS {
-		c.ca.useTLS(PeerTLSDial)(&cfg)
-	}
-	n5, err := Open(cfg, toy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.nodes["n5"], c.toys["n5"] = n5, toy
-	eventually(t, "n5 gets the address", func() bool {
-		err := add(n5)
-		if err != nil && !errors.Is(err, ErrNotRun) {
+	simulated(t, func(t *testing.T) {
+		const after = 400 * time.Millisecond
+		c := newCluster(t, 3, func(cfg *Config) { cfg.AutoremoveAfter = after })
+		add := func(n *Node) error {
+			return c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: n.cfg.ID,
+				PeerAddr: n.Status().PeerAddr})
+		}
+		if err := add(c.joiner("n4", true)); err != nil {
 			t.Fatal(err)
 		}
-		return err == nil
-	})
-	want := slices.DeleteFunc([]string{"n1", "n2", "n3"}, func(id string) bool {
-		return id == gone
-	})
-	c.awaitVoters(append(want, "n5")...)
+		c.awaitVoters("n1", "n2", "n3", "n4")
+		began := time.Now()
+		c.close("n4")
+		c.awaitVoters("n1", "n2", "n3")
+		// it counts from its last look that found the member, which may be before it was closed
+		const look = 50 * time.Millisecond
+		if took := time.Since(began); took < after-look {
+			t.Errorf("removed after %v", took)
+		}
 
-	if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n6",
-		PeerAddr: "127.0.0.1:1"}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the learner that never came is removed", func() bool {
-		return !c.leader().isMember("n6")
+		lead := c.leader()
+		gone := c.followers()[0].cfg.ID
+		addr, _ := lead.peerAddr(gone)
+		c.close(gone)
+		eventually(t, "it is due", func() bool {
+			return lead.unreachableFor(gone) > 2*after
+		})
+		if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n9",
+			PeerAddr: lead.Status().PeerAddr}); !errors.Is(err, ErrRefused) {
+			t.Errorf("the leader's address: %v", err)
+		}
+		if got := voters(lead.configuration()); !slices.Equal(got, []string{"n1", "n2", "n3"}) {
+			t.Errorf("removing the third voter helps nobody, the voters are %v", got)
+		}
+		toy := newToy()
+		cfg := Config{ID: "n5", DataDir: filepath.Join(c.dir, "n5"),
+			PeerListener: c.net.listen(t, "n5", addr), Join: true, Clock: c.clock("n5"),
+			dial: c.net.dialer("n5"), Logger: testLogger()}
+		if *overTLS {
+			c.ca.useTLS(PeerTLSDial)(&cfg)
+		}
+		n5, err := Open(cfg, toy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.nodes["n5"], c.toys["n5"] = n5, toy
+		eventually(t, "n5 gets the address", func() bool {
+			err := add(n5)
+			if err != nil && !errors.Is(err, ErrNotRun) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+		want := slices.DeleteFunc([]string{"n1", "n2", "n3"}, func(id string) bool {
+			return id == gone
+		})
+		c.awaitVoters(append(want, "n5")...)
+
+		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n6",
+			PeerAddr: "127.0.0.1:1"}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the learner that never came is removed", func() bool {
+			return !c.leader().isMember("n6")
+		})
 	})
 }
 
 // TestLeaderThatWasAway makes a leader's observation old, as a pause does: it must start again.
 func TestLeaderThatWasAway(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) { cfg.AutoremoveAfter = time.Minute })
-	lead, gone := c.leader(), c.followers()[0].cfg.ID
-	c.close(gone)
-	eventually(t, "it is missed", func() bool { return lead.unreachableFor(gone) > 0 })
-	w := &lead.watch
-	w.mu.Lock()
-	w.looked = w.looked.Add(-time.Hour)
-	w.reached[gone] = w.reached[gone].Add(-time.Hour)
-	w.held[gone] = true
-	w.mu.Unlock()
-	eventually(t, "the watch starts again", func() bool {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.AutoremoveAfter = time.Minute })
+		lead, gone := c.leader(), c.followers()[0].cfg.ID
+		c.close(gone)
+		eventually(t, "it is missed", func() bool { return lead.unreachableFor(gone) > 0 })
+		w := &lead.watch
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		return time.Since(w.looked) < watchGap && !w.held[gone] &&
-			time.Since(w.reached[gone]) < time.Minute
+		w.looked = w.looked.Add(-time.Hour)
+		w.reached[gone] = w.reached[gone].Add(-time.Hour)
+		w.held[gone] = true
+		w.mu.Unlock()
+		eventually(t, "the watch starts again", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return time.Since(w.looked) < watchGap && !w.held[gone] &&
+				time.Since(w.reached[gone]) < time.Minute
+		})
 	})
 }
 
 // TestLearner joins a node that never votes, promotes it in vain, and turns a voter into a learner.
 func TestLearner(t *testing.T) {
-	checkGoroutines(t)
-	learners := map[string]bool{"n4": true}
-	c := newCluster(t, 3, func(cfg *Config) { cfg.Learner = learners[cfg.ID] })
-	c.write(c.leader(), "a")
-	n4 := c.joiner("n4", true)
-	if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
-		PeerAddr: n4.Status().PeerAddr}); err != nil {
-		t.Fatal(err)
-	}
-	c.ready("n4")
-	eventually(t, "n4 has the data", func() bool {
-		reply, err := n4.readLocal([]byte("a"))
-		return err == nil && string(reply) == "1" && c.statusOf("n4").Applied >=
-			c.leader().Status().Commit
+	simulated(t, func(t *testing.T) {
+		learners := map[string]bool{"n4": true}
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Learner = learners[cfg.ID] })
+		c.write(c.leader(), "a")
+		n4 := c.joiner("n4", true)
+		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+			PeerAddr: n4.Status().PeerAddr}); err != nil {
+			t.Fatal(err)
+		}
+		c.ready("n4")
+		eventually(t, "n4 has the data", func() bool {
+			reply, err := n4.readLocal([]byte("a"))
+			return err == nil && string(reply) == "1" && c.statusOf("n4").Applied >=
+				c.leader().Status().Commit
+		})
+		err := c.leader().ChangeMembers(MemberChange{Kind: PromoteMember, ID: "n4"})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "runs with --learner") {
+			t.Errorf("promotion: %v", err)
+		}
+		if m := c.statusOf("n4"); m.Voter || !m.Learner {
+			t.Errorf("%+v", m)
+		}
+		if c.leader().unsettled() {
+			t.Error("the leader would promote it")
+		}
+		gone := c.followers()[0].cfg.ID
+		learners[gone] = true
+		c.close(gone)
+		c.reopen(gone)
+		eventually(t, gone+" loses its vote", func() bool {
+			s, ok := c.leader().member(gone)
+			return ok && s.Suffrage == raft.Nonvoter
+		})
+		c.write(c.leader(), "b")
+		c.converged()
 	})
-	err := c.leader().ChangeMembers(MemberChange{Kind: PromoteMember, ID: "n4"})
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "runs with --learner") {
-		t.Errorf("promotion: %v", err)
-	}
-	if m := c.statusOf("n4"); m.Voter || !m.Learner {
-		t.Errorf("%+v", m)
-	}
-	if c.leader().unsettled() {
-		t.Error("the leader would promote it")
-	}
-	gone := c.followers()[0].cfg.ID
-	learners[gone] = true
-	c.close(gone)
-	c.reopen(gone)
-	eventually(t, gone+" loses its vote", func() bool {
-		s, ok := c.leader().member(gone)
-		return ok && s.Suffrage == raft.Nonvoter
-	})
-	c.write(c.leader(), "b")
-	c.converged()
 }
 
 // TestLeaderPriority gives a voter a higher priority: it leads, again after a restart, and not
 // while it stops.
 func TestLeaderPriority(t *testing.T) {
-	checkGoroutines(t)
-	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.preferAfter = 50 * time.Millisecond
-		if cfg.ID == "n2" {
-			cfg.Priority = 200
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) {
+			cfg.preferAfter = 50 * time.Millisecond
+			if cfg.ID == "n2" {
+				cfg.Priority = 200
+			}
+		})
+		leads := func() {
+			t.Helper()
+			eventually(t, "n2 leads", func() bool { return c.leader().cfg.ID == "n2" })
 		}
-	})
-	leads := func() {
-		t.Helper()
-		eventually(t, "n2 leads", func() bool { return c.leader().cfg.ID == "n2" })
-	}
-	leads()
-	c.close("n2")
-	c.write(c.leader(), "a")
-	c.reopen("n2")
-	leads()
+		leads()
+		c.close("n2")
+		c.write(c.leader(), "a")
+		c.reopen("n2")
+		leads()
 
-	n2 := c.nodes["n2"]
-	n2.TransferIfLeader()
-	eventually(t, "the next leader knows that n2 stops", func() bool {
-		lead := c.leader()
-		l := lead.link("n2")
-		if l == nil {
-			return false
+		n2 := c.nodes["n2"]
+		n2.TransferIfLeader()
+		eventually(t, "the next leader knows that n2 stops", func() bool {
+			lead := c.leader()
+			l := lead.link("n2")
+			if l == nil {
+				return false
+			}
+			l.mu.Lock()
+			stopping := l.stopping
+			l.mu.Unlock()
+			return stopping && lead.fittest(lead.route.Load().lead) == ""
+		})
+		if _, _, ok := c.leader().successor("n2"); !ok {
+			t.Error("an operator cannot choose it")
 		}
-		l.mu.Lock()
-		stopping := l.stopping
-		l.mu.Unlock()
-		return stopping && lead.fittest(lead.route.Load().lead) == ""
 	})
-	if _, _, ok := c.leader().successor("n2"); !ok {
-		t.Error("an operator cannot choose it")
-	}
 }
 
 // TestPreferredVoterThatFails gives leadership to a voter that loses it again and again: it gets it

@@ -12,40 +12,41 @@ import (
 
 // TestWedgedNodeIsNotAlive stops Raft's main loop on an observer that takes nothing.
 func TestWedgedNodeIsNotAlive(t *testing.T) {
-	checkGoroutines(t)
-	c := newCluster(t, 3, nil)
-	alive := func(n *Node, patience time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		return n.CheckAlive(ctx)
-	}
-	for id, n := range c.nodes {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		alive := func(n *Node, patience time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			return n.CheckAlive(ctx)
+		}
+		for id, n := range c.nodes {
+			if err := alive(n, 20*time.Second); err != nil {
+				t.Error(id, err)
+			}
+		}
+		n := c.followers()[0]
+		stuck := make(chan raft.Observation)
+		o := raft.NewObserver(stuck, true, func(o *raft.Observation) bool {
+			_, votes := o.Data.(raft.RequestVoteRequest)
+			_, state := o.Data.(raft.RaftState)
+			return votes || state
+		})
+		n.raft.RegisterObserver(o)
+		c.close(c.leader().cfg.ID) // an election follows
+		eventually(t, "the node does not answer", func() bool {
+			return alive(n, 100*time.Millisecond) != nil
+		})
+		if err := alive(n, 100*time.Millisecond); err == nil {
+			t.Error("it answers, while its loop stands")
+		}
+		go func() {
+			for range stuck {
+			}
+		}()
+		n.raft.DeregisterObserver(o) // waits for the loop
+		defer close(stuck)
 		if err := alive(n, 20*time.Second); err != nil {
-			t.Error(id, err)
+			t.Error("it went on:", err)
 		}
-	}
-	n := c.followers()[0]
-	stuck := make(chan raft.Observation)
-	o := raft.NewObserver(stuck, true, func(o *raft.Observation) bool {
-		_, votes := o.Data.(raft.RequestVoteRequest)
-		_, state := o.Data.(raft.RaftState)
-		return votes || state
 	})
-	n.raft.RegisterObserver(o)
-	c.close(c.leader().cfg.ID) // an election follows
-	eventually(t, "the node does not answer", func() bool {
-		return alive(n, 100*time.Millisecond) != nil
-	})
-	if err := alive(n, 100*time.Millisecond); err == nil {
-		t.Error("it answers, while its loop stands")
-	}
-	go func() {
-		for range stuck {
-		}
-	}()
-	n.raft.DeregisterObserver(o) // waits for the loop
-	defer close(stuck)
-	if err := alive(n, 20*time.Second); err != nil {
-		t.Error("it went on:", err)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestFrameRoundTrip(t *testing.T) {
@@ -156,65 +155,57 @@ func FuzzDecodePayloads(f *testing.F) {
 
 // TestHandshakeRefusals speaks to the peer port by hand.
 func TestHandshakeRefusals(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	n := c.nodes["n1"]
-	eventually(t, "n1 knows the cluster, and n2 in it", func() bool {
-		return n.clusterID() != "" && n.view().register.incarnations["n2"] != ""
-	})
-	open := func(first []byte) net.Conn {
-		t.Helper()
-		conn, err := net.Dial("tcp", n.mux.Addr().String())
-		if err != nil {
-			t.Fatal(err)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		n := c.nodes["n1"]
+		eventually(t, "n1 knows the cluster, and n2 in it", func() bool {
+			return n.clusterID() != "" && n.view().register.incarnations["n2"] != ""
+		})
+		open := func(first []byte) net.Conn {
+			return c.net.connect(t, "stranger",
+				n.mux.Addr().String(), first...)
 		}
-		t.Cleanup(func() { conn.Close() })
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Write(first); err != nil {
-			t.Fatal(err)
-		}
-		return conn
-	}
-	for _, test := range []struct {
-		h    hello
-		want string
-	}{
-		{hello{version: protocolVersion + 1, id: "n2"},
-			"node n1 speaks version 1 of the peer protocol, node n2 version 2"},
-		{hello{version: protocolVersion, id: "n1"}, `both nodes have the id "n1"`},
-		{hello{version: protocolVersion}, "the node id is empty"},
-		{hello{version: protocolVersion, id: "n9"},
-			`node "n9" is not a member of the cluster of node n1`},
-		{hello{version: protocolVersion, id: "n2", incarnation: "another"},
-			lostDiskError("n2", "node n1").Error()},
-		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
-			cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
-			", node n2 to cluster x: one was restored, recovered or founded again; empty the " +
-			"unwanted one and --join it under a new id"},
-		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
-			arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
-			", node n2 on abacus: all nodes of a cluster need the same processor architecture"},
-		{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation}, ""},
-	} {
-		conn := open(appendHello([]byte{streamForward}, test.h))
-		if got, err := readHello(conn); err != nil || got.refusal != test.want || got.id != "n1" ||
-			got.clientAddr != "client-n1" {
-			t.Errorf("%+v was answered %+v %v", test.h, got, err)
-		}
-		if test.want == "" { // accepted; now a broken frame ends it
-			if _, err := conn.Write(bytes.Repeat([]byte{0xff}, 100)); err != nil {
-				t.Fatal(err)
+		for _, test := range []struct {
+			h    hello
+			want string
+		}{
+			{hello{version: protocolVersion + 1, id: "n2"},
+				"node n1 speaks version 1 of the peer protocol, node n2 version 2"},
+			{hello{version: protocolVersion, id: "n1"}, `both nodes have the id "n1"`},
+			{hello{version: protocolVersion}, "the node id is empty"},
+			{hello{version: protocolVersion, id: "n9"},
+				`node "n9" is not a member of the cluster of node n1`},
+			{hello{version: protocolVersion, id: "n2", incarnation: "another"},
+				lostDiskError("n2", "node n1").Error()},
+			{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
+				cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
+				", node n2 to cluster x: one was restored, recovered or founded again; empty the " +
+				"unwanted one and --join it under a new id"},
+			{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
+				arch: "abacus"}, "node n1 runs on " + runtime.GOARCH +
+				", node n2 on abacus: all nodes of a cluster need the same processor architecture"},
+			{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation}, ""},
+		} {
+			conn := open(appendHello([]byte{streamForward}, test.h))
+			if got, err := readHello(conn); err != nil || got.refusal != test.want ||
+				got.id != "n1" ||
+				got.clientAddr != "client-n1" {
+				t.Errorf("%+v was answered %+v %v", test.h, got, err)
+			}
+			if test.want == "" { // accepted; now a broken frame ends it
+				if _, err := conn.Write(bytes.Repeat([]byte{0xff}, 100)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if k, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Errorf("after %+v the connection goes on with %d bytes", test.h, k)
 			}
 		}
-		if k, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Errorf("after %+v the connection goes on with %d bytes", test.h, k)
+		for _, first := range []string{"x", "GET / HTTP/1.1\r\n\r\n",
+			string(appendHello([]byte{streamForward}, hello{id: strings.Repeat("x", maxHello)}))} {
+			if k, err := open([]byte(first)).Read(make([]byte, 1)); err == nil {
+				t.Errorf("a connection that began with %.5q goes on with %d bytes", first, k)
+			}
 		}
-	}
-	for _, first := range []string{"x", "GET / HTTP/1.1\r\n\r\n",
-		string(appendHello([]byte{streamForward}, hello{id: strings.Repeat("x", maxHello)}))} {
-		if k, err := open([]byte(first)).Read(make([]byte, 1)); err == nil {
-			t.Errorf("a connection that began with %.5q goes on with %d bytes", first, k)
-		}
-	}
+	})
 }

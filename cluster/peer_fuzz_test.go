@@ -41,7 +41,7 @@ type fuzzed struct {
 }
 
 func newFuzzed(f testing.TB, size int, change func(*Config)) *fuzzed {
-	c := newCluster(f, size, func(cfg *Config) {
+	c := newRealCluster(f, size, func(cfg *Config) {
 		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
 		if change != nil {
 			change(cfg)

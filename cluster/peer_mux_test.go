@@ -13,17 +13,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 )
 
 // startMux returns a mux whose forwarding connections echo a byte once they are known.
-func startMux(t *testing.T) *mux {
+func startMux(t *testing.T, w *network) *mux {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := newMux(ln, "n1", ln.Addr().String(), dialTCP, testLogger())
+	ln := w.listen(t, "n1", "")
+	m := newMux(ln, "n1", ln.Addr().String(), w.dialer("n1"), testLogger())
 	m.start(func(conn *stream, known func()) {
 		var b [1]byte
 		if _, err := io.ReadFull(conn, b[:]); err == nil {
@@ -39,60 +35,46 @@ func startMux(t *testing.T) *mux {
 	return m
 }
 
-func dialFrom(t *testing.T, host string, m *mux, say ...byte) net.Conn {
-	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
-	conn, err := d.Dial("tcp", m.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(3 * handshakeTimeout)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Write(say); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
 // TestStrangersKeepNobodyOut opens more connections than the peer port admits: some send nothing,
 // some the first byte alone. As many of them are closed, an earlier member stays, and a later one
 // is served. TestSet says which ones: here their order is chance.
 func TestStrangersKeepNobodyOut(t *testing.T) {
-	checkGoroutines(t)
-	m := startMux(t)
-	echo := func(conn net.Conn) {
-		t.Helper()
-		var b [1]byte
-		if _, err := io.ReadFull(conn, b[:]); err != nil || b[0] != 'x' {
-			t.Fatalf("a member is not served: %q, %v", b, err)
+	simulated(t, func(t *testing.T) {
+		w := newNetwork()
+		m := startMux(t, w)
+		addr := m.Addr().String()
+		echo := func(conn net.Conn) {
+			t.Helper()
+			var b [1]byte
+			if _, err := io.ReadFull(conn, b[:]); err != nil || b[0] != 'x' {
+				t.Fatalf("a member is not served: %q, %v", b, err)
+			}
 		}
-	}
-	early := dialFrom(t, "127.0.0.1", m, streamForward, 'x')
-	echo(early)
-	const surplus = 10
-	ends := make(chan error, maxUnidentified+surplus)
-	for i := range cap(ends) {
-		conn := dialFrom(t, "127.0.0.2", m, bytes.Repeat([]byte{streamForward}, i%2)...)
-		go func() {
-			_, err := conn.Read(make([]byte, 1))
-			ends <- err
-		}()
-	}
-	late := dialFrom(t, "127.0.0.1", m, streamForward, 'x')
-	echo(late)
-	for range surplus {
-		switch err := <-ends; {
-		case err == nil:
-			t.Error("a stranger was answered")
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			t.Fatal("strangers stay")
+		early := w.connect(t, "member", addr, streamForward, 'x')
+		echo(early)
+		const surplus = 10
+		ends := make(chan error, maxUnidentified+surplus)
+		for i := range cap(ends) {
+			conn := w.connect(t, "stranger", addr, bytes.Repeat([]byte{streamForward}, i%2)...)
+			go func() {
+				_, err := conn.Read(make([]byte, 1))
+				ends <- err
+			}()
 		}
-	}
-	if n := m.unidentified.Len(); n > maxUnidentified {
-		t.Errorf("%d strangers", n)
-	}
+		late := w.connect(t, "member", addr, streamForward, 'x')
+		echo(late)
+		for range surplus {
+			switch err := <-ends; {
+			case err == nil:
+				t.Error("a stranger was answered")
+			case errors.Is(err, os.ErrDeadlineExceeded):
+				t.Fatal("strangers stay")
+			}
+		}
+		if n := m.unidentified.Len(); n > maxUnidentified {
+			t.Errorf("%d strangers", n)
+		}
+	})
 }
 
 // nameServer answers lookups as the test decides.
@@ -133,60 +115,66 @@ func (s *nameServer) asked() int {
 
 // TestResolverKeepsTheLastGoodAddress has the name servers answer, fail, and hang.
 func TestResolverKeepsTheLastGoodAddress(t *testing.T) {
-	s := &nameServer{err: errors.New("no such host")}
-	r := newResolver()
-	r.lookup = s.lookup
-	want := func(addr, wanted string) {
-		t.Helper()
-		got, err := r.resolve(addr)
-		if text := fmt.Sprint(got, err); text != wanted {
-			t.Errorf("%s: %s, want %s", addr, text, wanted)
+	simulated(t, func(t *testing.T) {
+		s := &nameServer{err: errors.New("no such host")}
+		r := newResolver()
+		r.lookup = s.lookup
+		want := func(addr, wanted string) {
+			t.Helper()
+			got, err := r.resolve(addr)
+			if text := fmt.Sprint(got, err); text != wanted {
+				t.Errorf("%s: %s, want %s", addr, text, wanted)
+			}
 		}
-	}
-	want("127.0.0.1:7001", "[127.0.0.1:7001] <nil>")
-	want("[::1]:7001", "[[::1]:7001] <nil>")
-	if n := s.asked(); n != 0 {
-		t.Errorf("%d lookups of addresses that are no names", n)
-	}
-	want("peer:7001", "[] no such host")
-	s.set([]string{"10.0.0.1", "fd00::1"}, nil, nil)
-	want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
-	s.set(nil, errors.New("server failure"), nil)
-	want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
-	hang := make(chan struct{})
-	s.set([]string{"10.0.0.2"}, nil, hang)
-	want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
-	want("peer:7002", "[10.0.0.1:7002 [fd00::1]:7002] <nil>") // the same lookup is still under way
-	if n := s.asked(); n != 4 {
-		t.Errorf("%d lookups, want 4", n)
-	}
-	close(hang)
-	r.wg.Wait()
-	s.set([]string{"10.0.0.2"}, nil, make(chan struct{}))
-	want("peer:7001", "[10.0.0.2:7001] <nil>")
-	r.close()
-	if _, err := r.resolve("peer:7001"); err == nil {
-		t.Error("a closed resolver answers")
-	}
+		want("127.0.0.1:7001", "[127.0.0.1:7001] <nil>")
+		want("[::1]:7001", "[[::1]:7001] <nil>")
+		if n := s.asked(); n != 0 {
+			t.Errorf("%d lookups of addresses that are no names", n)
+		}
+		want("peer:7001", "[] no such host")
+		s.set([]string{"10.0.0.1", "fd00::1"}, nil, nil)
+		want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
+		s.set(nil, errors.New("server failure"), nil)
+		want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
+		hang := make(chan struct{})
+		s.set([]string{"10.0.0.2"}, nil, hang)
+		want("peer:7001", "[10.0.0.1:7001 [fd00::1]:7001] <nil>")
+		want("peer:7002",
+			"[10.0.0.1:7002 [fd00::1]:7002] <nil>") // the same lookup is still under way
+		if n := s.asked(); n != 4 {
+			t.Errorf("%d lookups, want 4", n)
+		}
+		close(hang)
+		r.wg.Wait()
+		s.set([]string{"10.0.0.2"}, nil, make(chan struct{}))
+		want("peer:7001", "[10.0.0.2:7001] <nil>")
+		r.close()
+		if _, err := r.resolve("peer:7001"); err == nil {
+			t.Error("a closed resolver answers")
+		}
+	})
 }
 
 // TestNamesOfPeersAreTriedInOrder dials a name with a dead address before the live one, within one
 // call.
 func TestNamesOfPeersAreTriedInOrder(t *testing.T) {
-	m := startMux(t)
-	_, port, _ := net.SplitHostPort(m.Addr().String())
-	m.resolver.lookup = (&nameServer{addrs: []string{"127.0.0.3", "127.0.0.1"}}).lookup
-	var dialed []string
-	m.dial = func(ctx context.Context, addr string) (net.Conn, error) {
-		dialed = append(dialed, addr)
-		return dialTCP(ctx, addr)
-	}
-	conn, err := m.open("", "peer:"+port, []byte{streamForward}, dialTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	if want := []string{"127.0.0.3:" + port, "127.0.0.1:" + port}; !slices.Equal(dialed, want) {
-		t.Errorf("dialed %q, want %q", dialed, want)
-	}
+	simulated(t, func(t *testing.T) {
+		m := startMux(t, newNetwork())
+		host, port, _ := net.SplitHostPort(m.Addr().String())
+		m.resolver.lookup = (&nameServer{addrs: []string{"10.0.9.9", host}}).lookup
+		var dialed []string
+		dial := m.dial
+		m.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			dialed = append(dialed, addr)
+			return dial(ctx, addr)
+		}
+		conn, err := m.open("", "peer:"+port, []byte{streamForward}, dialTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		if want := []string{"10.0.9.9:" + port, host + ":" + port}; !slices.Equal(dialed, want) {
+			t.Errorf("dialed %q, want %q", dialed, want)
+		}
+	})
 }

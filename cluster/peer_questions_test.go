@@ -11,75 +11,79 @@ import (
 // TestQuestions asks all members of a cluster in which one hangs, one is cut off and one is of an
 // earlier version.
 func TestQuestions(t *testing.T) {
-	hang := make(chan struct{})
-	c := newCluster(t, 5, func(cfg *Config) {
-		id := cfg.ID
-		cfg.Answer = func(question []byte) []byte {
-			switch q := string(question); {
-			case id == "n2" && q == "hang":
-				<-hang
-			case q == "no answer" && id != "n3":
-				return nil
-			case q == "too large" && id != "n3":
-				return make([]byte, MaxAnswer+1)
+	simulated(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		c := newCluster(t, 5, func(cfg *Config) {
+			id := cfg.ID
+			cfg.Answer = func(question []byte) []byte {
+				switch q := string(question); {
+				case id == "n2" && q == "hang":
+					<-hang
+				case q == "no answer" && id != "n3":
+					return nil
+				case q == "too large" && id != "n3":
+					return make([]byte, MaxAnswer+1)
+				}
+				return []byte(id + " " + string(question))
 			}
-			return []byte(id + " " + string(question))
-		}
-	})
-	ask := func(question string) []string {
-		var texts []string
-		for _, a := range c.nodes["n1"].AskOthers(context.Background(), []byte(question)) {
-			texts = append(texts, string(a))
-		}
-		slices.Sort(texts)
-		return texts
-	}
-	wants := func(question, want string) {
-		t.Helper()
-		eventually(t, want, func() bool {
-			return strings.Join(ask(question), ",") == want
 		})
-	}
-	wants("a", "n2 a,n3 a,n4 a,n5 a")
-	wants("no answer", "n3 no answer")
-	wants("too large", "n3 too large")
+		ask := func(question string) []string {
+			var texts []string
+			for _, a := range c.nodes["n1"].AskOthers(context.Background(), []byte(question)) {
+				texts = append(texts, string(a))
+			}
+			slices.Sort(texts)
+			return texts
+		}
+		wants := func(question, want string) {
+			t.Helper()
+			eventually(t, want, func() bool {
+				return strings.Join(ask(question), ",") == want
+			})
+		}
+		wants("a", "n2 a,n3 a,n4 a,n5 a")
+		wants("no answer", "n3 no answer")
+		wants("too large", "n3 too large")
 
-	began := time.Now()
-	if got := ask("hang"); len(got) != 3 || time.Since(began) < answerWait {
-		t.Errorf("%q after %v", got, time.Since(began))
-	}
-	began = time.Now()
-	if got := ask("hang"); len(got) != 3 || time.Since(began) >= answerWait {
-		t.Errorf("a member that was late: %q after %v", got, time.Since(began))
-	}
-	close(hang)
-	wants("a", "n2 a,n3 a,n4 a,n5 a")
+		began := time.Now()
+		if got := ask("hang"); len(got) != 3 || time.Since(began) < answerWait {
+			t.Errorf("%q after %v", got, time.Since(began))
+		}
+		began = time.Now()
+		if got := ask("hang"); len(got) != 3 || time.Since(began) >= answerWait {
+			t.Errorf("a member that was late: %q after %v", got, time.Since(began))
+		}
+		close(hang)
+		wants("a", "n2 a,n3 a,n4 a,n5 a")
 
-	c.net.isolate("n4")
-	wants("a", "n2 a,n3 a,n5 a")
-	l := c.nodes["n1"].link("n5")
-	l.mu.Lock()
-	l.peer.abilities &^= abilityQuestions
-	l.mu.Unlock()
-	wants("a", "n2 a,n3 a")
+		c.net.isolate("n4")
+		wants("a", "n2 a,n3 a,n5 a")
+		l := c.nodes["n1"].link("n5")
+		l.mu.Lock()
+		l.peer.abilities &^= abilityQuestions
+		l.mu.Unlock()
+		wants("a", "n2 a,n3 a")
+	})
 }
 
 // Many ask at a time: all get all answers.
 func TestManyQuestions(t *testing.T) {
-	c := newCluster(t, 3, func(cfg *Config) {
-		cfg.Answer = func(question []byte) []byte { return question }
-	})
-	n := c.nodes["n2"]
-	eventually(t, "both links", func() bool {
-		return len(n.AskOthers(context.Background(), []byte("a"))) == 2
-	})
-	short := make(chan int, 10*maxQuestions)
-	for range cap(short) {
-		go func() { short <- 2 - len(n.AskOthers(context.Background(), []byte("b"))) }()
-	}
-	for range cap(short) {
-		if missing := <-short; missing > 0 {
-			t.Fatalf("%d answers are missing", missing)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) {
+			cfg.Answer = func(question []byte) []byte { return question }
+		})
+		n := c.nodes["n2"]
+		eventually(t, "both links", func() bool {
+			return len(n.AskOthers(context.Background(), []byte("a"))) == 2
+		})
+		short := make(chan int, 10*maxQuestions)
+		for range cap(short) {
+			go func() { short <- 2 - len(n.AskOthers(context.Background(), []byte("b"))) }()
 		}
-	}
+		for range cap(short) {
+			if missing := <-short; missing > 0 {
+				t.Fatalf("%d answers are missing", missing)
+			}
+		}
+	})
 }

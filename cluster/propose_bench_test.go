@@ -52,7 +52,7 @@ func BenchmarkWrite(b *testing.B) {
 	for _, inFlight := range []int{1, 2, 3, 4} {
 		for _, callers := range []int{1, 50, 200} {
 			b.Run(fmt.Sprintf("inflight=%d/callers=%d", inFlight, callers), func(b *testing.B) {
-				c := newCluster(b, 3, func(cfg *Config) { cfg.inFlight = inFlight })
+				c := newRealCluster(b, 3, func(cfg *Config) { cfg.inFlight = inFlight })
 				n := c.leader()
 				runCallers(b, callers, func() error {
 					_, err := n.write(context.Background(), batch, 1)
@@ -68,7 +68,7 @@ func BenchmarkForwardedWrite(b *testing.B) {
 	batch := []byte(strings.Repeat("x", 60))
 	for _, callers := range []int{1, 50, 200} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			c := newCluster(b, 3, nil)
+			c := newRealCluster(b, 3, nil)
 			n := c.followers()[0]
 			runCallers(b, callers, func() error {
 				_, err := n.write(context.Background(), batch, 1)
@@ -82,7 +82,7 @@ func BenchmarkRead(b *testing.B) {
 	for _, where := range []string{"leader", "follower"} {
 		for _, callers := range []int{1, 50} {
 			b.Run(fmt.Sprintf("%s/callers=%d", where, callers), func(b *testing.B) {
-				c := newCluster(b, 3, nil)
+				c := newRealCluster(b, 3, nil)
 				n := c.leader()
 				if where == "follower" {
 					n = c.followers()[0]
@@ -98,7 +98,7 @@ func BenchmarkRead(b *testing.B) {
 
 // BenchmarkIdle reports what three idle nodes cost.
 func BenchmarkIdle(b *testing.B) {
-	newCluster(b, 3, nil)
+	newRealCluster(b, 3, nil)
 	cpu := cpuTime()
 	for range b.N {
 		<-time.After(time.Second)

@@ -257,48 +257,50 @@ func TestQueueDoesNotGrow(t *testing.T) {
 }
 
 func TestFairGate(t *testing.T) {
-	var s fairGate
-	never := make(chan struct{})
-	first := s.acquire(flow{id: 1}, time.Hour, never)
-	var order []uint64
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	enter := func(id uint64, at int) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			w := s.acquire(flow{id: id}, time.Hour, never)
-			mu.Lock()
-			order = append(order, id)
-			mu.Unlock()
-			s.release(w, 1000)
-		}()
-		eventually(t, "the next waits", func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return len(s.waiting) == at
-		})
-	}
-	s.fair.charge(flow{id: 2}, 0, 500) // it has had more than the others
-	enter(2, 1)
-	enter(3, 2)
-	enter(4, 3)
-	if w := s.acquire(flow{id: 5}, time.Nanosecond, never); w != nil {
-		t.Error("two are let in")
-	}
-	stop := make(chan struct{})
-	close(stop)
-	if w := s.acquire(flow{id: 5}, time.Hour, stop); w != nil {
-		t.Error("one is let in that is to stop")
-	}
-	s.release(first, 0)
-	wg.Wait()
-	if fmt.Sprint(order) != "[3 4 2]" {
-		t.Errorf("order %v", order)
-	}
-	if s.busy || len(s.waiting) != 0 {
-		t.Error("it is still busy")
-	}
+	simulated(t, func(t *testing.T) {
+		var s fairGate
+		never := make(chan struct{})
+		first := s.acquire(flow{id: 1}, time.Hour, never)
+		var order []uint64
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		enter := func(id uint64, at int) {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				w := s.acquire(flow{id: id}, time.Hour, never)
+				mu.Lock()
+				order = append(order, id)
+				mu.Unlock()
+				s.release(w, 1000)
+			}()
+			eventually(t, "the next waits", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return len(s.waiting) == at
+			})
+		}
+		s.fair.charge(flow{id: 2}, 0, 500) // it has had more than the others
+		enter(2, 1)
+		enter(3, 2)
+		enter(4, 3)
+		if w := s.acquire(flow{id: 5}, time.Nanosecond, never); w != nil {
+			t.Error("two are let in")
+		}
+		stop := make(chan struct{})
+		close(stop)
+		if w := s.acquire(flow{id: 5}, time.Hour, stop); w != nil {
+			t.Error("one is let in that is to stop")
+		}
+		s.release(first, 0)
+		wg.Wait()
+		if fmt.Sprint(order) != "[3 4 2]" {
+			t.Errorf("order %v", order)
+		}
+		if s.busy || len(s.waiting) != 0 {
+			t.Error("it is still busy")
+		}
+	})
 }
 
 // Small work bypasses the gate until it adds up to much.
@@ -323,50 +325,52 @@ func TestExemptWorkIsBounded(t *testing.T) {
 // Batches that an entry did not run, because its budget was spent, run in a later one: each once,
 // those of one caller in order, through any node.
 func TestBatchesThatDidNotRunRunLater(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	const callers, rounds = 12, 8
-	var wg sync.WaitGroup
-	for _, n := range c.nodes {
-		for k := range callers {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				load := Workload{Conn: uint64(k + 1), Command: uint64(k+1) << 33,
-					Shape: uint64(k+1) << 33}
-				for i := range rounds {
-					batch := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
-					reply, err := n.Write(context.Background(), load, []byte(batch), 1)
-					if err != nil || !strings.HasSuffix(string(reply), ":"+batch) {
-						t.Errorf("%s: %q %v", batch, reply, err)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		const callers, rounds = 12, 8
+		var wg sync.WaitGroup
+		for _, n := range c.nodes {
+			for k := range callers {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
+					load := Workload{Conn: uint64(k + 1), Command: uint64(k+1) << 33,
+						Shape: uint64(k+1) << 33}
+					for i := range rounds {
+						batch := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
+						reply, err := n.Write(context.Background(), load, []byte(batch), 1)
+						if err != nil || !strings.HasSuffix(string(reply), ":"+batch) {
+							t.Errorf("%s: %q %v", batch, reply, err)
+						}
+						if reply, err := n.Read(context.Background(), load,
+							[]byte(batch)); err != nil || string(reply) != "1" {
+							t.Errorf("reading %s: %q %v", batch, reply, err)
+						}
 					}
-					if reply, err := n.Read(context.Background(), load,
-						[]byte(batch)); err != nil || string(reply) != "1" {
-						t.Errorf("reading %s: %q %v", batch, reply, err)
-					}
-				}
-			}()
+				}()
+			}
 		}
-	}
-	wg.Wait()
-	next := map[string]int{}
-	list := c.converged()
-	for _, batch := range list {
-		at := strings.LastIndexByte(batch, '-')
-		if want := fmt.Sprint(next[batch[:at]]); batch[at+1:] != want {
-			t.Errorf("%s stands where %s is due", batch, want)
+		wg.Wait()
+		next := map[string]int{}
+		list := c.converged()
+		for _, batch := range list {
+			at := strings.LastIndexByte(batch, '-')
+			if want := fmt.Sprint(next[batch[:at]]); batch[at+1:] != want {
+				t.Errorf("%s stands where %s is due", batch, want)
+			}
+			next[batch[:at]]++
 		}
-		next[batch[:at]]++
-	}
-	if len(list) != 3*callers*rounds {
-		t.Errorf("%d batches ran, want %d", len(list), 3*callers*rounds)
-	}
-	cut := uint64(0)
-	for _, toy := range c.toys {
-		cut += toy.cut.Load()
-	}
-	if cut == 0 {
-		t.Error("no entry was cut short: the test shows nothing")
-	}
+		if len(list) != 3*callers*rounds {
+			t.Errorf("%d batches ran, want %d", len(list), 3*callers*rounds)
+		}
+		cut := uint64(0)
+		for _, toy := range c.toys {
+			cut += toy.cut.Load()
+		}
+		if cut == 0 {
+			t.Error("no entry was cut short: the test shows nothing")
+		}
+	})
 }
 
 // One frame answers batches that ran and batches that did not.

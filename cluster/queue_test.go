@@ -127,33 +127,35 @@ func TestQueueIsBounded(t *testing.T) {
 }
 
 func TestQueueWakesWhenEnoughWait(t *testing.T) {
-	q := newQueue(&costs{})
-	woken := func() bool {
-		select {
-		case <-q.wake:
-			return true
-		default:
-			return false
+	simulated(t, func(t *testing.T) {
+		q := newQueue(&costs{})
+		woken := func() bool {
+			select {
+			case <-q.wake:
+				return true
+			default:
+				return false
+			}
 		}
-	}
-	queuedUnits(q, 1)
-	if woken() {
-		t.Error("a consumer that does not sleep was woken")
-	}
-	if got := q.take(nil, 3); got != nil {
-		t.Errorf("%d calls, fewer than asked for", len(got))
-	}
-	queuedUnits(q, 1)
-	if woken() {
-		t.Error("woken with two of three")
-	}
-	queuedUnits(q, 1)
-	if !woken() {
-		t.Error("not woken with three of three")
-	}
-	if got := q.take(nil, 3); len(got) != 3 {
-		t.Errorf("%d calls", len(got))
-	}
+		queuedUnits(q, 1)
+		if woken() {
+			t.Error("a consumer that does not sleep was woken")
+		}
+		if got := q.take(nil, 3); got != nil {
+			t.Errorf("%d calls, fewer than asked for", len(got))
+		}
+		queuedUnits(q, 1)
+		if woken() {
+			t.Error("woken with two of three")
+		}
+		queuedUnits(q, 1)
+		if !woken() {
+			t.Error("not woken with three of three")
+		}
+		if got := q.take(nil, 3); len(got) != 3 {
+			t.Errorf("%d calls", len(got))
+		}
+	})
 }
 
 // empty reports whether nothing waits.

@@ -78,46 +78,51 @@ func snapshotted(t *testing.T) (*testCluster, map[string]*noRoomLog) {
 // A follower refuses entries for lack of room until the leader, which goes back by one entry each
 // time, sends its snapshot. The follower keeps what it has acknowledged, and goes on.
 func TestSnapshotOfWhatIsThere(t *testing.T) {
-	c, logs := snapshotted(t)
-	leader, f := c.leader(), c.followers()[0]
-	log := logs[f.cfg.ID]
-	log.cut.Store(false)
-	log.refuse.Store(true)
-	leader.stores.snapshots.opened.Store(nil)
-	c.write(leader, "c")
-	eventually(t, "the leader sends its snapshot", func() bool {
-		return leader.stores.snapshots.opened.Load() != nil
+	simulated(t, func(t *testing.T) {
+		c, logs := snapshotted(t)
+		leader, f := c.leader(), c.followers()[0]
+		log := logs[f.cfg.ID]
+		log.cut.Store(false)
+		log.refuse.Store(true)
+		leader.stores.snapshots.opened.Store(nil)
+		c.write(leader, "c")
+		eventually(t, "the leader sends its snapshot", func() bool {
+			return leader.stores.snapshots.opened.Load() != nil
+		})
+		log.refuse.Store(false)
+		c.write(leader, "d")
+		if got := len(c.converged()); got != 27 || log.cut.Load() {
+			t.Errorf("%d entries are there; the end of the log was dropped: %t", got,
+				log.cut.Load())
+		}
 	})
-	log.refuse.Store(false)
-	c.write(leader, "d")
-	if got := len(c.converged()); got != 27 || log.cut.Load() {
-		t.Errorf("%d entries are there; the end of the log was dropped: %t", got, log.cut.Load())
-	}
 }
 
 // A leader that does not know how much a follower has may begin before the follower's log.
 func TestEntriesOfASnapshot(t *testing.T) {
-	c, _ := snapshotted(t)
-	leader, f := c.leader(), c.followers()[0]
-	end, term := f.stores.snapshots.newest.Load().index, f.raft.CurrentTerm()
-	if first, err := f.logs.FirstIndex(); err != nil || first+1 < end {
-		t.Fatalf("the log begins at %d, %v; the snapshot ends at %d", first, err, end)
-	}
-	for _, entries := range [][]*raft.Log{nil, {{Index: end - 2, Term: term},
-		{Index: end - 1, Term: term}}} {
-		answer := make(chan raft.RPCResponse, 1)
-		f.transport.deliver(raft.RPC{RespChan: answer,
-			Command: &raft.AppendEntriesRequest{RPCHeader: headerOf(leader), Term: term,
-				PrevLogEntry: end - 3, PrevLogTerm: term, Entries: entries}})
-		select {
-		case r := <-answer:
-			if a, ok := r.Response.(*raft.AppendEntriesResponse); !ok || !a.Success {
-				t.Errorf("%d entries: %+v, %v", len(entries), r.Response, r.Error)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("no answer")
+	simulated(t, func(t *testing.T) {
+		c, _ := snapshotted(t)
+		leader, f := c.leader(), c.followers()[0]
+		end, term := f.stores.snapshots.newest.Load().index, f.raft.CurrentTerm()
+		if first, err := f.logs.FirstIndex(); err != nil || first+1 < end {
+			t.Fatalf("the log begins at %d, %v; the snapshot ends at %d", first, err, end)
 		}
-	}
+		for _, entries := range [][]*raft.Log{nil, {{Index: end - 2, Term: term},
+			{Index: end - 1, Term: term}}} {
+			answer := make(chan raft.RPCResponse, 1)
+			f.transport.deliver(raft.RPC{RespChan: answer,
+				Command: &raft.AppendEntriesRequest{RPCHeader: headerOf(leader), Term: term,
+					PrevLogEntry: end - 3, PrevLogTerm: term, Entries: entries}})
+			select {
+			case r := <-answer:
+				if a, ok := r.Response.(*raft.AppendEntriesResponse); !ok || !a.Success {
+					t.Errorf("%d entries: %+v, %v", len(entries), r.Response, r.Error)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("no answer")
+			}
+		}
+	})
 }
 
 func headerOf(n *Node) raft.RPCHeader {
@@ -126,51 +131,53 @@ func headerOf(n *Node) raft.RPCHeader {
 
 // A snapshot whose end is in the log, or was applied, is answered by Raft's judgement of its term.
 func TestDeclinedSnapshot(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	leader, f := c.leader(), c.followers()[0]
-	for i := range 5 {
-		c.write(leader, fmt.Sprint("a", i))
-	}
-	c.converged()
-	last, err := f.logs.LastIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
-	term := f.raft.CurrentTerm()
-	content := "no snapshot"
-	send := func(term, index, lastTerm uint64, size int) *raft.InstallSnapshotResponse {
-		t.Helper()
-		answer := make(chan raft.RPCResponse, 1)
-		f.transport.deliver(raft.RPC{RespChan: answer,
-			Reader: strings.NewReader(content),
-			Command: &raft.InstallSnapshotRequest{RPCHeader: headerOf(leader), Term: term,
-				SnapshotVersion: 1, LastLogIndex: index, LastLogTerm: lastTerm,
-				Configuration: raft.EncodeConfiguration(raft.Configuration{}),
-				Size:          int64(size)}})
-		select {
-		case r := <-answer:
-			resp, _ := r.Response.(*raft.InstallSnapshotResponse)
-			return resp
-		case <-time.After(20 * time.Second):
-			t.Fatal("no answer")
-			return nil
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		leader, f := c.leader(), c.followers()[0]
+		for i := range 5 {
+			c.write(leader, fmt.Sprint("a", i))
 		}
-	}
-	if r := send(term, last, term, len(content)); r == nil || !r.Success || r.Term != term {
-		t.Errorf("what is applied: %+v", r)
-	}
-	if r := send(term-1, last, term, len(content)); r == nil || r.Success || r.Term != term {
-		t.Errorf("of an earlier term: %+v", r)
-	}
-	for _, index := range []uint64{last, last + 1} { // not all of it comes
-		if r := send(term, index, term, len(content)+1); r != nil && r.Success {
-			t.Errorf("a part of snapshot %d: %+v", index, r)
+		c.converged()
+		last, err := f.logs.LastIndex()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	c.write(c.leader(), "b")
-	if got := len(c.converged()); got != 6 {
-		t.Errorf("%d entries are there", got)
-	}
+		term := f.raft.CurrentTerm()
+		content := "no snapshot"
+		send := func(term, index, lastTerm uint64, size int) *raft.InstallSnapshotResponse {
+			t.Helper()
+			answer := make(chan raft.RPCResponse, 1)
+			f.transport.deliver(raft.RPC{RespChan: answer,
+				Reader: strings.NewReader(content),
+				Command: &raft.InstallSnapshotRequest{RPCHeader: headerOf(leader), Term: term,
+					SnapshotVersion: 1, LastLogIndex: index, LastLogTerm: lastTerm,
+					Configuration: raft.EncodeConfiguration(raft.Configuration{}),
+					Size:          int64(size)}})
+			select {
+			case r := <-answer:
+				resp, _ := r.Response.(*raft.InstallSnapshotResponse)
+				return resp
+			case <-time.After(20 * time.Second):
+				t.Fatal("no answer")
+				return nil
+			}
+		}
+		if r := send(term, last, term, len(content)); r == nil || !r.Success || r.Term != term {
+			t.Errorf("what is applied: %+v", r)
+		}
+		if r := send(term-1, last, term, len(content)); r == nil || r.Success || r.Term != term {
+			t.Errorf("of an earlier term: %+v", r)
+		}
+		for _, index := range []uint64{last, last + 1} { // not all of it comes
+			if r := send(term, index, term, len(content)+1); r != nil && r.Success {
+				t.Errorf("a part of snapshot %d: %+v", index, r)
+			}
+		}
+		c.write(c.leader(), "b")
+		if got := len(c.converged()); got != 6 {
+			t.Errorf("%d entries are there", got)
+		}
+	})
 }
 
 // Raft starts from a snapshot and a log that leads to it.

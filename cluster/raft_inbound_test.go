@@ -19,34 +19,38 @@ func (dialing) Close() error { return nil }
 
 // A heartbeat is handled beside Raft's main goroutine, so it changes neither term nor role.
 func TestHeartbeatChangesNothing(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	lead, from, other := c.leader(), c.followers()[0], c.followers()[1]
-	eventually(t, "the cluster has an id", func() bool {
-		return lead.clusterID() != "" && from.clusterID() != "" && other.clusterID() != "" &&
-			lead.admitted(from.cfg.ID) && other.admitted(from.cfg.ID)
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, from, other := c.leader(), c.followers()[0], c.followers()[1]
+		eventually(t, "the cluster has an id", func() bool {
+			return lead.clusterID() != "" && from.clusterID() != "" && other.clusterID() != "" &&
+				lead.admitted(from.cfg.ID) && other.admitted(from.cfg.ID)
+		})
+		trans := from.newTransport(dialing{from.mux})
+		defer trans.Close()
+		term := lead.raft.CurrentTerm()
+		for _, test := range []struct {
+			to    *Node
+			term  uint64
+			heard bool
+		}{{lead, term + 1, false}, {lead, term, false}, {lead, term - 1, false},
+			{other, term + 1, false}, {other, term, true}, {other, term - 1, false}} {
+			resp := raft.AppendEntriesResponse{}
+			id := []byte(from.cfg.ID)
+			err := trans.AppendEntries(raft.ServerID(test.to.cfg.ID), "",
+				&raft.AppendEntriesRequest{
+					RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id,
+						Addr: id},
+					Term: test.term}, &resp)
+			if err != nil || resp.Success != test.heard || resp.Term != term {
+				t.Errorf("%s in term %d: %+v, %v", test.to.cfg.ID, test.term, resp, err)
+			}
+			if now := test.to.raft.CurrentTerm(); now != term {
+				t.Fatalf("%s is in term %d, it was %d", test.to.cfg.ID, now, term)
+			}
+		}
+		if !lead.leads() {
+			t.Error("it leads no more")
+		}
 	})
-	trans := from.newTransport(dialing{from.mux})
-	defer trans.Close()
-	term := lead.raft.CurrentTerm()
-	for _, test := range []struct {
-		to    *Node
-		term  uint64
-		heard bool
-	}{{lead, term + 1, false}, {lead, term, false}, {lead, term - 1, false},
-		{other, term + 1, false}, {other, term, true}, {other, term - 1, false}} {
-		resp := raft.AppendEntriesResponse{}
-		id := []byte(from.cfg.ID)
-		err := trans.AppendEntries(raft.ServerID(test.to.cfg.ID), "", &raft.AppendEntriesRequest{
-			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id},
-			Term:      test.term}, &resp)
-		if err != nil || resp.Success != test.heard || resp.Term != term {
-			t.Errorf("%s in term %d: %+v, %v", test.to.cfg.ID, test.term, resp, err)
-		}
-		if now := test.to.raft.CurrentTerm(); now != term {
-			t.Fatalf("%s is in term %d, it was %d", test.to.cfg.ID, now, term)
-		}
-	}
-	if !lead.leads() {
-		t.Error("it leads no more")
-	}
 }

@@ -28,7 +28,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 	p := &pipeline{AppendPipeline: inner, t: t, length: t.length(id), may: t.receiver(id),
 		moving: func() bool { return t.movingFrom(id, target) }, park: park,
 		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
-		failed: make(chan raft.AppendFuture, 1), stop: make(chan struct{})}
+		failed: make(chan raft.AppendFuture, 1), stop: make(chan struct{}),
+		sending: make(chan struct{}, 1)}
 	p.later = time.AfterFunc(time.Hour, p.tell)
 	go p.pass()
 	return p, nil
@@ -72,9 +73,11 @@ type pipeline struct {
 	stopped sync.Once
 	later   *time.Timer // calls tell
 
-	mu     sync.Mutex                // one message is sent at a time
-	newest raft.AppendEntriesRequest // as if sent behind the newest message, without entries
-	told   uint64                    // commit index of the newest message
+	// sending is full while a message is sent, one at a time. It guards the fields below. No mutex,
+	// since sending blocks while too many messages are in flight.
+	sending chan struct{}
+	newest  raft.AppendEntriesRequest // as if sent behind the newest message, without entries
+	told    uint64                    // commit index of the newest message
 }
 
 // tellAfter is how long the leader waits for another entry, which would tell the members what is
@@ -103,8 +106,8 @@ func (p *pipeline) trySend(req *raft.AppendEntriesRequest,
 	if p.refused.Load() {
 		return nil, errRefused
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.sending <- struct{}{}
+	defer func() { <-p.sending }()
 	if !p.may() {
 		p.park(req.Term) // rather than probe a member again and again that may not receive anything
 		return nil, errNoReceiver
@@ -128,7 +131,7 @@ func (f *failedAppend) Start() time.Time                      { return f.start }
 func (f *failedAppend) Request() *raft.AppendEntriesRequest   { return f.req }
 func (f *failedAppend) Response() *raft.AppendEntriesResponse { return f.resp }
 
-// send sends a message. The caller holds mu.
+// send sends a message. The caller has filled sending.
 func (p *pipeline) send(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	p.told, p.newest = req.LeaderCommitIndex, *req
@@ -146,11 +149,13 @@ func (p *pipeline) send(req *raft.AppendEntriesRequest,
 // so with its next message, after up to twice commitTimeout. The answer goes to Raft like those to
 // its own messages: to it, it is an answer to a message without entries.
 func (p *pipeline) tell() {
-	if !p.mu.TryLock() {
+	select {
+	case p.sending <- struct{}{}:
+		defer func() { <-p.sending }()
+	default:
 		p.later.Reset(tellAfter) // another message is being sent
 		return
 	}
-	defer p.mu.Unlock()
 	req := p.newest
 	req.LeaderCommitIndex = p.t.n.committed()
 	next := p.t.verified(&req)

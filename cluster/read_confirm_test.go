@@ -1,31 +1,35 @@
 package cluster
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestConfirmAsksAMajority reads while the followers are well, and while one or the other pauses.
 func TestConfirmAsksAMajority(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	lead := c.leader()
-	c.write(lead, "a")
-	answered := func(n *Node) uint64 {
-		l := lead.link(n.cfg.ID)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.ackNonce
-	}
-	const apart = 8
-	a, b := c.followers()[0], c.followers()[1]
-	eventually(t, "one follower to answer alone", func() bool {
-		c.read(lead, "a")
-		return max(answered(a), answered(b))-min(answered(a), answered(b)) > apart
-	})
-	for _, silent := range []*Node{a, b} {
-		c.net.pause(silent.cfg.ID)
-		for from := max(answered(a), answered(b)); max(answered(a), answered(b)) < from+apart; {
-			if got := c.read(lead, "a"); got != "1" {
-				t.Fatalf("a read without %s: %q", silent.cfg.ID, got)
-			}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		c.write(lead, "a")
+		answered := func(n *Node) uint64 {
+			l := lead.link(n.cfg.ID)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.ackNonce
 		}
-		c.net.resume(silent.cfg.ID)
-	}
+		const apart = 8
+		a, b := c.followers()[0], c.followers()[1]
+		eventually(t, "one follower to answer alone", func() bool {
+			c.read(lead, "a")
+			return max(answered(a), answered(b))-min(answered(a), answered(b)) > apart
+		})
+		for _, silent := range []*Node{a, b} {
+			c.net.pause(silent.cfg.ID)
+			for from := max(answered(a), answered(b)); max(answered(a), answered(b)) < from+apart; {
+				if got := c.read(lead, "a"); got != "1" {
+					t.Fatalf("a read without %s: %q", silent.cfg.ID, got)
+				}
+			}
+			c.net.resume(silent.cfg.ID)
+		}
+	})
 }

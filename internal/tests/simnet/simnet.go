@@ -26,7 +26,7 @@ const (
 
 // Network connects hosts. One mutex guards all of it; nobody waits while holding it.
 type Network struct {
-	// Trace is told of each segment if it is set before the first one.
+	// Trace, if set, gets a line for each segment.
 	Trace func(format string, args ...any)
 
 	mu        sync.Mutex
@@ -57,8 +57,8 @@ func NewRandom(seed uint64) *Network {
 	return n
 }
 
-// Cut cuts a route, by 1, or heals it, by -1. It is cut as long as somebody cuts it. Data on its way
-// waits, and the connection breaks when that takes long.
+// Cut cuts a route, by 1, or heals it, by -1. It is cut as long as somebody cuts it. Data on its
+// way waits, and the connection breaks when that takes long.
 func (n *Network) Cut(r Route, by int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
