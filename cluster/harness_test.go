@@ -26,6 +26,14 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
+// Segments are small: a node that starts reads its log to the end of the last one.
+func init() {
+	const scale = 16
+	segmentSize = 64 << 20 / scale
+	segmentBytes, earlyGrowth, shortTrailingBytes = segmentBytes/scale, earlyGrowth/scale,
+		shortTrailingBytes/scale
+}
+
 // testClock is a Clock whose readings can be shifted. In a bubble it shows the bubble's time.
 type testClock struct {
 	began time.Time

@@ -46,7 +46,7 @@ func newSlowCluster(t *testing.T, size int) *testCluster {
 	return c
 }
 
-const slowBeat = 10 * time.Second
+const slowBeat = 2 * time.Second
 
 // die makes a node a process that is not there: its connections end, and it refuses new ones.
 func (c *testCluster) die(id string) {

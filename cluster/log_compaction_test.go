@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -61,13 +60,11 @@ func TestTrailingEntries(t *testing.T) {
 // A log of large entries is truncated long before Raft, which counts entries, would do it, also
 // after a restart.
 func TestLogIsBoundedInBytes(t *testing.T) {
-	const after, trailing, entry = 1 << 20, 256 << 10, 64 << 10
+	const after, trailing, entry = 128 << 10, 32 << 10, 8 << 10
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		runSimulated(t, kind, func(t *testing.T) {
 			c := newCluster(t, 3, func(cfg *Config) {
 				cfg.LogStore, cfg.compactAfter, cfg.trailingBytes = kind, after, trailing
-				// Under the race detector three nodes that write this much stall for 0.4 s.
-				cfg.HeartbeatTimeout = 2 * time.Second
 			})
 			for round := range 2 {
 				for range 3 * after / entry {
@@ -103,7 +100,7 @@ func logIsShort(t *testing.T, n *Node, after, trailing int) bool {
 // Entries from before a restart count: processes that each write less than comes between two
 // snapshots do not add up to a longer log.
 func TestLogIsBoundedAcrossRestarts(t *testing.T) {
-	const after, trailing, entry = 1 << 20, 64 << 10, 32 << 10
+	const after, trailing, entry = 128 << 10, 8 << 10, 4 << 10
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		runSimulated(t, kind, func(t *testing.T) {
 			c := newCluster(t, 1, func(cfg *Config) {

@@ -13,19 +13,24 @@ import (
 	"time"
 )
 
-const (
+// The tests lower these.
+var (
 	// segmentBytes is what raft-wal reserves at a time.
-	segmentBytes = 64 << 20
+	segmentBytes int64 = 64 << 20
 	// earlyGrowth is the least that comes between two snapshots on a small disk, or an eighth of
 	// the newest snapshot if that is more.
-	earlyGrowth = 16 << 20
+	earlyGrowth int64 = 16 << 20
+	// shortTrailingBytes bounds the bytes of what stays at the end of the log on a small disk.
+	shortTrailingBytes = 4 << 20
+)
+
+const (
 	// spacePoll is how often a node looks whether its disk is short of room. After early snapshots
 	// that failed it waits longer, up to earlyPause.
 	spacePoll  = time.Second
 	earlyPause = time.Minute
-	// On a small disk, shortTrailing entries stay at the end of the log, up to shortTrailingBytes.
-	shortTrailing      = 1024
-	shortTrailingBytes = 4 << 20
+	// On a small disk, shortTrailing entries stay at the end of the log.
+	shortTrailing = 1024
 )
 
 // space is the room on the disk of a data directory. nil knows nothing: there is enough.

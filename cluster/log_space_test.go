@@ -76,32 +76,35 @@ func (t *toy) forget() {
 
 // A log that is longer than the disk is shortened before the disk is full.
 func TestLogOnASmallDisk(t *testing.T) {
-	const size, snapshot, entry, entries = 192 << 20, 4 << 20, 1 << 20, 224
-	c, d := startOnASmallDisk(t, size, snapshot)
-	batch := []byte(strings.Repeat("x", entry))
-	for i := range entries {
-		if _, err := c.leader().write(t.Context(), batch, 1); err != nil {
-			t.Fatalf("entry %d: %v", i+1, err)
+	simulated(t, func(t *testing.T) {
+		const size, snapshot, entry, entries = 12 << 20, 256 << 10, 64 << 10, 224
+		c, d := startOnASmallDisk(t, size, snapshot)
+		batch := []byte(strings.Repeat("x", entry))
+		for i := range entries {
+			if _, err := c.leader().write(t.Context(), batch, 1); err != nil {
+				t.Fatalf("entry %d: %v", i+1, err)
+			}
+			c.toys["n1"].forget()
+			time.Sleep(spacePoll / 50) // the disk takes its time
+			if used := d.used(); used > size-snapshot {
+				t.Fatalf("the directory has %d bytes after %d entries", used, i+1)
+			}
 		}
-		c.toys["n1"].forget()
-		if used := d.used(); used > size-snapshot {
-			t.Fatalf("the directory has %d bytes after %d entries", used, i+1)
+		n := c.leader()
+		if first, err := n.logs.FirstIndex(); err != nil || first < entries/2 {
+			t.Errorf("the log begins at %d, %v", first, err)
 		}
-	}
-	n := c.leader()
-	if first, err := n.logs.FirstIndex(); err != nil || first < entries/2 {
-		t.Errorf("the log begins at %d, %v", first, err)
-	}
-	if d.fullest.Load() < size/2 {
-		t.Errorf("the directory never had more than %d bytes", d.fullest.Load())
-	}
+		if d.fullest.Load() < size/2 {
+			t.Errorf("the directory never had more than %d bytes", d.fullest.Load())
+		}
+	})
 }
 
 // While others fill the disk the log refuses entries, and keeps what it has reserved for a
 // snapshot. When they have gone, the node continues by itself.
 func TestLogOnAFullDisk(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		const size, snapshot, entry = 512 << 20, 4 << 20, 1 << 20
+		const size, snapshot, entry = 32 << 20, 256 << 10, 64 << 10
 		c, d := startOnASmallDisk(t, size, snapshot)
 		batch := []byte(strings.Repeat("x", entry))
 		n := c.leader()
@@ -133,7 +136,7 @@ func TestLogOnAFullDisk(t *testing.T) {
 // The log leaves alone what the next snapshot needs, while the disk has room for entries.
 func TestLogLeavesRoomForASnapshot(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		const snapshot, free, entry = 48 << 20, 24 << 20, 1 << 20
+		const snapshot, free, entry = 3 << 20, 3 << 19, 64 << 10
 		c := newCluster(t, 1, func(cfg *Config) {
 			cfg.spaceOf = func(string) diskSpace { return diskSpace{free: free, size: 1 << 30} }
 		})
