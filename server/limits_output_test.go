@@ -127,7 +127,7 @@ func TestOwnerOfCostlyPatternsIsClosed(t *testing.T) {
 	sub.call("SUBSCRIBE", string(channel))
 	pat.call("PSUBSCRIBE", "a*")
 	plain.call("SUBSCRIBE", "other")
-	culprit := n.all()[0]
+	culprit := n.sessionOf(owner)
 	sent := 0
 	eventually(t, "the owner is closed", func() bool {
 		for !culprit.killed.Load() && sent < 1_000_000 {

@@ -69,8 +69,7 @@ func TestBufferBeforeAuth(t *testing.T) {
 	n := start(t, nil)
 	n.setPassword(t, "pw")
 	c := n.dial(t)
-	eventually(t, "the session", func() bool { return len(n.all()) == 1 })
-	s := n.all()[0]
+	s := n.sessionOf(c)
 	go func() { _ = c.SendRaw([]byte(strings.Repeat("PING\r\n", 50_000))) }()
 	for range freeRequests {
 		c.next()
@@ -319,7 +318,7 @@ func TestDelayedClientsEnd(t *testing.T) {
 		_ = delayed().Close()
 		eventually(t, "it is gone", func() bool { return len(n.all()) == 1 })
 		c := delayed()
-		admin.call("CLIENT", "KILL", "ID", fmt.Sprint(n.all()[1].id))
+		admin.call("CLIENT", "KILL", "ID", fmt.Sprint(n.sessionOf(c).id))
 		c.ended()
 		c = delayed()
 		go n.Close()

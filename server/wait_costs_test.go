@@ -32,7 +32,7 @@ func TestWaitingForManyKeys(t *testing.T) {
 		t.Errorf("it waits for %d keys", got)
 	}
 	n.waitQueues.mu.Unlock()
-	waiting := n.all()[1]
+	waiting := n.sessionOf(c)
 	if got := waiting.memory.parts[memoryKeys].Load(); got < many*waitedKeyCost ||
 		got > many*(waitedKeyCost+argCost+32) {
 		t.Errorf("its account has %d bytes for %d keys", got, many)
@@ -231,7 +231,7 @@ func TestPrefixesAreBounded(t *testing.T) {
 	if got := c.call(words...); got != "+OK\r\n" {
 		t.Fatalf("%q", got)
 	}
-	s := n.all()[0]
+	s := n.sessionOf(c)
 	if got := s.memory.parts[memoryKeys].Load(); got < maxPrefixes*prefixCost {
 		t.Errorf("its account has %d bytes", got)
 	}
@@ -277,7 +277,7 @@ func TestTrackingTableIsBoundedInBytes(t *testing.T) {
 	if told < 100 {
 		t.Errorf("%d keys were invalidated", told)
 	}
-	first := n.all()[0]
+	first := n.sessionOf(clients[0])
 	if got := first.memory.parts[memoryKeys].Load(); got < 10_000 || got > 100_000 {
 		t.Errorf("a client's account has %d bytes", got)
 	}
@@ -324,7 +324,7 @@ func TestSubscriptionsAreAccountedFor(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
 	c.call("HELLO", "3")
-	s := n.all()[0]
+	s := n.sessionOf(c)
 	c.raw(calls("SUBSCRIBE a b", "PSUBSCRIBE p*", "SSUBSCRIBE s"))
 	for range 4 {
 		c.next()
