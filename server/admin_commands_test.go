@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coordd/coordd/commands/commandtest"
 )
@@ -105,26 +106,29 @@ func TestSlowlogHidesPasswords(t *testing.T) {
 }
 
 func TestLatencyEvents(t *testing.T) {
-	n := start(t, nil)
-	c := n.dial(t)
-	c.call("CONFIG", "SET", "latency-monitor-threshold", "5")
-	c.call("DEBUG", "SLEEP", "0.02")
-	if got := c.call("LATENCY", "LATEST"); !strings.HasPrefix(got,
-		"*1\r\n*4\r\n$7\r\ncommand\r\n") {
-		t.Error(got)
-	}
-	if got := c.call("LATENCY", "HISTORY", "command"); !strings.HasPrefix(got, "*1\r\n*2\r\n:") {
-		t.Error(got)
-	}
-	if got := c.call("LATENCY", "GRAPH", "command"); !strings.Contains(got, "command - high 2") {
-		t.Error(got)
-	}
-	if got := c.call("LATENCY", "DOCTOR"); !strings.Contains(got, "command: 1 slow seconds") {
-		t.Error(got)
-	}
-	if got := c.call("LATENCY", "RESET", "command", "nosuch"); got != ":1\r\n" {
-		t.Error(got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.dial(t)
+		c.call("CONFIG", "SET", "latency-monitor-threshold", "5")
+		c.call("DEBUG", "SLEEP", "0.02")
+		if got := c.call("LATENCY", "LATEST"); !strings.HasPrefix(got,
+			"*1\r\n*4\r\n$7\r\ncommand\r\n") {
+			t.Error(got)
+		}
+		if got := c.call("LATENCY", "HISTORY", "command"); !strings.HasPrefix(got, "*1\r\n*2\r\n:") {
+			t.Error(got)
+		}
+		if got := c.call("LATENCY", "GRAPH", "command"); !strings.Contains(got,
+			"command - high 20 ms, low 20 ms") {
+			t.Error(got)
+		}
+		if got := c.call("LATENCY", "DOCTOR"); !strings.Contains(got, "command: 1 slow seconds") {
+			t.Error(got)
+		}
+		if got := c.call("LATENCY", "RESET", "command", "nosuch"); got != ":1\r\n" {
+			t.Error(got)
+		}
+	})
 }
 
 func TestDrawLatency(t *testing.T) {
