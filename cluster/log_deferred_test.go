@@ -441,7 +441,7 @@ func TestNothingIsDeferredWithoutRoom(t *testing.T) {
 
 // An append for which there is room creates no file and uses only space that is reserved.
 func TestRoomOfTheLog(t *testing.T) {
-	const segment, size = 4 << 20, 100 << 10
+	const segment, size = 2 << 20, 100 << 10
 	for _, disk := range []string{"", "full", "sparse"} {
 		creations, full := 0, disk == "full"
 		d := newCrashDisk(-1)
@@ -460,7 +460,7 @@ func TestRoomOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		roomy, created := 0, 0
-		for i := range uint64(200) {
+		for i := range uint64(100) {
 			room, before := log.Room() >= size+deferredOverhead+sealReserve, creations
 			if err := log.StoreLogs(entriesFrom(i+1, "x", size)); err != nil {
 				t.Fatal(err)

@@ -249,7 +249,7 @@ func FuzzPeerTLS(f *testing.F) {
 				return
 			}
 			changed = tamper.New(conn, tamper.Edit{Kind: tamper.Kind(kind), At: int(at),
-				Text: text}, 100*time.Millisecond)
+				Text: text}, 20*time.Millisecond)
 			_ = conn.SetReadDeadline(time.Now().Add(fuzzEnds))
 			z.writeAs(tls.Client(changed, cfg), member, batch)
 		})

@@ -351,6 +351,7 @@ func TestRefusedMessagesAreShort(t *testing.T) {
 		f.full.Store(true)
 		for i := 0; f.refused.Load() < 12; i++ {
 			c.write(lead, fmt.Sprint("then:", i))
+			time.Sleep(10 * time.Millisecond) // Raft tries again after up to 10 s
 		}
 		f.full.Store(false)
 		if n := f.longest.Load(); n > 2*maxAppendEntries { // twice behind one that was taken
