@@ -270,8 +270,8 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 }
 
 // One step fails, once or twice, whether it took effect or not, for lack of a descriptor or room or
-// by the disk's fault. The log works when it is tried again, and holds no entry twice and no refused
-// one. At each step some of these failures are tried, and in make check all.
+// by the disk's fault. The log works when it is tried again, and holds no entry twice and no
+// refused one. At each step some of these failures are tried, and in make check all.
 func TestLogSurvivesErrors(t *testing.T) {
 	type failure struct {
 		cause error

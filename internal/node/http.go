@@ -20,9 +20,11 @@ import (
 
 // The HTTP port may be open to anyone: it accepts few connections, for a short time each. Those of
 // operators who use the page may last longer; enough are left for the others.
+// webTimeout bounds a request, and its response. The tests lower it.
+var webTimeout = 5 * time.Second
+
 const (
 	webConnections = 32
-	webTimeout     = 5 * time.Second // of a request, and of its response
 	webHeaderBytes = 8 << 10
 	// webUnacked is how long a browser may leave data unacknowledged: its machine is gone then
 	webUnacked = 15 * time.Second

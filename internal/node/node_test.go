@@ -13,8 +13,11 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/observe"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
+
+func init() { webTimeout, observe.AuthEvery = 2*time.Second, time.Second }
 
 // single configures one node alone on free ports.
 func single(dataDir string) Config {

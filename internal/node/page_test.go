@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/observe"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -284,6 +285,7 @@ func TestPageEndsWithThePassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, 30*time.Second, "the session ends", func() bool {
+		time.Sleep(observe.AuthEvery / 20) // between two looks
 		code, _ := b.get("/api/clients")
 		return code == 401
 	})

@@ -112,7 +112,7 @@ type admission struct{ asked, heard time.Time }
 // TestWindowByScriptIsTrue: while wall clocks jump by a minute and leadership goes from node to
 // node, a window by script lets no more through in any span of its length than its limit.
 func TestWindowByScriptIsTrue(t *testing.T) {
-	const window, limit = 200 * time.Millisecond, 5
+	const window, limit = 100 * time.Millisecond, 5
 	nodes, clocks, clients := startThree(t)
 	var mu sync.Mutex
 	var let []admission
@@ -181,7 +181,7 @@ func TestWindowByScriptOpensAgain(t *testing.T) {
 	for _, c := range clients {
 		let := func() bool {
 			n, err := c.Eval(t.Context(), slidingWindow, []string{"w"},
-				(200 * time.Millisecond).Microseconds(), 1).Int()
+				(100 * time.Millisecond).Microseconds(), 1).Int()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 	ctx := t.Context()
 	nodes, _, clients := startThree(t)
 	for round := range 3 {
-		for i := range 60 {
+		for i := range 30 {
 			c := clients[i%len(clients)]
 			key := fmt.Sprintf("k%d.%d", round, i)
 			untilMs := time.Now().Add(time.Hour).UnixMilli() + int64(i)
@@ -240,7 +240,7 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 			}
 		}
 	}
-	last := fmt.Sprintf("k%d.%d", 2, 59)
+	last := fmt.Sprintf("k%d.%d", 2, 29)
 	want := clients[0].Do(ctx, "PEXPIRETIME", last).Val()
 	for _, c := range clients {
 		conn := c.Conn()
