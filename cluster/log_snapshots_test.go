@@ -179,7 +179,8 @@ func TestStartWithUnreadableSnapshot(t *testing.T) {
 	})
 }
 
-// TestCloseCancelsSnapshot closes a node that writes an endless snapshot.
+// TestCloseCancelsSnapshot closes a node that writes an endless snapshot, which takes no time in a
+// bubble.
 func TestCloseCancelsSnapshot(t *testing.T) {
 	var out bytes.Buffer // the log; read after Close
 	c := newCluster(t, 1, func(cfg *Config) {
@@ -204,9 +205,9 @@ func TestCloseCancelsSnapshot(t *testing.T) {
 	toy.mu.Unlock()
 	failed := make(chan error, 1)
 	go func() { failed <- n.Snapshot() }()
-	<-begun
+	received(t, "the snapshot begins", begun)
 	c.close("n1")
-	if err := <-failed; err != errStopping {
+	if err := received(t, "the snapshot's end", failed); err != errStopping {
 		t.Errorf("the snapshot failed with %v", err)
 	}
 	if got := out.String(); strings.Contains(got, "level=WARN") ||

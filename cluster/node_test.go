@@ -285,9 +285,6 @@ func TestManyLargeForwardedReads(t *testing.T) {
 // seconds more.
 func TestMemberCatchesUpSoon(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("SKIPPED: takes 6 s, and -short was given")
-		}
 		c := newCluster(t, 3, nil)
 		away := c.followers()[0].cfg.ID
 		c.close(away)

@@ -40,6 +40,7 @@ type fuzzed struct {
 	may  map[string]bool // that members sent
 }
 
+// newFuzzed returns one over TCP: inputs of a fuzz target cannot share a bubble.
 func newFuzzed(f testing.TB, size int, change func(*Config)) *fuzzed {
 	c := newRealCluster(f, size, func(cfg *Config) {
 		cfg.HeartbeatTimeout = 2 * time.Second // a busy machine keeps its leader
