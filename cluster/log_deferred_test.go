@@ -441,6 +441,7 @@ func TestNothingIsDeferredWithoutRoom(t *testing.T) {
 
 // An append for which there is room creates no file and uses only space that is reserved.
 func TestRoomOfTheLog(t *testing.T) {
+	t.Parallel() // in memory, beside each other
 	const segment, size = 2 << 20, 100 << 10
 	for _, disk := range []string{"", "full", "sparse"} {
 		creations, full := 0, disk == "full"
@@ -488,6 +489,7 @@ func TestRoomOfTheLog(t *testing.T) {
 
 // Sealing a segment of small entries adds a large index, for which the space is reserved too.
 func TestRoomCountsTheIndex(t *testing.T) {
+	t.Parallel() // in memory, beside each other
 	const segment, many, few = 16 << 20, 4000, 100
 	d := newCrashDisk(-1)
 	log, err := openCrashDisk(d, segment)

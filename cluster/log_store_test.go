@@ -265,8 +265,8 @@ func TestStoresAppearWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if size := received(t, "its name",
-			seen); size < int64(4*os.Getpagesize()) { // what bbolt begins with
+		size := received(t, "its name", seen)
+		if size < int64(4*os.Getpagesize()) { // what bbolt begins with
 			t.Fatalf("%s had %d bytes when it appeared", stableName, size)
 		}
 		if err := store.Close(); err != nil {

@@ -224,6 +224,7 @@ func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
 // The power fails at every step of using a log, and again at every step of its next opening. What
 // was acknowledged is there, and the log works.
 func TestLogSurvivesPowerFailures(t *testing.T) {
+	t.Parallel() // in memory, beside each other
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -273,6 +274,7 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 // by the disk's fault. The log works when it is tried again, and holds no entry twice and no
 // refused one. At each step some of these failures are tried, and in make check all.
 func TestLogSurvivesErrors(t *testing.T) {
+	t.Parallel() // in memory, beside each other
 	type failure struct {
 		cause error
 		taken bool
