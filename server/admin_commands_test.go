@@ -115,7 +115,8 @@ func TestLatencyEvents(t *testing.T) {
 			"*1\r\n*4\r\n$7\r\ncommand\r\n") {
 			t.Error(got)
 		}
-		if got := c.call("LATENCY", "HISTORY", "command"); !strings.HasPrefix(got, "*1\r\n*2\r\n:") {
+		if got := c.call("LATENCY", "HISTORY", "command"); !strings.HasPrefix(got,
+			"*1\r\n*2\r\n:") {
 			t.Error(got)
 		}
 		if got := c.call("LATENCY", "GRAPH", "command"); !strings.Contains(got,
