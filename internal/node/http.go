@@ -18,11 +18,11 @@ import (
 	"github.com/coordd/coordd/internal/web"
 )
 
-// The HTTP port may be open to anyone: it accepts few connections, for a short time each. Those of
-// operators who use the page may last longer; enough are left for the others.
-// webTimeout bounds a request, and its response. The tests lower it.
+// webTimeout bounds a request to the HTTP port, and its response. The tests lower it.
 var webTimeout = 5 * time.Second
 
+// The HTTP port may be open to anyone: it accepts few connections, for a short time each. Those of
+// operators who use the page may last longer; enough are left for the others.
 const (
 	webConnections = 32
 	webHeaderBytes = 8 << 10

@@ -13,11 +13,10 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/observe"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-func init() { webTimeout, observe.AuthEvery = 2*time.Second, time.Second }
+func init() { webTimeout = 2 * time.Second }
 
 // single configures one node alone on free ports.
 func single(dataDir string) Config {

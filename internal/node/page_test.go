@@ -24,7 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/certs"
-	"github.com/coordd/coordd/internal/observe"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -278,6 +278,7 @@ func TestPageStream(t *testing.T) {
 
 // Who has another password now is out, though the connections of the session stay.
 func TestPageEndsWithThePassword(t *testing.T) {
+	tier.Check(t)
 	_, c, b := startPage(t, func(*Config) {})
 	b.want(200, "")(b.post("/api/login", fields{"user": "seer", "password": "see"}))
 	b.want(403, "NOPERM")(b.get("/api/clients"))
@@ -285,7 +286,7 @@ func TestPageEndsWithThePassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, 30*time.Second, "the session ends", func() bool {
-		time.Sleep(observe.AuthEvery / 20) // between two looks
+		time.Sleep(time.Second / 2) // between two looks
 		code, _ := b.get("/api/clients")
 		return code == 401
 	})

@@ -58,10 +58,9 @@ type conn struct {
 	at time.Time // of the authentication
 }
 
-// AuthEvery is how often a connection authenticates again: the server lets one stay whose user has
-// got another password, but who uses the client is out. Each is a line of the audit trail. Tests
-// lower it.
-var AuthEvery = 10 * time.Second
+// authEvery is how often a connection authenticates again: the server lets one stay whose user has
+// got another password, but who uses the client is out. Each is a line of the audit trail.
+const authEvery = 10 * time.Second
 
 // Do sends a command and returns its reply. An error is a ReplyError, ErrLost, or of the connection
 // before the command was sent.
@@ -125,7 +124,7 @@ func (c *Client) take(ctx context.Context) (cn *conn, used bool, err error) {
 		c.idle = c.idle[:n-1]
 	}
 	c.mu.Unlock()
-	if cn != nil && c.password != "" && time.Since(cn.at) >= AuthEvery {
+	if cn != nil && c.password != "" && time.Since(cn.at) >= authEvery {
 		replies, _, err := cn.ask(ctx, [][]string{append([]string{"AUTH"}, c.login()...)})
 		switch {
 		case err != nil:

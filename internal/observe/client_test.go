@@ -1,0 +1,69 @@
+package observe
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// passwords answers a client as a node on which a user has a password.
+func passwords(conn net.Conn, password *string) {
+	defer conn.Close()
+	in := resp.NewReader(bufio.NewReader(conn))
+	for {
+		call, err := in.Value()
+		if err != nil {
+			return
+		}
+		var words []string
+		for _, e := range call.Elems {
+			words = append(words, e.Text)
+		}
+		line := strings.Join(words, " ")
+		answer := "+OK\r\n"
+		if strings.Contains(line, "AUTH ") && !strings.HasSuffix(line, " "+*password) {
+			answer = "-WRONGPASS no\r\n"
+		}
+		if _, err := conn.Write([]byte(answer)); err != nil {
+			return
+		}
+	}
+}
+
+// Who has another password now is out, soon, though the connections stay.
+func TestOldPasswordEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		password := "see"
+		c := NewClient(func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			go passwords(there, &password)
+			return here, nil
+		}, "seer", "see")
+		defer c.Close()
+		ping := func() error {
+			_, err := c.Do(t.Context(), "PING")
+			return err
+		}
+		if err := ping(); err != nil {
+			t.Fatal(err)
+		}
+		password = "other"
+		for began := time.Now(); ; time.Sleep(time.Second) {
+			if err := ping(); err != nil {
+				if err.Error() != "WRONGPASS no" || time.Since(began) < 5*time.Second {
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+				return
+			}
+			if time.Since(began) > 20*time.Second {
+				t.Fatal("the old password is good for ever")
+			}
+		}
+	})
+}
