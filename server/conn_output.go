@@ -43,6 +43,7 @@ type output struct {
 	queued  bool // everything goes through queue
 	writing bool // somebody writes, and then sees what was queued meanwhile
 	holds   bool // messages wait in held until the current replies are queued
+	owes    bool // … and these do not have the reply yet that messages wait for
 	shut    bool // accepts no more messages
 	dead    bool // writes nothing more
 	over    bool // dead because messages exceeded the limit
@@ -114,7 +115,7 @@ func (o *output) write(b []byte, holdOn bool, f framing) error {
 		return errKilled
 	}
 	o.reply(b)
-	if !holdOn {
+	if !holdOn && !o.owes {
 		o.releaseHeld()
 	}
 	o.account()
@@ -211,6 +212,22 @@ func (o *output) hold(wg *sync.WaitGroup) bool {
 	o.holds = true
 	o.start(wg)
 	return !o.dead
+}
+
+// holdFor is hold until the write behind pay: the reply for which messages wait comes from
+// elsewhere, and the session may be writing others.
+func (o *output) holdFor(wg *sync.WaitGroup) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.holds, o.owes = true, true
+	o.start(wg)
+}
+
+// pay says that the session has the reply of holdFor.
+func (o *output) pay() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.owes = false
 }
 
 // open has the output queued from now on, so that messages can be pushed. Other sessions may call

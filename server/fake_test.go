@@ -43,6 +43,7 @@ type fakeBackend struct {
 	computing       map[uint64]bool // the connections for which Schedule runs
 	gate            chan struct{}   // if set, Write waits for it
 	begun           chan struct{}   // if set, Write signals its start
+	after           func()          // if set, the next Write calls it before it returns
 	st              Status
 	replication     *Replication
 	leaderChanged   chan struct{}
@@ -121,7 +122,8 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	count int) ([]byte, error) {
 	f.mayWait(load)
 	f.mu.Lock()
-	gate, begun := f.gate, f.begun
+	gate, begun, after := f.gate, f.begun, f.after
+	f.after = nil
 	f.lastBatch, f.lastLoad = slices.Clone(batch), load
 	f.mu.Unlock()
 	if begun != nil {
@@ -137,7 +139,11 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	if counted := requests(batch); counted != count {
 		return nil, fmt.Errorf("a batch of %d requests announces %d", counted, count)
 	}
-	return f.run("write", batch, true)
+	replies, err := f.run("write", batch, true)
+	if after != nil {
+		after()
+	}
+	return replies, err
 }
 
 func (f *fakeBackend) Read(_ context.Context, load Workload, batch []byte) ([]byte, error) {

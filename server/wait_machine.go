@@ -108,7 +108,7 @@ func (s *Server) tellWaits(e *commands.Event) {
 	if e.Kind == commands.Served {
 		if w := m.waiting[e.Wait]; w != nil {
 			if w.session.track.Load() != nil {
-				_ = w.session.out.hold(&s.wg) // what the command changed is told after its reply
+				w.session.out.holdFor(&s.wg) // what the command changed is told after its reply
 			}
 			w.tell(func(n *waitNews) { n.reply = e.Payload })
 		} else if q, gone := m.gone[e.Wait]; gone {
@@ -235,6 +235,7 @@ func (b *blocked) read(news waitNews) (replies []byte, err error, done bool) {
 	switch {
 	case news.reply != nil:
 		b.kept = false
+		b.s.out.pay()
 		return news.reply, nil, true
 	case !b.kept:
 		return nil, nil, false

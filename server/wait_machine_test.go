@@ -450,21 +450,31 @@ func TestWaitsMoveIntoTheMachine(t *testing.T) {
 	n.idle(t)
 }
 
-// What a command changes when it is served is told to its own client after the reply.
+// What a command changes when it is served is told to its own client after the reply, also if it is
+// served before its session knows that it waits.
 func TestServedBeforeItsInvalidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
-		main, c := n.dial(t), n.dial(t)
+		c := n.dial(t)
 		c.call("HELLO", "3")
 		c.call("CLIENT", "TRACKING", "ON")
-		for range 100 {
+		for _, soon := range []bool{false, true} {
 			c.call("LRANGE", "to", "0", "-1")
+			push := func() {
+				n.fake.change(t, commandOf("RPUSH", "from", "x"))
+				synctest.Wait() // until it is delivered
+			}
+			if soon {
+				n.fake.set(func() { n.fake.after = push })
+			}
 			move := commandtest.Args("BLMOVE", "from", "to", "LEFT", "LEFT", "0")
 			if err := c.Send(move); err != nil {
 				t.Fatal(err)
 			}
-			n.waiting(t, 1)
-			main.call("RPUSH", "from", "x")
+			if !soon {
+				n.waiting(t, 1)
+				push()
+			}
 			c.want("$1\r\nx\r\n")
 			c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nto\r\n")
 		}
