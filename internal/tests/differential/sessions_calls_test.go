@@ -279,7 +279,7 @@ var sessionOmissions = []sessionOmission{
 		}},
 	// an id that a connection may have in one of the servers only
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "client") && hasWord(call, "id") &&
+		return isCommand(call, "client") && (hasWord(call, "id") || hasWord(call, "redirect")) &&
 			slices.ContainsFunc(call, func(arg []byte) bool {
 				id, ok := commands.ParseInt(arg)
 				return ok && id > 0 && id < math.MaxInt64
