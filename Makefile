@@ -2,7 +2,7 @@
 # make lint          gofmt, vet, staticcheck; no function that only tests call, but in internal/resp
 # make vulncheck     known vulnerabilities in what the code calls; needs access to vuln.go.dev
 # make test          install what the tests need, run them, list what was skipped; minutes
-# make check         the tests that need longer; CI runs both
+# make check         the tests that need longer, and those of make test where little is installed; CI runs both
 # make fmt           gofmt, and break lines of documents and comments that are too wide
 # make precommit     what takes seconds; make hooks: git runs it before each commit
 # make quick         go test ./..., and what it skipped; installs nothing
@@ -40,7 +40,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script internal/lua internal/l
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-processes quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
+.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -62,17 +62,24 @@ test-plain:
 # The tests that call tier.Check or do more if tier.Checking, and what make test does not have the
 # race detector watch.
 check: deps
-	COORDD_CHECK=1 $(MAKE) -j 3 -O check-race check-plain check-processes
+	$(MAKE) -j 3 -O check-race check-plain check-processes check-bare
 
+check-race: export COORDD_CHECK = 1
 check-race:
 	sh .ci/only tier. '$(RACE)' $(GO) test -race $(TESTFLAGS) -timeout 30m
 	sh .ci/test $(GO) test -race $(TESTFLAGS) ./fsm/script ./commands/keyspace ./internal/tests/differential
 
+check-plain: export COORDD_CHECK = 1
 check-plain:
 	sh .ci/only tier. '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
 
+check-processes: export COORDD_CHECK = 1
 check-processes:
 	sh .ci/only tier. $(PROCESSES) $(GO) test $(TESTFLAGS) -timeout 30m
+
+# Tests that need a program skip themselves where it is missing.
+check-bare:
+	sh .ci/bare $(GO) test $(TESTFLAGS) ./$(PROCESSES) ./cmd/coordd ./commands/... ./fsm ./server
 
 fmt:
 	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')

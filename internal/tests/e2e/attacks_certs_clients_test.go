@@ -124,14 +124,19 @@ func TestForgedClients(t *testing.T) {
 				t.Log(lines(p.log.String()[before:], "TLS handshake failed"))
 			})
 		}
-		p.t = t
-		refusedCLI(t, p, dir, issued(t, ca, expired))
+		t.Run(auth+", redis-cli", func(t *testing.T) {
+			p.t = t
+			refusedCLI(t, p, dir, issued(t, ca, expired))
+		})
 	}
 }
 
 // refusedCLI has redis-cli write with an expired certificate.
 func refusedCLI(t *testing.T, p *process, dir string, pair certs.Pair) {
 	t.Helper()
+	if missing("redis-cli") {
+		t.Skip("SKIPPED: redis-cli not found")
+	}
 	own := filepath.Join(t.TempDir(), "cli")
 	writePair(t, own, pair)
 	_, port, _ := strings.Cut(p.flag("--tls-listen"), ":")

@@ -222,6 +222,9 @@ func TestClientsOverTLS(t *testing.T) {
 
 // TestToolsOverTLS uses redis-cli, coordd backup, import and --join over TLS.
 func TestToolsOverTLS(t *testing.T) {
+	if missing("redis-cli") {
+		t.Skip("SKIPPED: redis-cli not found")
+	}
 	dir, _ := certsDir(t)
 	with := func(p *process) {
 		p.args = append(p.args, clientFlags(dir, p.id, p.addr)...)
