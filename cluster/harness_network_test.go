@@ -73,7 +73,6 @@ func (w *network) dialer(from string) dialFunc {
 	if w.sim != nil {
 		dial = w.host(from).Dial
 	}
-
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		w.mu.Lock()
 		to := w.owner[addr]

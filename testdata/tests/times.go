@@ -8,6 +8,7 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -125,20 +126,8 @@ func callsCheck(f *ast.FuncDecl) bool {
 	if f.Body == nil || len(f.Body.List) == 0 {
 		return false
 	}
-	s, _ := f.Body.List[0].(*ast.ExprStmt)
-	if s == nil {
-		return false
-	}
-	call, _ := s.X.(*ast.CallExpr)
-	if call == nil {
-		return false
-	}
-	of, _ := call.Fun.(*ast.SelectorExpr)
-	if of == nil {
-		return false
-	}
-	pkg, _ := of.X.(*ast.Ident)
-	return pkg != nil && pkg.Name == "tier" && of.Sel.Name == "Check"
+	first, ok := f.Body.List[0].(*ast.ExprStmt)
+	return ok && types.ExprString(first.X) == "tier.Check(t)"
 }
 
 var (
