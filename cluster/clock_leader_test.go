@@ -244,7 +244,8 @@ func TestFrameOfManyInstants(t *testing.T) {
 	for i := range u.batches {
 		u.batches[i] = []byte("seen")
 	}
-	p := readPass{n: n, lead: lead, now: lead.now()}
+	// asked at the beginning of time, so that no instant is too old for them on a busy machine
+	p := readPass{n: n, lead: lead}
 	if replies, ok := p.replies(u); !ok || len(replies) < room/2 || len(replies) > room {
 		t.Errorf("%d batches are answered (%v), with room for %d", len(replies), ok, room)
 	}

@@ -167,7 +167,7 @@ func (s *Stream) Delete(id StreamID) bool {
 	if n.live == 0 {
 		s.dropNode(n)
 	} else {
-		s.nodes.Set(n)
+		s.setNode(n)
 	}
 	if s.tombstone.Less(id) {
 		s.tombstone = id

@@ -47,10 +47,18 @@ func (s *Stream) layOut(id StreamID, texts [][]byte) {
 	}
 	if !ok || n.size+length >= nodeBytes || n.live+n.dead >= nodeEntries {
 		n = newStreamNode(id, texts)
-		s.bytes += nodeSize(n)
 	}
 	n.add(id, texts)
-	s.nodes.Set(n)
+	s.setNode(n)
+}
+
+// setNode puts a node in the place of the one with the same first id, if there is one: XSETID lets
+// a new node begin where one whose entries were all deleted did.
+func (s *Stream) setNode(n streamNode) {
+	if old, ok := s.nodes.Set(n); ok {
+		s.bytes -= nodeSize(old)
+	}
+	s.bytes += nodeSize(n)
 }
 
 // dropNode removes a node.

@@ -116,8 +116,7 @@ func (s *Stream) readNode(r *reader) {
 		s.sum ^= entrySum(e)
 		s.bytes += messageSize(e)
 	}
-	s.nodes.Set(n)
-	s.bytes += nodeSize(n)
+	s.setNode(n)
 	s.last = n.last
 }
 

@@ -401,6 +401,27 @@ func TestStreamAgainstModel(t *testing.T) {
 	}
 }
 
+// TestStreamNodeReplaced: a node whose entries are all deleted stays until entries after it are
+// removed, and a new one may begin where it did.
+func TestStreamNodeReplaced(t *testing.T) {
+	small := [][]byte{[]byte("a"), []byte("1")}
+	large := [][]byte{[]byte("a"), bytes.Repeat([]byte("v"), nodeBytes)}
+	s := NewStream()
+	s.Add(StreamID{1, 1}, small)
+	s.Add(StreamID{5, 5}, small)
+	s.Delete(StreamID{5, 5})
+	s.Trim(StreamTrim{MinID: StreamID{3, 0}})
+	if s.Len() != 0 || s.Nodes() != 1 {
+		t.Fatalf("%d entries in %d nodes", s.Len(), s.Nodes())
+	}
+	s.SetLast(StreamID{0, 1})
+	s.Add(StreamID{1, 1}, large)
+	if s.Nodes() != 1 {
+		t.Fatalf("%d nodes", s.Nodes())
+	}
+	checkRecord(t, s)
+}
+
 // Everything that differs shows in Sum.
 func TestStreamSumDiffers(t *testing.T) {
 	build := func(change func(s *Stream, g *Group)) uint64 {

@@ -46,7 +46,7 @@ func (s *Stream) Trim(t StreamTrim) (removed, size int) {
 			removed++
 		}
 		// as in Redis, even with no entry left, until entries after it are removed too
-		s.nodes.Set(n)
+		s.setNode(n)
 		return removed, size
 	}
 }
@@ -75,7 +75,7 @@ func (s *Stream) trimEach(t StreamTrim) (removed, size int) {
 		case whole && n.live == 0:
 			s.dropNode(n)
 		case len(gone) > 0:
-			s.nodes.Set(n)
+			s.setNode(n)
 		}
 		if !whole {
 			break

@@ -132,12 +132,32 @@ func TestFormatNumbersLikeRedis(t *testing.T) {
 			if rnd.IntN(2) == 0 {
 				precision = fmt.Sprintf(".%d", rnd.IntN(22))
 			}
-			verb := "diuoxXeEfgGs"[rnd.IntN(12)]
-			fmt.Fprintf(&code, "string.format('%%%s%s%s%c', %s)", flags[rnd.IntN(len(flags))],
-				width, precision, verb, randomNumber(rnd))
+			flag, verb := flags[rnd.IntN(len(flags))], "diuoxXeEfgGs"[rnd.IntN(12)]
+			number := randomNumber(rnd)
+			if strings.Contains(flag, "#") && strings.ContainsRune("gG", rune(verb)) {
+				number = randomWhole(rnd) // what is rounded meets the error of glibc, see below
+			}
+			fmt.Fprintf(&code, "string.format('%%%s%s%s%c', %s)", flag, width, precision, verb,
+				number)
 		}
 		snippet := code.String()
 		redis.compare(t, snippet)
+	}
+}
+
+// TestFormatRoundedUp: glibc drops the zeros that # asks for if a number is rounded up to the power
+// of ten from which %g writes an exponent: Redis on Debian answers 1.e+02 to the first.
+func TestFormatRoundedUp(t *testing.T) {
+	L := libraryState(t)
+	for code, want := range map[string]string{
+		`return string.format('%#.2g', 99.5)`:     "1.0e+02",
+		`return string.format('%#G', -999999.7)`:  "-1.00000E+06",
+		`return string.format('%#.3g', 0.099999)`: "0.100",
+		`return string.format('%.2g', 99.5)`:      "1e+02",
+	} {
+		if got, err := evalHere(L, code); err != nil || showValue(got) != want {
+			t.Errorf("%s: %v %v, want %s", code, got, err, want)
+		}
 	}
 }
 
@@ -146,19 +166,25 @@ func TestFormatNumbersLikeRedis(t *testing.T) {
 func randomNumber(rnd *rand.Rand) string {
 	switch rnd.IntN(7) {
 	case 0:
+		return fmt.Sprintf("%.17g", rnd.NormFloat64()*1000)
+	case 1:
+		return fmt.Sprintf("%.15fe%d", rnd.NormFloat64(), rnd.IntN(600)-300)
+	case 2:
+		return fmt.Sprintf("%d.5", rnd.IntN(100))
+	case 3:
+		return fmt.Sprintf("(%d/%d)", rnd.IntN(1000), 1+rnd.IntN(1000))
+	}
+	return randomWhole(rnd)
+}
+
+func randomWhole(rnd *rand.Rand) string {
+	switch rnd.IntN(3) {
+	case 0:
 		return fmt.Sprint(rnd.IntN(2000) - 1000)
 	case 1:
-		return fmt.Sprintf("%.17g", rnd.NormFloat64()*1000)
-	case 2:
-		return fmt.Sprintf("%.15fe%d", rnd.NormFloat64(), rnd.IntN(600)-300)
-	case 3:
 		return fmt.Sprintf("(2^%d%+d)", rnd.IntN(70), rnd.IntN(5)-2)
-	case 4:
-		return fmt.Sprintf("(-2^%d%+d)", rnd.IntN(70), rnd.IntN(5)-2)
-	case 5:
-		return fmt.Sprintf("%d.5", rnd.IntN(100))
 	}
-	return fmt.Sprintf("(%d/%d)", rnd.IntN(1000), 1+rnd.IntN(1000))
+	return fmt.Sprintf("(-2^%d%+d)", rnd.IntN(70), rnd.IntN(5)-2)
 }
 
 func TestConcat(t *testing.T) {

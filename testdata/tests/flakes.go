@@ -112,6 +112,10 @@ func (t *tally) once(ctx context.Context, all *suite, run, workers int, logs str
 			for b := range next {
 				seed := fmt.Sprint(time.Now().UnixNano())
 				o, err := b.run(ctx, "-test.shuffle", seed)
+				if o.detectorFailed() {
+					fmt.Println(b.dir, "again: the race detector failed, not a test")
+					o, err = b.run(ctx, "-test.shuffle", seed)
+				}
 				if ctx.Err() != nil {
 					continue
 				}

@@ -110,6 +110,15 @@ func (b binary) run(ctx context.Context, flags ...string) (o outcome, err error)
 	return o, errors.Join(ctx.Err(), lines.Err())
 }
 
+// detectorFailed reports whether all that failed is a check of the race detector's own runtime.
+func (o outcome) detectorFailed() bool {
+	return bytes.Contains(o.output, []byte("ThreadSanitizer: CHECK failed")) &&
+		!elsewhere.Match(o.output)
+}
+
+// elsewhere is a line of what fails for another reason.
+var elsewhere = regexp.MustCompile(`(?m)^ *--- FAIL|^panic:|^fatal error:|WARNING: DATA RACE`)
+
 // failures returns the tests that failed; if none did but the process ended, what it was doing.
 func (o outcome) failures() (names []string) {
 	for _, t := range o.tests {

@@ -102,8 +102,11 @@ func beStrangers(task string) error {
 	i := slices.IndexFunc(networkAttacks, func(a networkAttack) bool { return a.name == s.Attack })
 	a := networkAttacks[i]
 	var last atomic.Bool
+	var going atomic.Int64 // those that connect or are connected
 	for range s.Size {
+		going.Add(1)
 		go func() {
+			defer going.Add(-1)
 			for !last.Load() {
 				s.connect(a.once)
 				time.Sleep(pauseBetween)
@@ -117,7 +120,7 @@ func beStrangers(task string) error {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	last.Store(true)
 	if !a.trusted {
-		soon(func() bool { return s.open.Load() == 0 })
+		soon(func() bool { return going.Load() == 0 })
 	}
 	return json.NewEncoder(os.Stdout).Encode(report{s.tried.Load(), s.open.Load(),
 		s.done.Load()})

@@ -267,12 +267,15 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 		t.Fatal(got)
 	}
 	n2.pause()
-	const keptBytes = 64 << 20 // the log behind a snapshot keeps as much
+	const (
+		keptBytes   = 64 << 20 // the log behind a snapshot keeps as much
+		socketBytes = 64 << 20 // more than is on its way to the node that is stopped
+	)
 	value := strings.Repeat("v", 8<<20)
-	for range keptBytes/len(value) + 2 {
-		if err := n1.client().Set(ctx, "k", value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+	for range (keptBytes+socketBytes)/len(value) + 2 {
+		wait.For(t, 30*time.Second, "a write beside changes of the leader", func() bool {
+			return n1.client().Set(ctx, "k", value, 0).Err() == nil
+		})
 	}
 	// both: a busy machine may have changed the leader
 	for _, p := range []*process{n1, followers[1]} {
