@@ -114,8 +114,8 @@ type Scripts interface {
 	Exists(sha []byte) bool
 	Flush()
 
-	// HasFunction reports whether a library has a function of that name, in any case.
-	HasFunction(name []byte) bool
+	// HasFunction reports whether FCALL finds a function at a feature level.
+	HasFunction(level uint64, name []byte) bool
 	// LoadLibrary runs the source of a library, which registers its functions, and stores it.
 	// replace allows it to replace a library of the same name.
 	LoadLibrary(x *Call, source []byte, replace bool) (name string, err error)

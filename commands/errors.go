@@ -3,6 +3,8 @@ package commands
 import (
 	"fmt"
 	"strings"
+
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // Error is an error reply. Its text is API: the code word first, byte-equal with Redis.
@@ -54,5 +56,5 @@ func outOfRange(least, most int64) error {
 // SubcommandSyntax is the error for too many arguments of a subcommand whose arity has no maximum.
 func SubcommandSyntax(args [][]byte) error {
 	return Errorf("ERR unknown subcommand or wrong number of arguments for '%.128s'. Try %s HELP.",
-		args[1], strings.ToUpper(string(args[0])))
+		args[1], ascii.Upper(args[0]))
 }

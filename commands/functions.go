@@ -3,9 +3,8 @@
 package commands
 
 import (
-	"bytes"
-
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -121,7 +120,7 @@ var functionSubcommands = []Spec{
 // other error.
 func callFunction(x *Call) error {
 	s := x.script()
-	if !x.Scripts.HasFunction(s.Function) {
+	if !x.Scripts.HasFunction(x.Level, s.Function) {
 		return errNoFunction
 	}
 	if err := s.readKeys(x.Args, errFunctionKeys); err != nil {
@@ -182,7 +181,7 @@ func functionList(x *Call) error {
 			if i++; i == len(x.Args) {
 				return errNoLibraryName
 			}
-			pattern, filter = bytes.ToLower(x.Args[i]), true
+			pattern, filter = ascii.AppendLower(nil, x.Args[i]), true
 		default:
 			// Unlike in other errors, line breaks at the end stay, as spaces.
 			return Errorf("ERR Unknown argument %s", spaceForBreak.Replace(string(resp.CText(arg))))
@@ -194,7 +193,7 @@ func functionList(x *Call) error {
 	var chosen []*Library
 	var m glob.Matcher
 	for _, l := range x.Scripts.Libraries() {
-		if !filter || m.Match(pattern, bytes.ToLower([]byte(l.Name))) {
+		if !filter || m.Match(pattern, ascii.AppendLower(nil, l.Name)) {
 			chosen = append(chosen, l)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 func keysCommand(x *Call) error {
@@ -73,7 +74,7 @@ func (o *scanOptions) wantsKind(kind keyspace.Kind) bool {
 		return true
 	}
 	var buf [16]byte
-	return len(o.typeName) <= len(buf) && string(lower(buf[:0], o.typeName)) == kind.String()
+	return len(o.typeName) <= len(buf) && string(ascii.AppendLower(buf[:0], o.typeName)) == kind.String()
 }
 
 func dbsizeCommand(x *Call) error {

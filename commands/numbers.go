@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // ParseInt parses a signed 64-bit integer as strictly as Redis: no spaces, no plus sign, no leading
@@ -96,7 +98,7 @@ func floatText(b []byte) (string, bool) {
 		return "", false
 	}
 	s := string(b)
-	low := strings.ToLower(strings.TrimLeft(s, "+-"))
+	low := ascii.Lower(strings.TrimLeft(s, "+-"))
 	if strings.HasPrefix(low, "0x") && !strings.Contains(low, "p") {
 		s += "p0" // C allows a hexadecimal float without an exponent
 	}

@@ -3,7 +3,11 @@
 
 package commands
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/coordd/coordd/internal/ascii"
+)
 
 // Errors of the script commands.
 const (
@@ -190,8 +194,7 @@ func scriptExists(x *Call) error {
 }
 
 func scriptFlush(x *Call) error {
-	if len(x.Args) > 3 || len(x.Args) == 3 && !bytes.EqualFold(x.Args[2], []byte("async")) &&
-		!bytes.EqualFold(x.Args[2], []byte("sync")) {
+	if len(x.Args) > 3 || len(x.Args) == 3 && !x.isReleased("async") && !x.isReleased("sync") {
 		return errScriptFlush
 	}
 	x.Commit()
@@ -200,9 +203,18 @@ func scriptFlush(x *Call) error {
 	return nil
 }
 
+// isReleased reports whether the second argument is a word. Below LevelUsers the case of all Unicode
+// letters is ignored, as in 0.1.
+func (x *Call) isReleased(word string) bool {
+	if x.Level < LevelUsers {
+		return bytes.EqualFold(x.Args[2], []byte(word)) //purity: 0.1 did, and its log is replayed
+	}
+	return ascii.Equal(x.Args[2], word)
+}
+
 func scriptDebug(x *Call) error {
 	for _, mode := range []string{"no", "yes", "sync"} {
-		if bytes.EqualFold(x.Args[2], []byte(mode)) {
+		if ascii.Equal(x.Args[2], mode) {
 			if mode == "no" {
 				x.Out.Status("OK")
 				return nil

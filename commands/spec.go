@@ -1,6 +1,10 @@
 package commands
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/coordd/coordd/internal/ascii"
+)
 
 // Kind says which part of the server runs a command.
 type Kind uint8
@@ -189,7 +193,7 @@ func (s *Spec) MayWait(args [][]byte) bool {
 
 // Usage returns the call as the documentation writes it: name and arguments, without types.
 func (s *Spec) Usage() string {
-	call := strings.ToUpper(strings.ReplaceAll(s.FullName(), "|", " "))
+	call := ascii.Upper(strings.ReplaceAll(s.FullName(), "|", " "))
 	if s.Syntax == "" {
 		return call
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // digestLen is the length of a digest in hexadecimal digits.
@@ -34,7 +35,7 @@ func digest(b []byte) (hex [digestLen]byte) {
 // that is not hexadecimal.
 func sameDigest(b, hex []byte) bool {
 	own := digest(b)
-	return bytes.EqualFold(own[:], hex)
+	return ascii.Equal(own[:], hex)
 }
 
 func digestCommand(x *Call) error {

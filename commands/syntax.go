@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // ArgType is the type of an argument, in the terms of COMMAND DOCS.
@@ -247,7 +249,7 @@ func nameOf(args []Arg) string {
 func wordArg(word string) Arg {
 	if text := strings.Trim(word, "\""); text != word ||
 		!strings.ContainsFunc(word, unicode.IsLower) {
-		return Arg{Name: strings.ToLower(text), Type: ArgToken, Token: text}
+		return Arg{Name: ascii.Lower(text), Type: ArgToken, Token: text}
 	}
 	name, kind := typedName(word)
 	return Arg{Name: name, Type: kind}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // Specs returns every command on data. Package server adds its own.
@@ -80,7 +81,7 @@ func (t *Table) Get(name []byte) *Spec {
 	if len(name) > len(buf) {
 		return nil
 	}
-	return t.byName[string(lower(buf[:0], name))]
+	return t.byName[string(ascii.AppendLower(buf[:0], name))]
 }
 
 // Subcommand returns a container's subcommand by its word in any case, or nil.
@@ -89,7 +90,7 @@ func (t *Table) Subcommand(s *Spec, word []byte) *Spec {
 	if len(word) > len(buf) {
 		return nil
 	}
-	return t.subs[s][string(lower(buf[:0], word))]
+	return t.subs[s][string(ascii.AppendLower(buf[:0], word))]
 }
 
 // Resolve returns the command or subcommand that args call, and checks its arity. The errors are
@@ -110,7 +111,7 @@ func (t *Table) ResolveNamed(s *Spec, level uint64, args [][]byte) (*Spec, error
 		sub := t.Subcommand(s, args[1])
 		if sub == nil || sub.Level > level {
 			return nil, Errorf("ERR unknown subcommand '%.128s'. Try %s HELP.", args[1],
-				strings.ToUpper(s.Name))
+				ascii.Upper(s.Name))
 		}
 		s = sub
 	}
@@ -134,14 +135,4 @@ func unknownCommand(args [][]byte) error {
 		fmt.Fprintf(&b, "'%.*s' ", 128-b.Len(), a)
 	}
 	return Errorf("ERR unknown command '%.128s', with args beginning with: %s", args[0], b.String())
-}
-
-func lower(dst, src []byte) []byte {
-	for _, c := range src {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		dst = append(dst, c)
-	}
-	return dst
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Adapter struct {
 	table   *commands.Table
 	deliver func([]commands.Event)
 	fatal   func(error)
+	alarm   func(what string) // a request panicked; nil: nobody is told
 
 	watched  atomic.Bool              // report the commands that scripts call
 	interest atomic.Pointer[Interest] // in changes of keys; nil: in none
@@ -40,6 +42,7 @@ type Adapter struct {
 	users     atomic.Pointer[Users]
 	waits     atomic.Int64  // commands that wait in the machine
 	worked    atomic.Uint64 // work of the applied entries
+	panics    atomic.Uint64 // of requests
 	saved     atomic.Uint64 // Machine.changes at the newest snapshot
 	checked   uint64        // index of this node's newest check; only the proposer uses it
 }
@@ -74,6 +77,7 @@ func NewAdapter(
 ) *Adapter {
 	a := &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal,
 		m: NewMachine(table)}
+	a.m.alarm = a.panicked
 	a.level.Store(a.m.Level())
 	a.users.Store(a.m.Users())
 	return a
@@ -130,6 +134,20 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	}
 	return &Applied{result.Replies, result.Work}
 }
+
+// SetAlarm sets what is told of each panic of a request, with its stack, before the first entry. It
+// is called while an entry or a read runs, also concurrently.
+func (a *Adapter) SetAlarm(alarm func(what string)) { a.alarm = alarm }
+
+func (a *Adapter) panicked(p any) {
+	a.panics.Add(1)
+	if a.alarm != nil {
+		a.alarm(fmt.Sprintf("%v\n%s", p, debug.Stack()))
+	}
+}
+
+// Panics returns how many requests panicked since the process started.
+func (a *Adapter) Panics() uint64 { return a.panics.Load() }
 
 // Worked returns the work of the entries applied since the process started, in units of
 // commands.Env.Work.
@@ -356,6 +374,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 		m.Witness(true)
 	}
 	m.SetNode(a.m.waiting.node)
+	m.alarm = a.panicked
 	a.m = m
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())

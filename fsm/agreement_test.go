@@ -171,6 +171,7 @@ func TestDivergenceIsSeen(t *testing.T) {
 
 func mustApply(t testing.TB, m *Machine, index uint64, e *Entry, answer bool) Result {
 	t.Helper()
+	m.alarm = func(p any) { t.Errorf("entry %d: a request panicked: %v", index, p) }
 	r, err := m.Apply(index, e, answer)
 	if err != nil {
 		t.Fatalf("entry %d: %v", index, err)

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"math"
+
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
 )
@@ -27,6 +29,11 @@ func (a *ahead) begin(ks *keyspace.Keyspace, batches [][]byte) {
 // step is called before each request. If a batch stops before its last request, ahead comes later
 // than it should for the rest of the entry.
 func (a *ahead) step() {
+	defer func() {
+		if recover() != nil { // a guess must not stop the entry
+			a.left = math.MaxInt
+		}
+	}()
 	if a.left == 0 {
 		a.left = a.look()
 		a.keys.Load()

@@ -117,8 +117,38 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	r.tell(start)
 }
 
+// set changes a setting and replies.
+func (r *runner) set(q *commands.Request) {
+	defer r.recovered(&r.resp, len(r.resp.Buf))
+	r.m.nextPosition(r.env)
+	r.acknowledge(r.m.set(r, q))
+}
+
+// recovered is deferred around all that a request does. A panic is a bug in coordd, which every
+// node hits in the same state: it becomes the request's reply, so that no request can stop a
+// cluster. In a dry run it belongs in the log, where all nodes answer alike.
+func (r *runner) recovered(out commands.Reply, start int) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	r.resp.Limit, r.resp.Full = 0, false // errors always fit
+	if r.env.DryRun {
+		r.env.Aborted = true
+		return
+	}
+	r.m.panicked(p)
+	r.resp.Buf = r.resp.Buf[:start]
+	out.Error(fmt.Sprintf("ERR internal error: %v", p))
+	r.room -= headBytes
+}
+
 // perform is run with the place for the reply.
 func (r *runner) perform(q *commands.Request, out commands.Reply) {
+	defer r.recovered(out, len(r.resp.Buf))
+	if !r.readOnly {
+		r.m.nextPosition(r.env)
+	}
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind,
 		OOM: r.m.oom()}
 	stop := r.env.Work + r.maxWork()
@@ -160,11 +190,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 			r.env.Witness.Watched(w.DB, w.Key, w.Changed == 0)
 		}
 	}
-	changed := r.watchedChanged(q.Watch)
-	if r.env.Aborted {
-		return
-	}
-	if changed {
+	if r.watchedChanged(q.Watch) {
 		out.NullArray()
 		r.room -= headBytes
 		return
@@ -193,17 +219,8 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 const watchedWork = 16
 
 // watchedChanged reports whether one of the keys has changed since it was watched. In a dry run a
-// key that is past its deadline and not swept yet aborts it.
+// key that is past its deadline and not swept yet panics, which aborts it.
 func (r *runner) watchedChanged(keys []commands.WatchedKey) bool {
-	defer func() {
-		switch p := recover(); {
-		case p == nil:
-		case r.env.DryRun && p == keyspace.ErrClosed:
-			r.env.Aborted = true
-		default:
-			panic(p)
-		}
-	}()
 	return slices.ContainsFunc(keys, func(w commands.WatchedKey) bool {
 		return r.env.Keyspace.DB(w.DB).LastChange(w.Key) != w.Changed
 	})
@@ -217,38 +234,23 @@ func (r *runner) mayWrite(cmds [][][]byte) bool {
 	})
 }
 
-// command runs one command. A panic in a handler is a bug in coordd, which every node hits in the
-// same state: it becomes an error reply, so that one command cannot stop a cluster. A reply that
-// does not fit is replaced by an error.
+// command runs one command. After a panic the transaction goes on with the next. A reply that does
+// not fit is replaced by an error.
 func (r *runner) command(x *commands.Call) {
 	start := len(r.resp.Buf)
+	defer r.recovered(x.Out, start)
 	r.env.BeginCommand()
 	r.resp.Limit = r.limit
 	x.Room = max(r.room, 1)
 	spec, err := r.m.table.ResolveAt(x.Level, x.Args)
 	writes := err == nil && spec.Kind == commands.Write
-	defer func() {
-		p, full := recover(), r.resp.Full
-		r.resp.Limit, r.resp.Full = 0, false // errors always fit
-		switch {
-		case p != nil && r.env.DryRun: // a bug belongs in the log too, where all nodes answer alike
-			r.env.Aborted = true
-		case p != nil:
-			r.resp.Buf = r.resp.Buf[:start]
-			x.Out.Error(fmt.Sprintf("ERR internal error: %v", p))
-			r.room -= headBytes
-		case full:
-			r.full = true
-			r.resp.Buf = r.resp.Buf[:start]
-			x.Out.Error(tooLarge(writes).Error())
-		}
-	}()
 	if err == nil {
 		err = r.permitted(x, spec)
 	}
 	if r.readOnly && writes {
 		r.beginDryRun()
 		if x.Aborted {
+			r.resp.Limit = 0
 			return
 		}
 	}
@@ -258,8 +260,14 @@ func (r *runner) command(x *commands.Call) {
 		r.m.changes++
 	}
 	size, refused := x.ReplySize()
+	full := r.resp.Full
+	r.resp.Limit, r.resp.Full = 0, false // errors always fit
 	r.room -= size
-	r.full = r.full || refused
+	r.full = r.full || refused || full
+	if full {
+		r.resp.Buf = r.resp.Buf[:start]
+		x.Out.Error(tooLarge(writes).Error())
+	}
 	// Scripts of one transaction, or of one batch of reads, must not draw the same numbers. The
 	// step differs from luaRandom's, which would only shift them.
 	r.env.Seed += 0xd1b54a32d192ed03

@@ -35,6 +35,7 @@ type Machine struct {
 	witness  *commands.Witness
 	facts    bool           // entries with replies report them
 	known    commands.Known // for reads; nil: nothing
+	alarm    func(p any)    // told of the panic of a request; may be nil
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -119,8 +120,8 @@ func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 //
 // A batch at its work limit stops before its next request: it has fewer replies than requests, and
 // those without one did not run. From commands.LevelBounded on, an entry at its limit stops before
-// its next batch. An error means that the entry cannot be applied; the machine must not be used
-// again.
+// its next batch. It stops likewise when it has used up its positions. An error means that the entry
+// cannot be applied; the machine must not be used again.
 func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.verify(e.Check); err != nil {
 		return Result{}, err
@@ -160,28 +161,26 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.serveWaiting(env, limits.entry)
 	m.ahead.begin(m.ks, e.Batches)
 	for _, batch := range e.Batches {
-		if env.Work >= limits.entry {
+		if env.Work >= limits.entry || !m.morePositions() {
 			break
 		}
 		r.begin(nil, min(limits.batch, limits.entry-env.Work))
 		m.requests.Reset(batch)
-		for m.requests.More() && !r.tired() {
+		for m.requests.More() && !r.tired() && m.morePositions() {
 			m.ahead.step()
 			q, err := m.requests.Next()
 			if err != nil { // the same on every node; the rest of the batch cannot be read
 				r.resp.Error("ERR " + err.Error())
 				break
 			}
-			m.nextPosition(env)
 			m.events.client = q.Client
 			if q.Setting {
-				r.acknowledge(m.set(&r, q))
+				r.set(q)
 				env.Notify, env.Users = m.events.notifying(), m.users.Users
-				m.serveWaiting(env, limits.entry)
-				continue
+			} else {
+				r.run(q, answer)
+				m.witness.Judge()
 			}
-			r.run(q, answer)
-			m.witness.Judge()
 			m.serveWaiting(env, limits.entry)
 		}
 		result.Ran++
@@ -196,12 +195,31 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	return result, nil
 }
 
+// morePositions reports whether the entry has a position for another request. Requests of one
+// position would have equal fencing tokens, and WATCH would not see what the second changes. So an
+// entry ends with its positions: what is left is proposed again, and who waits is served by the next
+// entry. Below commands.LevelUsers nobody waits, and an entry has no more requests than positions.
+func (m *Machine) morePositions() bool {
+	return m.position <= keyspace.MaxPosition || m.level < commands.LevelUsers
+}
+
 // nextPosition begins the next request of the entry.
 func (m *Machine) nextPosition(env *commands.Env) {
-	m.ks.SetRevision(keyspace.NewRevision(m.epoch, m.index, min(m.position, keyspace.MaxPosition)))
+	at := keyspace.NewRevision(m.epoch, m.index, min(m.position, keyspace.MaxPosition))
+	if m.position > 0 && at <= m.ks.CurrentRevision() && m.level >= commands.LevelUsers {
+		panic(fmt.Sprintf("revision %d does not rise above %d", at, m.ks.CurrentRevision()))
+	}
+	m.ks.SetRevision(at)
 	// Each request has its own seed: scripts of one entry must not draw the same numbers.
 	env.Seed = m.index*(keyspace.MaxPosition+1) + m.position
 	m.position++
+}
+
+// panicked reports a panic of a request.
+func (m *Machine) panicked(p any) {
+	if m.alarm != nil {
+		m.alarm(p)
+	}
 }
 
 // observe has the keyspace report changes, if anybody needs them.
@@ -234,7 +252,7 @@ func (m *Machine) ValueBytes(db int, keys [][]byte) (bytes int) {
 
 // ScriptFlags returns the flags that a script declares, if it does.
 func (m *Machine) ScriptFlags(s commands.Script) (flags commands.FunctionFlags, declared bool) {
-	flags, declared, _ = m.engine.Declared(s)
+	flags, declared, _ = m.engine.Declared(m.level, s)
 	return flags, declared
 }
 

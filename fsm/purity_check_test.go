@@ -47,6 +47,7 @@ var freeImports = map[string]bool{
 	"github.com/coordd/coordd/commands/rdb":      true,
 	"github.com/coordd/coordd/commands/keyspace": true,
 	"github.com/coordd/coordd/commands/radix":    true,
+	"github.com/coordd/coordd/internal/ascii":    true,
 	"github.com/coordd/coordd/internal/resp":     true,
 	"github.com/coordd/coordd/internal/wire":     true,
 	"github.com/coordd/coordd/fsm/script":        true,
@@ -84,6 +85,9 @@ var insteadOf = map[string]string{
 	"unsafe":        "only keyspace's views of bytes have a reason to",
 }
 
+// asciiFold: two folds of one name find a function in one place and none in another.
+const asciiFold = "names ignore the case of ASCII letters alone: use package ascii"
+
 // badCalls are forbidden functions of allowed packages, with the alternative. A key that ends in a
 // star is a prefix.
 var badCalls = map[string]string{
@@ -103,6 +107,13 @@ var badCalls = map[string]string{
 	"context.With*": "a script is stopped by a count of instructions, never by a clock or " +
 		"from outside",
 	"context.After*":    "nothing here waits",
+	"strings.ToLower":   asciiFold,
+	"strings.ToUpper":   asciiFold,
+	"strings.EqualFold": asciiFold,
+	"bytes.ToLower":     asciiFold,
+	"bytes.ToUpper":     asciiFold,
+	"bytes.EqualFold":   asciiFold,
+
 	"(*sync.Map).Range": "its order is random: keep a sorted structure",
 }
 

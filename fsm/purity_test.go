@@ -104,8 +104,8 @@ func serverHandlers(t *testing.T, exports map[string]string) []finding {
 // pureDirs are the folders with Go files under commands/ and fsm/, from here.
 func pureDirs(t *testing.T) []string {
 	var dirs []string
-	roots := []string{"../commands", "../fsm", "../internal/lua", "../internal/resp",
-		"../internal/wire"}
+	roots := []string{"../commands", "../fsm", "../internal/ascii", "../internal/lua",
+		"../internal/resp", "../internal/wire"}
 	for _, root := range roots {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			switch {
@@ -234,6 +234,10 @@ func f() { fmt.Println(1) }`},
 	{ruleCall, "does no I/O", `func f() { println(1) }`},
 	{ruleCall, "never by a clock", `import "context"
 func f(c context.Context) { _, _ = context.WithTimeout(c, 1) }`},
+	{ruleCall, "package ascii", `import "strings"
+func f(s string) string { return strings.ToLower(s) }`},
+	{ruleCall, "package ascii", `import "bytes"
+func f(a, b []byte) bool { return bytes.EqualFold(a, b) }`},
 	{ruleAddress, "an address", `import "fmt"
 func f(x any) string { return fmt.Sprintf("%p", x) }`},
 	{ruleAddress, "an address", "const format = `%#10p`"},

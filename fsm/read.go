@@ -62,7 +62,7 @@ func (m *Machine) readWitnessed(
 			break
 		}
 		if q.Setting {
-			m.readSetting(&r, q)
+			r.readSetting(q)
 			continue
 		}
 		start := len(r.resp.Buf)

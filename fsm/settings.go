@@ -93,7 +93,9 @@ func (m *Machine) mayCall(r *runner, q *commands.Request, words ...string) error
 }
 
 // readSetting answers a read of a setting.
-func (m *Machine) readSetting(r *runner, q *commands.Request) {
+func (r *runner) readSetting(q *commands.Request) {
+	defer r.recovered(&r.resp, len(r.resp.Buf))
+	m := r.m
 	name, values := string(q.Cmds[0][0]), q.Cmds[0][1:]
 	created, err := uint64(0), error(errNotReadable)
 	if m.level >= commands.LevelUsers {

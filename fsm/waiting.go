@@ -284,11 +284,11 @@ func (r *runner) wait(q *commands.Request, start int) {
 }
 
 // serveWaiting serves those that wait for keys that may have something for them. What is beyond the
-// work of an entry waits for the next.
+// work of an entry, or its positions, waits for the next.
 func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 	v := &m.waiting
 	v.swept = [keyspace.Databases]bool{}
-	for len(v.ready) > 0 && env.Work < limit {
+	for len(v.ready) > 0 && env.Work < limit && m.morePositions() {
 		key := v.ready[0]
 		if len(v.queues[key]) > 0 {
 			env.Work += lookWork
@@ -311,7 +311,7 @@ func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (mor
 	served := false // an entry that stopped before would be followed by others like it, for ever
 	name := []byte(key.key)
 	for i := 0; i < len(m.waiting.queues[key]) && m.ks.DB(key.db).Find(name) != nil; {
-		if served && env.Work >= limit {
+		if served && env.Work >= limit || !m.morePositions() {
 			return true
 		}
 		w := m.waiting.queues[key][i]
@@ -331,8 +331,15 @@ func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (mor
 
 // serve runs a command that waits, for one key. It reports whether the command has its reply, and
 // waits no more.
-func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) bool {
+func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bool) {
 	v := &m.waiting
+	defer func() {
+		if p := recover(); p != nil { // nobody must wait behind a command that cannot run
+			m.panicked(p)
+			v.leave(w.number)
+			served = true
+		}
+	}()
 	env.Work += uint64(len(w.request) / requestBytes)
 	v.reader.Reset(w.request)
 	q, err := v.reader.Next()
@@ -347,7 +354,6 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) bool {
 		})
 		q.Cmds[0] = spec.OnlyKeys(q.Cmds[0], indexes, []int{at})
 	}
-	m.nextPosition(env)
 	m.events.client = q.Client
 	r := runner{m: m, env: env}
 	deny := env.Deny

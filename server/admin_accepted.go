@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // acceptedValue is the value of a parameter without effect, under all of its names. own, if set,
@@ -81,7 +82,7 @@ func WithoutEffect(name string) bool {
 }
 
 func parseSwitch(text string) (string, error) {
-	switch text = strings.ToLower(text); text {
+	switch text = ascii.Lower(text); text {
 	case "yes", "no":
 		return text, nil
 	}
@@ -119,7 +120,7 @@ func parseBytes(low int64) func(string) (string, error) {
 // parseWord returns the parser of one word.
 func parseWord(words ...string) func(string) (string, error) {
 	return func(text string) (string, error) {
-		if text = strings.ToLower(text); !slices.Contains(words, text) {
+		if text = ascii.Lower(text); !slices.Contains(words, text) {
 			return "", commands.Error("argument(s) must be one of the following: " +
 				strings.Join(words, ", "))
 		}
@@ -132,10 +133,10 @@ func parseShutdown(text string) (string, error) {
 	var chosen []string
 	for _, word := range shutdownWords {
 		for given := range strings.SplitSeq(text, " ") {
-			if !slices.Contains(shutdownWords, strings.ToLower(given)) {
+			if !slices.Contains(shutdownWords, ascii.Lower(given)) {
 				return parseWord(shutdownWords...)(given)
 			}
-			if strings.EqualFold(given, word) && word != shutdownWords[0] {
+			if ascii.Equal(given, word) && word != shutdownWords[0] {
 				chosen = append(chosen, word)
 				break
 			}

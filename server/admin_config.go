@@ -6,12 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // settings holds the values that CONFIG SET changes.
@@ -67,7 +67,7 @@ func configGet(s *session, _ *commands.Spec, args [][]byte) {
 			s.fail(err)
 			return
 		}
-		pattern := bytes.ToLower(a)
+		pattern := ascii.AppendLower(nil, a)
 		for i := range params {
 			if p := &params[i]; !p.hidden && names[p] == "" && glob.Match(pattern, []byte(p.name)) {
 				names[p] = p.name
@@ -145,7 +145,7 @@ func (p *param) change(s *Server, text string) (func(*Server), error) {
 	case p.choose != nil:
 		return p.choose(text)
 	case p.set == nil:
-		if !strings.EqualFold(p.get(s), text) {
+		if !ascii.Equal(p.get(s), text) {
 			return nil, commands.Error("can't set immutable config")
 		}
 		return func(*Server) {}, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/locks"
 )
 
@@ -65,8 +66,8 @@ func switchParam(name string, in func(*Server) *atomic.Bool) param {
 		name: name,
 		get:  func(s *Server) string { return yesNo(in(s).Load()) },
 		choose: func(text string) (func(*Server), error) {
-			on := strings.EqualFold(text, "yes")
-			if !on && !strings.EqualFold(text, "no") {
+			on := ascii.Equal(text, "yes")
+			if !on && !ascii.Equal(text, "no") {
 				return nil, errSwitch
 			}
 			return func(s *Server) { in(s).Store(on) }, nil
@@ -280,7 +281,7 @@ var memorySizes = []struct {
 
 // parseMemory parses a size such as 64mb.
 func parseMemory(text string) (bytes int64, ok bool) {
-	text = strings.ToLower(text)
+	text = ascii.Lower(text)
 	for _, size := range memorySizes {
 		if number, found := strings.CutSuffix(text, size.unit); found {
 			n, ok := commands.ParseInt([]byte(number))

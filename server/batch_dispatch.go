@@ -4,13 +4,13 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -166,7 +166,7 @@ func (s *session) refusedByMode(spec *commands.Spec) error {
 
 // browser closes connections that browsers are tricked into opening, as Redis does.
 func (s *session) browser(word []byte) bool {
-	if !bytes.EqualFold(word, []byte("post")) && !bytes.EqualFold(word, []byte("host:")) {
+	if !ascii.Equal(word, "post") && !ascii.Equal(word, "host:") {
 		return false
 	}
 	s.srv.warnings.Warn("closed an HTTP client", "client", s.addr)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 const (
@@ -240,7 +241,7 @@ func clientReply(s *session, _ *commands.Spec, args [][]byte) {
 
 // clientType parses a TYPE argument. Only normal and pubsub clients exist here.
 func clientType(arg []byte) (string, error) {
-	switch t := strings.ToLower(string(arg)); t {
+	switch t := ascii.Lower(arg); t {
 	case "normal", "pubsub", "master", "replica":
 		return t, nil
 	case "slave":
@@ -439,9 +440,9 @@ func (f *killFilter) set(s *session, name, arg []byte) (err error) {
 			return commands.Errorf("ERR No such user '%s'", value)
 		}
 		f.user = &value
-	case is(name, "skipme") && strings.EqualFold(value, "yes"):
+	case is(name, "skipme") && ascii.Equal(value, "yes"):
 		f.skip = s
-	case is(name, "skipme") && strings.EqualFold(value, "no"):
+	case is(name, "skipme") && ascii.Equal(value, "no"):
 		f.skip = nil
 	default:
 		return commands.ErrSyntax

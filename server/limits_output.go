@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // Client classes, in Redis's order.
@@ -59,7 +60,7 @@ func ParseOutputLimits(text string) (o OutputLimits, err error) {
 	}
 	for ; len(words) > 0; words = words[4:] {
 		class := -1
-		switch strings.ToLower(words[0]) {
+		switch ascii.Lower(words[0]) {
 		case "normal":
 			class = classNormal
 		case "slave", "replica":

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/golang-lru/simplelru"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 const (
@@ -42,7 +43,7 @@ func ParseRate(text string) (r Rate, err error) {
 		return r, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		number, found := strings.CutSuffix(strings.ToLower(strings.TrimSpace(part)), "/s")
+		number, found := strings.CutSuffix(ascii.Lower(strings.TrimSpace(part)), "/s")
 		of, least := &r.Requests, int64(1)
 		n, ok := commands.ParseInt([]byte(number))
 		if !ok {

@@ -4,9 +4,9 @@ package server
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // Specs returns every command that sessions answer, or take part in answering.
@@ -59,9 +59,9 @@ func subcommandSyntax(args [][]byte) error {
 }
 
 // lowerWord returns an argument in lower case.
-func lowerWord(arg []byte) string { return strings.ToLower(string(arg)) }
+func lowerWord(arg []byte) string { return ascii.Lower(arg) }
 
 // is reports whether an argument is a word, given in lower case, in any case.
 func is(arg []byte, word string) bool {
-	return len(arg) == len(word) && strings.EqualFold(string(arg), word)
+	return len(arg) == len(word) && ascii.Equal(arg, word)
 }

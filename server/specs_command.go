@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 var introspectSpecs = []commands.Spec{{
@@ -260,7 +261,7 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 			s.fail(err)
 			return
 		}
-		pattern := []byte(strings.ToLower(string(args[4])))
+		pattern := []byte(ascii.Lower(args[4]))
 		keep = func(c *commands.Spec) bool { return glob.Match(pattern, []byte(c.FullName())) }
 	default:
 		s.fail(commands.ErrSyntax)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // Refusal is the reason why some commands are not supported. docs/compatibility.md lists them all.
@@ -59,17 +60,17 @@ var refused = func() map[string]string {
 // unknown. It starts as the error of an unknown command: clients that probe for a command must
 // find it missing.
 func refusedError(args [][]byte, err error) error {
-	name := strings.ToLower(string(args[0]))
+	name := ascii.Lower(args[0])
 	if why, ok := refused[name]; ok {
 		return commands.Errorf("ERR unknown command '%.128s': not supported by coordd: %s", args[0],
 			why)
 	}
 	if len(args) > 1 {
-		for _, sub := range []string{strings.ToLower(string(args[1])), "*"} {
+		for _, sub := range []string{ascii.Lower(args[1]), "*"} {
 			if why, ok := refused[name+"|"+sub]; ok {
 				return commands.Errorf(
 					"ERR unknown subcommand '%.128s': coordd does not support %s %.128s: %s",
-					args[1], strings.ToUpper(name), strings.ToUpper(string(args[1])), why)
+					args[1], ascii.Upper(name), ascii.Upper(args[1]), why)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // infoText collects sections.
@@ -65,7 +66,7 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 	wanted := map[string]bool{}
 	usual, all := len(args) == 1, false
 	for _, a := range args[1:] {
-		switch name := strings.ToLower(string(a)); name {
+		switch name := ascii.Lower(a); name {
 		case "all", "everything":
 			all = true
 		case "default":
@@ -78,7 +79,7 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 	t := &infoText{srv: s.srv, asker: s, st: s.srv.backend.Status(), has: s.srv.backend.Stats(),
 		now: time.Now()}
 	for _, section := range infoSections {
-		if all || (usual && !section.asked) || wanted[strings.ToLower(section.name)] {
+		if all || (usual && !section.asked) || wanted[ascii.Lower(section.name)] {
 			t.head(section.name)
 			section.write(t)
 		}

@@ -8,10 +8,10 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/files"
 )
 
@@ -53,7 +53,7 @@ func reasonOf(err error) string {
 		err = link.Err
 	}
 	why := err.Error()
-	return strings.ToUpper(why[:1]) + why[1:]
+	return ascii.Upper(why[:1]) + why[1:]
 }
 
 func aclLoad(s *session, spec *commands.Spec, args [][]byte) {

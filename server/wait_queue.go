@@ -10,11 +10,11 @@ package server
 import (
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // waitQueues holds the commands of this node that wait for keys, or may come to wait.
@@ -440,7 +440,7 @@ func clientUnblock(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(subcommandSyntax(args))
 		return
 	case len(args) == 4:
-		reason = strings.ToUpper(string(args[3]))
+		reason = ascii.Upper(args[3])
 		if reason != unblockTimeout && reason != unblockError {
 			s.fail(commands.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))
 			return

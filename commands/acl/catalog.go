@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
+
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // Categories is a set of categories of commands.
@@ -29,7 +31,7 @@ var categoryNumbers = func() map[string]int {
 
 // ParseCategory returns the set of one category, by its name in any case, or 0 if there is none.
 func ParseCategory(name string) Categories {
-	if i, ok := categoryNumbers[strings.ToLower(name)]; ok {
+	if i, ok := categoryNumbers[ascii.Lower(name)]; ok {
 		return 1 << i
 	}
 	return 0
@@ -114,7 +116,7 @@ func (c *Catalog) none() commandSet { return make(commandSet, (len(c.commands)+6
 
 // find returns the number of a command, by its full name in any case, or -1.
 func (c *Catalog) find(name string) int {
-	if i, ok := c.numbers[strings.ToLower(name)]; ok {
+	if i, ok := c.numbers[ascii.Lower(name)]; ok {
 		return i
 	}
 	return -1

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -151,7 +152,7 @@ func hasSpace(s string) bool { return strings.ContainsAny(s, " \t\n\v\f\r\x00") 
 func parseCommandRule(c *Catalog, op string) (r commandRule, err error) {
 	r.allow, r.name = op[0] == '+', op[1:]
 	if strings.HasPrefix(r.name, "@") {
-		r.category, r.name = true, strings.ToLower(r.name[1:])
+		r.category, r.name = true, ascii.Lower(r.name[1:])
 		if number, ok := categoryNumbers[r.name]; ok {
 			r.number = number
 		} else if r.name != ruleAll {
@@ -160,14 +161,14 @@ func parseCommandRule(c *Catalog, op string) (r commandRule, err error) {
 		return r, nil
 	}
 	if r.number = c.find(r.name); r.number >= 0 {
-		r.name, r.family = strings.ToLower(r.name), c.family(r.number)
+		r.name, r.family = ascii.Lower(r.name), c.family(r.number)
 		return r, nil
 	}
 	bar := strings.LastIndexByte(r.name, '|')
 	if bar < 0 || !r.allow {
 		return r, errUnknown
 	}
-	r.name, r.first, r.hasFirst = strings.ToLower(r.name[:bar]), r.name[bar+1:], true
+	r.name, r.first, r.hasFirst = ascii.Lower(r.name[:bar]), r.name[bar+1:], true
 	switch r.number = c.find(r.name); {
 	case r.number < 0:
 		return r, errUnknown

@@ -5,7 +5,8 @@ package acl
 import (
 	"bytes"
 	"slices"
-	"strings"
+
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // Access is what a call does with a key.
@@ -130,7 +131,7 @@ func (s *selector) add(c *Catalog, r commandRule) {
 // allowsFirst reports whether a command is allowed with a first argument.
 func (s *selector) allowsFirst(command int, arg string) bool {
 	return s.allowed.has(command) || slices.ContainsFunc(s.firstArgs, func(f firstArg) bool {
-		return f.command == command && strings.EqualFold(f.arg, arg)
+		return f.command == command && ascii.Equal(f.arg, arg)
 	})
 }
 
@@ -164,7 +165,7 @@ func (s *selector) full(c *Catalog) bool {
 
 // rule changes the selector as one rule says; the errors are Redis's.
 func (s *selector) rule(c *Catalog, op string) error {
-	switch strings.ToLower(op) {
+	switch ascii.Lower(op) {
 	case "":
 		return nil
 	case "allkeys", "~*":

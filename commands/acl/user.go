@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -117,7 +118,7 @@ func (u *User) give(rules []string, refused func(rule string, err error) bool) (
 
 // rule changes the user, which nobody else sees yet.
 func (u *User) rule(op string) error {
-	switch strings.ToLower(op) {
+	switch ascii.Lower(op) {
 	case "on":
 		u.on = true
 		return nil

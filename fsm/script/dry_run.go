@@ -39,7 +39,7 @@ type dryRunScripts struct{ e *Engine }
 // Eval runs a cached script. It aborts for any other, which the cache would have to add, and for
 // one that the cache may soon drop, because using it would keep it longer.
 func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
-	c, err := t.e.choose(script)
+	c, err := t.e.choose(x.Level, script)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,9 @@ func (t dryRunScripts) Exists(sha []byte) bool { return t.e.Exists(sha) }
 
 func (t dryRunScripts) Flush() { abort() }
 
-func (t dryRunScripts) HasFunction(name []byte) bool { return t.e.HasFunction(name) }
+func (t dryRunScripts) HasFunction(level uint64, name []byte) bool {
+	return t.e.HasFunction(level, name)
+}
 
 func (t dryRunScripts) LoadLibrary(*commands.Call, []byte, bool) (string, error) {
 	abort()

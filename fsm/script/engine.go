@@ -109,19 +109,19 @@ type chosen struct {
 func (e *Engine) Flags(
 	x *commands.Call, script commands.Script,
 ) (flags commands.FunctionFlags, declared bool) {
-	flags, declared, read := e.Declared(script)
+	flags, declared, read := e.Declared(x.Level, script)
 	x.Spend(read / bytesPerWork)
 	return flags, declared
 }
 
 // Declared is Flags without its price, and how many bytes of the source it read.
 func (e *Engine) Declared(
-	script commands.Script,
+	level uint64, script commands.Script,
 ) (flags commands.FunctionFlags, declared bool, read int) {
 	switch {
 	case script.Function != nil:
-		if l := e.libraryOf(script.Function); l != nil {
-			return l.function(script.Function).Flags, true, 0
+		if _, f := e.libraries.find(level, script.Function); f != nil {
+			return f.Flags, true, 0
 		}
 	case len(script.Source) > commands.MaxScriptBytes:
 	case script.Source != nil:
@@ -141,9 +141,9 @@ func (e *Engine) Declared(
 
 // choose finds what is called, without any change. It fails if EVALSHA does not know the script, or
 // if FCALL_RO calls a function that may write.
-func (e *Engine) choose(script commands.Script) (chosen, error) {
+func (e *Engine) choose(level uint64, script commands.Script) (chosen, error) {
 	if script.Function != nil {
-		return e.chooseFunction(script)
+		return e.chooseFunction(level, script)
 	}
 	var s *cachedScript
 	if script.Source == nil {
@@ -161,7 +161,7 @@ func (e *Engine) choose(script commands.Script) (chosen, error) {
 // what the script changed before it stays. Eval fails, and nothing ran, if the script is unknown,
 // does not compile, or may write but is called as read-only.
 func (e *Engine) Eval(x *commands.Call, script commands.Script) error {
-	c, err := e.choose(script)
+	c, err := e.choose(x.Level, script)
 	switch {
 	case err != nil:
 		return err

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/lua"
 )
 
@@ -218,7 +219,7 @@ func (spec formatSpec) unsigned(n uint64, verb byte) string {
 			digits = "0x" + digits
 		}
 		if verb == 'X' {
-			digits = strings.ToUpper(digits)
+			digits = ascii.Upper(digits)
 		}
 	}
 	return spec.pad(digits, spec.precision < 0)
@@ -258,7 +259,7 @@ func (spec formatSpec) float(f float64, verb byte) string {
 		s = spec.digits(f, verb|0x20)
 	}
 	if isUpper(verb) {
-		s = strings.ToUpper(s)
+		s = ascii.Upper(s)
 	}
 	return spec.pad(sign+s, finite)
 }

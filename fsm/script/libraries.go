@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/lua"
 	"github.com/coordd/coordd/internal/wire"
 )
@@ -85,12 +86,12 @@ func (s *librarySet) has(name string) bool {
 // changes nothing.
 func (s *librarySet) add(l *library) error {
 	for i := range l.Functions {
-		if s.byFunction[strings.ToLower(l.Functions[i].Name)] != nil {
+		if s.byFunction[ascii.Lower(l.Functions[i].Name)] != nil {
 			return commands.Errorf("ERR Function %s already exists", l.Functions[i].Name)
 		}
 	}
 	for i := range l.Functions {
-		s.byFunction[strings.ToLower(l.Functions[i].Name)] = l
+		s.byFunction[ascii.Lower(l.Functions[i].Name)] = l
 	}
 	index, _ := s.search(l.Name)
 	s.list = slices.Insert(s.list, index, l)
@@ -105,7 +106,7 @@ func (s *librarySet) remove(name string) bool {
 		return false
 	}
 	for _, f := range s.list[index].Functions {
-		delete(s.byFunction, strings.ToLower(f.Name))
+		delete(s.byFunction, ascii.Lower(f.Name))
 	}
 	s.bytes -= s.list[index].size()
 	s.list = slices.Delete(s.list, index, index+1)
@@ -144,15 +145,35 @@ func (s *librarySet) check() error {
 	return nil
 }
 
-// HasFunction reports whether FCALL can call a function.
-func (e *Engine) HasFunction(name []byte) bool { return e.libraryOf(name) != nil }
+// HasFunction reports whether FCALL finds a function at a feature level.
+func (e *Engine) HasFunction(level uint64, name []byte) bool {
+	_, f := e.libraries.find(level, name)
+	return f != nil
+}
 
-// libraryOf returns the library of a function, or nil.
-func (e *Engine) libraryOf(function []byte) *library {
-	if l := e.libraries.byFunction[string(function)]; l != nil {
-		return l // its name is in lower case
+// find returns the function that FCALL calls by a name at a feature level, and its library; nil if
+// there is none. Below LevelUsers the case of all Unicode letters is ignored, as in 0.1.
+func (s *librarySet) find(level uint64, name []byte) (*library, *commands.Function) {
+	l, ok := s.byFunction[string(name)]
+	if !ok {
+		l = s.byFunction[ascii.Lower(name)]
 	}
-	return e.libraries.byFunction[strings.ToLower(string(function))]
+	same := func(own string) bool { return ascii.Equal(own, name) }
+	if l == nil && level < commands.LevelUsers {
+		l = s.byFunction[strings.ToLower(string(name))] //purity: 0.1 did, its log is replayed
+		same = func(own string) bool {
+			return strings.EqualFold(own, string(name)) //purity: 0.1 did, its log is replayed
+		}
+	}
+	if l == nil {
+		return nil, nil
+	}
+	for i := range l.Functions { // if several match, the first registered wins
+		if f := &l.Functions[i]; same(f.Name) {
+			return l, f
+		}
+	}
+	return nil, nil
 }
 
 // LoadLibrary loads a library. An error is a reply, and nothing changed.
@@ -239,26 +260,14 @@ func (e *Engine) Libraries() []*commands.Library {
 }
 
 // chooseFunction is choose for an existing function.
-func (e *Engine) chooseFunction(script commands.Script) (chosen, error) {
-	l := e.libraryOf(script.Function)
-	f := l.function(script.Function)
+func (e *Engine) chooseFunction(level uint64, script commands.Script) (chosen, error) {
+	l, f := e.libraries.find(level, script.Function)
 	readOnly := f.Flags&commands.NoWrites != 0
 	if script.ReadOnly && !readOnly {
 		return chosen{}, errWritesInReadOnly
 	}
 	script.ReadOnly, script.AllowOOM = readOnly, f.Flags&commands.AllowOOM != 0
 	return chosen{script: script, name: f.Name, program: l.program}, nil
-}
-
-// function finds a function by its name, case-insensitively. If several match, the first registered
-// wins.
-func (l *library) function(name []byte) *commands.Function {
-	for i := range l.Functions {
-		if bytes.EqualFold([]byte(l.Functions[i].Name), name) {
-			return &l.Functions[i]
-		}
-	}
-	return nil
 }
 
 // readLibrary makes a library of its source and runs the code, which registers its functions. taken
@@ -336,7 +345,7 @@ func (l *library) readMetadata(source []byte) (body []byte, err error) {
 	for _, word := range words[1:] {
 		const option = "name="
 		switch {
-		case len(word) < len(option) || !strings.EqualFold(string(word[:len(option)]), option):
+		case len(word) < len(option) || !isWord(string(word[:len(option)]), option):
 			return nil, commands.Errorf("ERR Invalid metadata value given: %s", word)
 		case named:
 			return nil, errNamedTwice
@@ -348,10 +357,16 @@ func (l *library) readMetadata(source []byte) (body []byte, err error) {
 		return nil, errNameMissing
 	case !isFunctionName(l.Name):
 		return nil, errNameCharacters
-	case !strings.EqualFold(engine, "lua"):
+	case !isWord(engine, "lua"):
 		return nil, commands.Errorf("ERR Engine '%s' not found", engine)
 	}
 	return body, nil
+}
+
+// isWord reports whether a name in a library's source is a word. The case of all Unicode letters is
+// ignored: a library that 0.1 accepted is loaded again at each restore.
+func isWord(name, word string) bool {
+	return strings.EqualFold(name, word) //purity: equal on all nodes, for words in the source
 }
 
 // isFunctionName reports whether name is valid for a library or a function.

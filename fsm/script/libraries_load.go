@@ -247,16 +247,16 @@ func (in *interpreter) namedArguments(L *lua.LState) (
 		name = cString(name)
 		problem := errRegisterUnknown
 		switch {
-		case strings.EqualFold(name, "function_name"):
+		case isWord(name, "function_name"):
 			f.Name, ok = toString(value)
 			named, problem = true, errRegisterName
-		case strings.EqualFold(name, "description"):
+		case isWord(name, "description"):
 			f.Description, ok = toString(value)
 			f.Described, problem = true, errRegisterDescription
-		case strings.EqualFold(name, "callback"):
+		case isWord(name, "callback"):
 			callback, ok = value.(*lua.LFunction)
 			problem = errRegisterCallback
-		case strings.EqualFold(name, "flags"):
+		case isWord(name, "flags"):
 			f.Flags, problem = in.readFunctionFlags(L, value)
 			ok = problem == ""
 		default:
@@ -285,7 +285,8 @@ func (in *interpreter) readFunctionFlags(L *lua.LState,
 	for i := 1; t.RawGetInt(i) != lua.LNil; i++ {
 		in.budget.Charge(L, 1)
 		name, _ := toString(t.RawGetInt(i))
-		flag := commands.ParseFunctionFlag([]byte(strings.ToLower(cString(name))))
+		lower := strings.ToLower(cString(name)) //purity: see isWord
+		flag := commands.ParseFunctionFlag([]byte(lower))
 		if flag == 0 {
 			return 0, errRegisterFlag
 		}

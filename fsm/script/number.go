@@ -4,7 +4,8 @@ package script
 
 import (
 	"math"
-	"strings"
+
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // nanBits is the NaN that is written as bytes, whatever sign and payload the processor gave it:
@@ -24,7 +25,7 @@ const numeralInstructions = 6
 
 // hasFold reports whether s begins with prefix (lower case), ignoring ASCII case.
 func hasFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && ascii.Equal(s[:len(prefix)], prefix)
 }
 
 // The character classes of C's "C" locale; bytes from 128 up belong to none.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/coordd/coordd/internal/ascii"
 )
 
 // nanText is how every NaN is written. C Lua on x86 writes "-nan" for 0/0 and "nan" after a unary
@@ -133,7 +135,7 @@ func scanWord(s string, i int) (end int, value float64) {
 
 // hasFold reports whether s begins with prefix (lower case), ignoring ASCII case.
 func hasFold(s, prefix string) bool {
-	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+	return len(s) >= len(prefix) && ascii.Equal(s[:len(prefix)], prefix)
 }
 
 // startsMantissa reports whether s begins with digits, or with a point and a digit.

@@ -72,6 +72,9 @@ var (
 	metricBuild = Metrics.Gauge("coordd_build_info", "1, with the release and what built it.",
 		"version", "goversion")
 
+	metricPanics = Metrics.Counter("coordd_internal_errors_total",
+		"Requests that met a bug in coordd and got an internal error. The log shows some of them.")
+
 	metricAcquired = Metrics.Counter("coordd_lock_acquisitions_total",
 		"Attempts to acquire a lock: granted, refused (each attempt of clients that poll).",
 		"label", "result")
@@ -123,6 +126,7 @@ func (n *Node) metricsHandler() http.Handler {
 
 func (n *Node) giveMetrics(o metrics.Out) {
 	o.Value(metricBuild, 1, n.cfg.Version, runtime.Version())
+	o.Value(metricPanics, float64(n.adapter.Panics()))
 	for _, s := range n.locks.Snapshot() {
 		giveLocks(o, &s)
 	}

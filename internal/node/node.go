@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
@@ -151,6 +153,7 @@ type Node struct {
 	page      *web.Page     // nil: there is none
 	pageConns *web.Listener // of page
 	failed    chan error    // what ended the node
+	panicLog  rate.Sometimes
 
 	// closed when cluster is set: until then the node loads its data
 	opened chan struct{}
@@ -168,6 +171,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n := &Node{
 		cfg: cfg, log: log, client: ls.Client,
 		failed: make(chan error, 8), stop: make(chan struct{}), opened: make(chan struct{}),
+		panicLog: rate.Sometimes{First: 3, Interval: time.Minute},
 	}
 	var pages net.Listener
 	defer func() {
@@ -217,6 +221,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
 	n.adapter.SetNode(cfg.ID)
+	n.adapter.SetAlarm(n.requestPanicked)
 	rules, err := locks.ParseRules(cfg.LockLabels)
 	if err != nil {
 		return nil, fmt.Errorf("lock labels: %w", err)
@@ -235,6 +240,15 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	log.Info("started", "id", cfg.ID, "listen", n.Addr(), "data_dir", cfg.DataDir, "version",
 		cfg.Version)
 	return n, nil
+}
+
+// requestPanicked logs that a request met a bug of coordd. A client can repeat it as often as it
+// likes, so most are only counted.
+func (n *Node) requestPanicked(what string) {
+	n.panicLog.Do(func() {
+		n.log.Error("a request met a bug in coordd, and got an internal error; please report it",
+			"panic", what)
+	})
 }
 
 // listenForClients binds the listeners for clients that are not bound yet.

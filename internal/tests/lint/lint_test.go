@@ -202,3 +202,21 @@ func TestWords(t *testing.T) {
 		}
 	})
 }
+
+// unicodeFold is a function that ignores the case of other letters than ASCII's.
+var unicodeFold = regexp.MustCompile(`\b(?:strings|bytes)\.(?:ToLower|ToUpper|ToTitle|EqualFold)\(`)
+
+// TestServerFoldsASCII: what clients name is looked up by one fold, that of the state machine.
+// TestPurity holds the same of commands/ and fsm/.
+func TestServerFoldsASCII(t *testing.T) {
+	goSources(t, func(path string, src []byte) {
+		if !strings.HasPrefix(path, "server/") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for n, line := range strings.Split(string(src), "\n") {
+			if unicodeFold.MatchString(line) {
+				t.Errorf("%s:%d: use package ascii", path, n+1)
+			}
+		}
+	})
+}

@@ -125,6 +125,11 @@ func (g *Calls) Reads() []byte {
 	return batch
 }
 
+// oddCase replaces letters by others that are equal to them for those who ignore the case of all
+// Unicode letters, and not for those who ignore that of ASCII letters.
+var oddCase = strings.NewReplacer("i", "\u0130", "I", "\u0131", "k", "\u212a", "K", "\u212a",
+	"s", "\u017f", "S", "\u017f")
+
 // Call makes a call of one of the specs, sometimes an invalid one.
 func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 	spec := specs[g.IntN(len(specs))]
@@ -140,6 +145,9 @@ func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 		words = append(words, g.Pick(valuePool))
 	case 1:
 		words[len(words)-1] = g.Pick(valuePool)
+	case 2:
+		at := g.IntN(len(words))
+		words[at] = oddCase.Replace(words[at])
 	}
 	return commandtest.Args(words...)
 }
@@ -197,6 +205,8 @@ var (
 			"error('after a write') end)",
 		"#!lua name=two\nredis.register_function('F1', redis.log)",
 		"#!lua name=two\nredis.register_function('f3', redis.log)",
+		"#!lua name=risk\nredis.register_function('risk', function() return redis.call('incr', " +
+			"'k3') end)",
 		"#!lua name=two\nx = 1", "#!lua name=two", "syntax error",
 	}
 	DumpPool = []string{
@@ -216,7 +226,7 @@ type Pool struct {
 // pools are searched in order; the first match counts.
 var pools = []Pool{
 	{"sha1", shaPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
-	{"function", []string{"f1", "f2", "F3", "f4"}},
+	{"function", []string{"f1", "f2", "F3", "f4", "risk", "r\u0130sk", "ris\u212a"}},
 	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"member", memberPool},
 	{"numfields", []string{"1", "1", "1", "2", "2", "3", "0"}}, {"field", memberPool},
 	{"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
