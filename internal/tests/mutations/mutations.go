@@ -44,6 +44,9 @@ var Classes = []string{
 	"a goodbye that overtakes a reply",
 	"log and snapshot that do not meet",
 	"no room for the snapshot that makes room",
+	"names folded by two rules",
+	"panic outside the recover",
+	"a count that saturates",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
