@@ -191,5 +191,5 @@ func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keysp
 	if zeros {
 		return keyspace.ZSetOf(all)
 	}
-	return src.Part(min(from, to), max(from, to), all)
+	return x.DB().Part(src, min(from, to), max(from, to), all)
 }

@@ -380,3 +380,49 @@ func TestDryRunOfTransactionSeesOneState(t *testing.T) {
 		t.Errorf("a watched key: replied without the log: %q", got)
 	}
 }
+
+// TestDryRunsTogether has dry runs copy, combine and store large values at the same time, and
+// others read them: the race detector sees what one of them writes before it is aborted.
+func TestDryRunsTogether(t *testing.T) {
+	m := newestMachine(testTable())
+	var batch []byte
+	add := func(words ...string) {
+		batch = commands.AppendRequest(batch,
+			&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(words...)}})
+	}
+	const members = 600
+	for i := range members {
+		n := fmt.Sprint(i)
+		add("ZADD", "z", n, "m"+n)
+		add("SADD", "s", "m"+n)
+		add("HSET", "h", "f"+n, n)
+		add("RPUSH", "l", n)
+		add("XADD", "x", fmt.Sprint(i+1, "-1"), "f", n)
+	}
+	add("GEOADD", "g", "13", "52", "a")
+	add("XGROUP", "CREATE", "x", "group", "0")
+	add("HPEXPIRE", "h", "100000", "FIELDS", "2", "f1", "f2")
+	add("SET", "t", strings.Repeat("long", 1000))
+	mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 1, Batches: [][]byte{batch}}, false)
+	calls := []string{"ZRANGESTORE to z 0 -1", "ZRANGESTORE to z 5 500", "ZUNIONSTORE to 1 z",
+		"ZINTERSTORE to 2 z s", "ZDIFFSTORE to 1 z", "SUNIONSTORE to s", "SINTERSTORE to s s",
+		"SDIFFSTORE to s", "COPY z to", "COPY s to", "COPY h to", "COPY l to", "COPY x to",
+		"COPY t to", "RENAME z to", "MOVE z 1", "SORT l STORE to", "GEOSEARCHSTORE to g FROMMEMBER a " +
+			"BYRADIUS 1 km", "LMOVE l to LEFT RIGHT", "SMOVE s to m1", "SWAPDB 0 1",
+		"XREADGROUP GROUP group c STREAMS x >", "XAUTOCLAIM x group c 0 0", "BITOP NOT to t",
+		"APPEND t x", "SETRANGE t 5 x", "ZREMRANGEBYRANK z 1 -1", "LTRIM l 5 10", "SPOP s 300",
+		"HGETDEL h FIELDS 1 f1", "GETDEL t", "FLUSHALL", "DUMP z", "ZRANGE z 0 5", "HGETALL h",
+		"LRANGE l 0 5", "XRANGE x - + COUNT 5", "SORT l", "PFMERGE to to"}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 5 {
+				for _, line := range calls {
+					q := lineRequest(line)
+					m.Read(nil, commands.AppendRequest(nil, &q), 1000, 1)
+				}
+			}
+		})
+	}
+	all.Wait()
+}

@@ -342,8 +342,8 @@ func TestYieldLooksAtSockets(t *testing.T) {
 		}
 	}()
 	y.yield() // the reader sleeps
-	// A few yields would do but for goroutines that other tests have left. Without a look at sockets
-	// it is some 10,000, until Go's monitor looks, after 10 ms.
+	// A few yields would do but for goroutines that other tests have left. Without a look at
+	// sockets it is some 10,000, until Go's monitor looks, after 10 ms.
 	const most = 100
 	for i := range 100 {
 		if _, err := w.Write([]byte{1}); err != nil {

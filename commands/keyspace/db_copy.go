@@ -19,6 +19,13 @@ func (db *DB) Move(from []byte, dst *DB, to []byte) bool {
 	return true
 }
 
+// share returns a copy of a collection that shares its nodes. It marks them in both: a dry run, which
+// runs beside reads, aborts here.
+func (db *DB) share(c Collection) Collection {
+	db.mustWrite()
+	return c.Clone()
+}
+
 // Copy sets to, in the database dst, to the value and deadline of from, and reports whether from
 // existed. A key must not be copied to itself.
 func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
@@ -26,11 +33,10 @@ func (db *DB) Copy(from []byte, dst *DB, to []byte) bool {
 	if e == nil {
 		return false
 	}
-	// first: a dry run, which aborts here, runs beside reads and must not mark values as shared
-	dst.mustWrite()
+	dst.mustWrite() // first, as in share
 	coll, str := e.Collection(), e.Bytes()
 	if coll != nil {
-		coll = coll.Clone()
+		coll = dst.share(coll)
 	}
 	if e.form == texted {
 		e.text().own = false

@@ -84,13 +84,13 @@ func (z *ZSet) Finder() func(Member) (score float64, ok bool) {
 	}
 }
 
-// Part is ZSetOf(all) for the members of ranks first to last.
-func (z *ZSet) Part(first, last int, all []Scored) *ZSet {
+// Part is ZSetOf(all) for the members of ranks first to last of z, to be stored in db.
+func (db *DB) Part(z *ZSet, first, last int, all []Scored) *ZSet {
 	switch {
 	case z.scores == nil || compact(all) || len(all) < z.Len()/4:
 		return ZSetOf(all)
 	case len(all) == z.Len():
-		return z.Clone().(*ZSet)
+		return db.share(z).(*ZSet)
 	}
 	members := make([]Member, 0, len(all))
 	low, high := z.At(first), z.At(last)
