@@ -384,11 +384,11 @@ func TestDryRunOfTransactionSeesOneState(t *testing.T) {
 // TestDryRunsTogether has dry runs copy, combine and store large values at the same time, and
 // others read them: the race detector sees what one of them writes before it is aborted.
 func TestDryRunsTogether(t *testing.T) {
-	m := newestMachine(testTable())
-	var batch []byte
+	m := newWaitMachine(t)
+	var requests []commands.Request
 	add := func(words ...string) {
-		batch = commands.AppendRequest(batch,
-			&commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(words...)}})
+		requests = append(requests,
+			commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(words...)}})
 	}
 	const members = 600
 	for i := range members {
@@ -403,7 +403,11 @@ func TestDryRunsTogether(t *testing.T) {
 	add("XGROUP", "CREATE", "x", "group", "0")
 	add("HPEXPIRE", "h", "100000", "FIELDS", "2", "f1", "f2")
 	add("SET", "t", strings.Repeat("long", 1000))
-	mustApply(t, m, 1, &Entry{ClockMs: 1000, WallUs: 1, Batches: [][]byte{batch}}, false)
+	for i, reply := range m.applyAll(requests...) {
+		if reply.Kind == '-' {
+			t.Fatalf("%q: %v", requests[i].Cmds, reply)
+		}
+	}
 	calls := []string{"ZRANGESTORE to z 0 -1", "ZRANGESTORE to z 5 500", "ZUNIONSTORE to 1 z",
 		"ZINTERSTORE to 2 z s", "ZDIFFSTORE to 1 z", "SUNIONSTORE to s", "SINTERSTORE to s s",
 		"SDIFFSTORE to s", "COPY z to", "COPY s to", "COPY h to", "COPY l to", "COPY x to",
@@ -419,7 +423,7 @@ func TestDryRunsTogether(t *testing.T) {
 			for range 5 {
 				for _, line := range calls {
 					q := lineRequest(line)
-					m.Read(nil, commands.AppendRequest(nil, &q), 1000, 1)
+					m.Read(nil, commands.AppendRequest(nil, &q), m.clock, m.clock*1000)
 				}
 			}
 		})
