@@ -8,14 +8,12 @@ import (
 )
 
 // clientConnected reports whether the client still has the connection open, as far as the system
-// knows. Unread input hides a disconnect. Over TLS it does not: a client announces the end
-// before it closes, so there is always some.
+// knows. It asks for the end itself: unread input hides that from who looks at the next byte. Where
+// the system does not tell, input counts as a client.
 func clientConnected(conn net.Conn) bool {
 	under := socket(conn)
-	if under != conn {
-		if ended, known := endedByPeer(under); known {
-			return !ended
-		}
+	if ended, known := endedByPeer(under); known {
+		return !ended
 	}
 	n, err, ok := peek(under)
 	return !ok || n > 0 || err == syscall.EAGAIN || err == syscall.EINTR

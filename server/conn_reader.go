@@ -147,9 +147,12 @@ func (s *stream) fill() (n int, err error) {
 	return n, err
 }
 
+// peekBytes is what peek reads at most.
+const peekBytes = 512
+
 // peek reads a little without moving taken commands, to notice a disconnect.
 func (s *stream) peek() error {
-	var b [512]byte
+	var b [peekBytes]byte
 	n, err := s.src.Read(b[:])
 	s.ahead = append(s.ahead, b[:n]...)
 	return err

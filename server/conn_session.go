@@ -105,6 +105,7 @@ type session struct {
 	memory    account
 	turn      turn // of intake
 	spare     int
+	aheadHeld int          // of Server.ahead
 	meter     meter        // of the connection
 	meterOf   *rates       // those that meter counts for; nil: there are none
 	answering replyTurn    // of replyRoom
@@ -253,6 +254,9 @@ func (s *session) read() (int, error) {
 	if n > 0 {
 		s.beats.Add(1)
 	}
+	if s.aheadHeld > 0 {
+		s.holdAhead(max(len(s.in.ahead)-freeAhead, 0))
+	}
 	return n, err
 }
 
@@ -390,6 +394,7 @@ func (s *session) end() {
 	_ = s.conn.SetWriteDeadline(time.Now().Add(lastWrites))
 	s.out.end()
 	s.srv.intake.leave(s)
+	s.holdAhead(0)
 	s.srv.replies.hold(s, 0)
 	s.out.settle()
 	s.memory.close()

@@ -96,7 +96,7 @@ func fuzzSession(t *testing.T, sent []byte, cut uint16, lines bool) {
 		_, _ = nc.Write(sent[at:])
 		_ = nc.(*net.TCPConn).CloseWrite()
 	}()
-	// with so much input queued, a blocked command does not notice the disconnect
+	// behind so much input, a command that waits may not notice the disconnect
 	if len(sent) >= maxAhead {
 		_ = nc.SetReadDeadline(time.Now().Add(2 * time.Second))
 	}

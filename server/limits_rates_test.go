@@ -248,7 +248,7 @@ func TestRateOfWhoGivesUp(t *testing.T) {
 	n := frozenRates(t, Rate{}, Rate{Requests: 1})
 	for range 3 {
 		held := n.dial(t)
-		held.raw(strings.Repeat("PING\r\n", maxAhead/4))
+		held.raw(strings.Repeat("PING\r\n", maxAhead/6+1000))
 		eventually(t, "it waits", func() bool { return n.stats.rateDelayedClients.Load() == 1 })
 		_ = held.Close()
 		eventually(t, "the session ends", func() bool { return len(n.all()) == 0 })

@@ -175,6 +175,7 @@ type Server struct {
 
 	clientMemory clientMemory
 	intake       intake
+	ahead        atomic.Int64 // bytes of input that waiting sessions buffer beyond their own
 	replies      replyRoom
 	nudge        chan struct{}    // a token: cron should check
 	warnings     *logging.Limited // about clients

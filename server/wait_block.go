@@ -394,21 +394,11 @@ func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
 	return until, wokeNot
 }
 
-// sleepOnce sleeps once. It buffers input up to a limit, beyond which it stops reading.
+// sleepOnce sleeps once, and fails when the client has disconnected.
 func (b *blocked) sleepOnce(until time.Time) error {
-	if len(b.s.in.ahead) < maxAhead {
-		return b.s.in.peek()
-	}
-	var over <-chan time.Time
+	limit := pollInterval
 	if !until.IsZero() {
-		t := time.NewTimer(time.Until(until))
-		defer t.Stop()
-		over = t.C
+		limit = min(limit, time.Until(until))
 	}
-	select {
-	case <-b.w.wakeup:
-	case <-over:
-	case <-b.s.srv.ctx.Done():
-	}
-	return nil
+	return b.s.lookForEnd(limit, b.w.wakeup)
 }

@@ -5,8 +5,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -285,9 +283,6 @@ func (v *replicationWatch) askOnce(ctx context.Context, backend Backend) (Replic
 	return h, nil
 }
 
-// maxAhead bounds the input that linger buffers; beyond it, a disconnect is noticed later.
-const maxAhead = 64 << 10
-
 // pollInterval is how often a waiting session checks its state when it cannot read the connection.
 const pollInterval = 50 * time.Millisecond
 
@@ -312,25 +307,4 @@ func (s *session) linger(d time.Duration) bool {
 	_ = s.conn.SetReadDeadline(time.Now().Add(d))
 	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
 	return s.watchClient(d)
-}
-
-// watchClient reads the connection until its deadline, d away, to notice a disconnect. It buffers
-// the input; with too much of it, it polls. It returns false if the client or the server has gone
-// away.
-func (s *session) watchClient(d time.Duration) bool {
-	if len(s.in.ahead) < maxAhead {
-		err := s.in.peek()
-		s.gone = err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
-		return !s.gone
-	}
-	t := time.NewTimer(min(d, pollInterval))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		ended, known := endedByPeer(socket(s.conn))
-		s.gone = ended && known
-		return !s.gone
-	case <-s.srv.ctx.Done():
-		return false
-	}
 }

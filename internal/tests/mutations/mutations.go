@@ -47,6 +47,7 @@ var Classes = []string{
 	"names folded by two rules",
 	"panic outside the recover",
 	"a count that saturates",
+	"a client that goes unnoticed",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
