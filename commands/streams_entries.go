@@ -410,7 +410,11 @@ func xsetid(x *Call) error {
 		}
 	}
 	e, s := editStream(x, x.Args[1])
-	s.SetLast(a.last)
+	if x.Level >= LevelUsers {
+		s.SetLast(a.last)
+	} else {
+		x.Keyspace.SetLastLoosely(s, a.last)
+	}
 	if a.added >= 0 {
 		s.SetAdded(uint64(a.added))
 	}

@@ -143,6 +143,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	limits := limitsAt(m.level)
 	m.ks.LimitSweep(limits.sweep)
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
+	if m.level >= commands.LevelUsers {
+		m.ks.MendStreams()
+	}
 	env := &commands.Env{
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
 		Users: m.users.Users, ChangeUsers: m.changeUsers,

@@ -89,7 +89,7 @@ func (m *ttlModel) check() {
 		m.Fatalf("Sum %x and %d volatile, built again %x and %d", m.h.Sum(), m.h.Volatile(),
 			rebuilt.Sum(), rebuilt.Volatile())
 	}
-	r := newReader(m.h.appendTo(nil), m.ks)
+	r := newReader(m.h.appendTo(nil), m.ks, true)
 	if read := readHash(r); !r.Done() || read.Sum() != m.h.Sum() || read.size() != m.h.size() {
 		m.Fatalf("read from its record: failed %v, Sum %x of %d, want %x of %d", r.Failed(),
 			read.Sum(), read.size(), m.h.Sum(), m.h.size())
@@ -192,7 +192,7 @@ func TestRecordWithoutTTLs(t *testing.T) {
 			255, 1},
 		"no deadline": {2, 1, 1, 'f', 1, 'v'},
 	} {
-		r := newReader(record, ks)
+		r := newReader(record, ks, true)
 		if readHash(r); !r.Failed() {
 			t.Errorf("%s is read", name)
 		}

@@ -30,6 +30,7 @@ type Keyspace struct {
 	trace    Observer // of leases that end, and with tracing of all changes; nil: none
 	tracing  bool
 	until    int64 // of a view (see At); 0: not a view
+	loose    bool  // there may be loose streams
 	// see entry_rest.go
 	opened  []openBox                    // what is to rest, the oldest first
 	rests   int                          // how many of opened are done with

@@ -91,7 +91,7 @@ func (m *setModel) check(t *testing.T, s *Set) {
 	if s.Sum() != rebuilt.Sum() {
 		t.Fatalf("Sum is %x, that of the same content built again %x", s.Sum(), rebuilt.Sum())
 	}
-	restored := readSet(newReader(s.appendTo(nil), nil))
+	restored := readSet(newReader(s.appendTo(nil), nil, true))
 	if restored.Sum() != s.Sum() || restored.Integers() != s.Integers() ||
 		string(restored.appendTo(nil)) != string(s.appendTo(nil)) {
 		t.Fatal("the record gives another set")

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 
@@ -96,52 +97,18 @@ func (ks *Keyspace) Load(record []byte) error { return ks.load(record, true) }
 func (ks *Keyspace) LoadUnmarked(record []byte) error { return ks.load(record, false) }
 
 func (ks *Keyspace) load(record []byte, marks bool) error {
-	r := newReader(record, ks)
-	index, first, marked := int(r.Byte()), r.Byte(), byte(0)
-	if marks {
-		marked = first & recordMarks
-	}
-	kind := Kind(first &^ marked)
-	if index >= Databases {
-		return ErrCorrupt
-	}
-	db := ks.dbs[index]
-	if kind == kindSwap && marked == 0 {
-		db.swapped = Revision(r.Uvarint())
-		if !r.Done() || db.swapped == 0 {
-			return ErrCorrupt
-		}
+	l, err := ks.decode(record, marks)
+	switch {
+	case err != nil:
+		return err
+	case l.entry == nil:
+		l.db.swapped = l.swapped
 		return nil
-	}
-	key := r.Bytes()
-	known := Entry{gen: uint32(ks.gen), created: Revision(r.Uvarint()),
-		changed: Revision(r.Uvarint()), deadline: r.Varint()}
-	var e *Entry
-	switch {
-	case kind == KindString:
-		e = newString(key, r.Bytes())
-	case int(kind) < len(kinds) && kinds[kind].read != nil:
-		c := kinds[kind].read(r)
-		if e, ks.scratch = rest(view(key), c, ks.scratch); e == nil {
-			e = newBox(key, c)
-		}
-	default:
+	case l.db.keys.find(l.hash, l.key) != nil:
 		return ErrCorrupt
 	}
-	hash := hashKey(key)
-	if !r.Done() || known.deadline < 0 || marked == recordMarks || db.keys.find(hash, key) != nil {
-		return ErrCorrupt
-	}
-	e.inherit(known)
-	switch {
-	case !marks:
-		markLikely(e)
-	case marked == recordLease:
-		e.MarkLease(true)
-	case marked == recordWindow:
-		e.MarkWindow()
-	}
-	db.insert(hash, e)
+	db, e := l.db, l.entry
+	db.insert(l.hash, e)
 	if e.deadline != 0 {
 		db.volatile++
 	}
@@ -151,10 +118,96 @@ func (ks *Keyspace) load(record []byte, marks bool) error {
 	return nil
 }
 
+// loaded is what a record holds: a key's entry, or the swap of a database.
+type loaded struct {
+	db      *DB
+	key     []byte // a part of the record
+	hash    uint64
+	entry   *Entry // nil: a swap
+	swapped Revision
+}
+
+// decode decodes a record, and changes nothing but ks.scratch.
+func (ks *Keyspace) decode(record []byte, marks bool) (l loaded, err error) {
+	r := newReader(record, ks, marks)
+	index, first, marked := int(r.Byte()), r.Byte(), byte(0)
+	if marks {
+		marked = first & recordMarks
+	}
+	kind := Kind(first &^ marked)
+	if index >= Databases {
+		return l, ErrCorrupt
+	}
+	l.db = ks.dbs[index]
+	if kind == kindSwap && marked == 0 {
+		l.swapped = Revision(r.Uvarint())
+		if !r.Done() || l.swapped == 0 {
+			return l, ErrCorrupt
+		}
+		return l, nil
+	}
+	l.key = r.Bytes()
+	l.hash = hashKey(l.key)
+	known := Entry{gen: uint32(ks.gen), created: Revision(r.Uvarint()),
+		changed: Revision(r.Uvarint()), deadline: r.Varint()}
+	switch {
+	case kind == KindString:
+		l.entry = newString(l.key, r.Bytes())
+	case int(kind) < len(kinds) && kinds[kind].read != nil:
+		c := kinds[kind].read(r)
+		if l.entry, ks.scratch = rest(view(l.key), c, ks.scratch); l.entry == nil {
+			l.entry = newBox(l.key, c)
+		}
+	default:
+		return l, ErrCorrupt
+	}
+	if !r.Done() || known.deadline < 0 || marked == recordMarks {
+		return l, ErrCorrupt
+	}
+	l.entry.inherit(known)
+	switch {
+	case !marks:
+		markLikely(l.entry)
+	case marked == recordLease:
+		l.entry.MarkLease(true)
+	case marked == recordWindow:
+		l.entry.MarkWindow()
+	}
+	return l, nil
+}
+
+// Checker checks the records of a snapshot as Load does, and keeps none of them.
+type Checker struct {
+	ks    *Keyspace
+	marks bool
+	db    *DB
+	hash  uint64
+	key   []byte // of the newest record
+}
+
+// NewChecker returns a Checker of records with or without marks.
+func NewChecker(marks bool) *Checker { return &Checker{ks: New(), marks: marks} }
+
+// Check checks the next record. Equal keys would be neighbors.
+func (c *Checker) Check(record []byte) error {
+	l, err := c.ks.decode(record, c.marks)
+	if err != nil || l.entry == nil {
+		return err
+	}
+	if l.db == c.db && l.hash == c.hash && bytes.Equal(l.key, c.key) {
+		return ErrCorrupt
+	}
+	c.db, c.hash, c.key = l.db, l.hash, append(c.key[:0], l.key...)
+	return nil
+}
+
 // reader decodes a record.
 type reader struct {
 	wire.Cursor
 	keyspace *Keyspace // being restored
+	marks    bool      // the record is one with marks
 }
 
-func newReader(record []byte, ks *Keyspace) *reader { return &reader{wire.NewCursor(record), ks} }
+func newReader(record []byte, ks *Keyspace, marks bool) *reader {
+	return &reader{wire.NewCursor(record), ks, marks}
+}

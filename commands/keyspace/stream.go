@@ -21,6 +21,7 @@ type Stream struct {
 	tombstone StreamID
 	added     uint64 // entries ever added
 	sum       uint64 // of entries and groups
+	loose     bool   // its nodes may overlap and miscount: see stream_loose.go
 	weight
 }
 
@@ -146,12 +147,17 @@ func entrySum(e StreamEntry) uint64 {
 // Last.
 func (s *Stream) Add(id StreamID, texts [][]byte) {
 	e := StreamEntry{ID: id, packed: pack(texts)}
-	s.entries.Set(e)
-	s.sum ^= entrySum(e)
-	s.bytes += messageSize(e)
+	s.put(e)
 	s.layOut(id, texts)
 	s.last = id
 	s.added++
+}
+
+// put adds an entry, but not to a node.
+func (s *Stream) put(e StreamEntry) {
+	s.entries.Set(e)
+	s.sum ^= entrySum(e)
+	s.bytes += messageSize(e)
 }
 
 // Delete deletes an entry and reports whether it existed.
@@ -181,8 +187,14 @@ func (s *Stream) forget(e StreamEntry) {
 	s.bytes -= messageSize(e)
 }
 
-// SetLast sets the id that the next entry must exceed. No entry may have a higher one.
-func (s *Stream) SetLast(id StreamID) { s.last = id }
+// SetLast sets the id that the next entry must exceed. No entry may have a higher one, so nothing is
+// left in nodes that begin above it.
+func (s *Stream) SetLast(id StreamID) {
+	for n, ok := s.nodes.Max(); ok && id.Less(n.first); n, ok = s.nodes.Max() {
+		s.dropNode(n)
+	}
+	s.last = id
+}
 
 // SetAdded sets the number of entries ever added.
 func (s *Stream) SetAdded(n uint64) { s.added = n }

@@ -46,6 +46,10 @@ func (s *Stream) layOut(id StreamID, texts [][]byte) {
 		length += len(t)
 	}
 	if !ok || n.size+length >= nodeBytes || n.live+n.dead >= nodeEntries {
+		if ok && !n.last.Less(id) && !s.loose { // after SetLast, the id of a deleted entry
+			n.last = s.last
+			s.setNode(n)
+		}
 		n = newStreamNode(id, texts)
 	}
 	n.add(id, texts)

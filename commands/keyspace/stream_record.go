@@ -14,6 +14,18 @@ func (s *Stream) appendTo(dst []byte) []byte {
 	dst = s.last.appendTo(dst)
 	dst = s.tombstone.appendTo(dst)
 	dst = binary.AppendUvarint(dst, s.added)
+	if s.loose && !s.tight() {
+		dst = s.appendLoose(dst)
+	} else {
+		dst = s.appendNodes(dst)
+	}
+	dst = binary.AppendUvarint(dst, uint64(s.Groups()))
+	s.EachGroup(func(g *Group) { dst = g.appendTo(dst) })
+	return dst
+}
+
+// appendNodes appends the nodes, each with its entries.
+func (s *Stream) appendNodes(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.nodes.Len()))
 	s.nodes.Scan(func(n streamNode) bool {
 		dst = n.first.appendTo(dst)
@@ -29,8 +41,6 @@ func (s *Stream) appendTo(dst []byte) []byte {
 		})
 		return true
 	})
-	dst = binary.AppendUvarint(dst, uint64(s.Groups()))
-	s.EachGroup(func(g *Group) { dst = g.appendTo(dst) })
 	return dst
 }
 
@@ -83,17 +93,46 @@ func readStream(r *reader) *Stream {
 	last := readStreamID(r)
 	s.tombstone = readStreamID(r)
 	s.added = r.Uvarint()
-	for range r.Count(9) {
+	nodes := r.Uvarint()
+	at, empty := r.Cursor, *s
+	if nodes&looseNodes != 0 {
+		s.readLoose(r, nodes&^looseNodes)
+	} else {
+		s.readNodes(r, nodes, last)
+	}
+	if s.readGroups(r); !r.Done() && nodes&looseNodes == 0 {
+		r.Cursor, *s = at, empty
+		s.entries, s.nodes, s.groups = NewStream().entries, NewStream().nodes, NewStream().groups
+		s.readOverlapping(r, nodes)
+		s.readGroups(r)
+	}
+	s.last = last
+	return s
+}
+
+// readNodes reads nodes in order. That of deleted entries may end after last.
+func (s *Stream) readNodes(r *reader, nodes uint64, last StreamID) {
+	if nodes > uint64(r.Len()/9) {
+		r.Fail()
+		return
+	}
+	for range nodes {
 		s.readNode(r)
 	}
 	if last.Less(s.last) {
-		r.Fail()
+		if top, ok := s.Top(); ok && last.Less(top.ID) {
+			r.Fail()
+		}
+		if !r.marks { // of a machine below commands.LevelUsers
+			s.loosen(r)
+		}
 	}
-	s.last = last
+}
+
+func (s *Stream) readGroups(r *reader) {
 	for range r.Count(5) {
 		s.readGroup(r)
 	}
-	return s
 }
 
 // readNode reads a node, whose ids must be higher than those before.
@@ -112,9 +151,7 @@ func (s *Stream) readNode(r *reader) {
 			return
 		}
 		before = e.ID
-		s.entries.Set(e)
-		s.sum ^= entrySum(e)
-		s.bytes += messageSize(e)
+		s.put(e)
 	}
 	s.setNode(n)
 	s.last = n.last

@@ -342,7 +342,7 @@ func (m *streamModel) changeGroup(r *rand.Rand, s *Stream) {
 func checkRecord(t *testing.T, s *Stream) []byte {
 	t.Helper()
 	record := s.appendTo(nil)
-	r := newReader(record, nil)
+	r := newReader(record, nil, !s.loose)
 	restored := readStream(r)
 	if !r.Done() {
 		t.Fatalf("the record of a stream is refused, or %d bytes of it are not read", r.Len())
