@@ -45,6 +45,7 @@ type snapshotStore struct {
 	growth           *growth                           // of the log since the newest snapshot
 	dir              string                            // the data directory; empty in a simulation
 	space            *space
+	reads            readBack
 	makeRoom         func() // frees what a snapshot can do without
 	// once it is closed, what is being written fails; may be nil
 	closing <-chan struct{}
@@ -169,7 +170,12 @@ func (s *snapshotStore) newestName() (name string, index, term uint64, err error
 	if s.dir == "" { // a simulation
 		return "", 0, 0, nil
 	}
-	entries, err := os.ReadDir(filepath.Join(s.dir, snapshotsName))
+	return newestSnapshot(s.dir)
+}
+
+// newestSnapshot is newestName of a data directory.
+func newestSnapshot(dir string) (name string, index, term uint64, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, snapshotsName))
 	for _, e := range entries {
 		var of, i, ms uint64
 		_, err := fmt.Sscanf(e.Name()+"\n", "%d-%d-%d\n", &of, &i, &ms)
@@ -284,6 +290,7 @@ type snapshotSink struct {
 	seen  bool
 	size  int64 // bytes written
 
+	own    bool // of this node's machine
 	closed bool
 }
 
@@ -354,6 +361,12 @@ func (k *snapshotSink) Close() error {
 	}
 	if err := tighten(k.s.dir); err != nil {
 		k.s.logger.Warn("the data directory is readable by others", "error", err)
+	}
+	if k.own {
+		if err := k.s.readBack(k.index, k.ID()); err != nil {
+			k.end(&k.s.failed)
+			return err
+		}
 	}
 	k.s.seen(&snapshotSeen{k.index, k.term, k.began, k.size})
 	k.s.growth.covered(k.index)

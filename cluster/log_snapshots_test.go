@@ -227,3 +227,70 @@ func TestCloseCancelsSnapshot(t *testing.T) {
 		t.Errorf("after a restart the list is %s", got)
 	}
 }
+
+// TestSnapshotIsReadBack: a snapshot that the machine's decoder refuses, or whose file is not what
+// was written, replaces neither the log nor the snapshot before it. The node says so and goes on.
+func TestSnapshotIsReadBack(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
+		n, toy := c.leader(), c.toys["n1"]
+		write := func() {
+			for range 5 {
+				c.write(n, "w")
+			}
+		}
+		write()
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		held := func() (first, snapshot uint64) {
+			first, err := n.logs.FirstIndex()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return first, n.Status().SnapshotIndex
+		}
+		first, snapshot := held()
+		refuse := errors.New("a record that no restore reads")
+		for name, check := range map[string]func(io.Reader) error{
+			"a record": func(r io.Reader) error {
+				_, err := io.Copy(io.Discard, r)
+				return errors.Join(err, refuse)
+			},
+			"the file": func(r io.Reader) error { return nil }, // its checksum is that of nothing
+		} {
+			toy.mu.Lock()
+			toy.check = check
+			toy.mu.Unlock()
+			write()
+			if err := n.Snapshot(); err == nil || !strings.Contains(err.Error(), "read back") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if f, s := held(); f != first || s != snapshot {
+				t.Errorf("%s: the log begins at %d instead of %d, the snapshot holds %d instead "+
+					"of %d", name, f, first, s, snapshot)
+			}
+			if newest, _, _, err := n.stores.snapshots.newestName(); err != nil ||
+				!strings.Contains(newest, fmt.Sprint("-", snapshot, "-")) {
+				t.Errorf("%s: the newest snapshot is %s, %v", name, newest, err)
+			}
+			if n.Status().SnapshotTrouble == "" || !n.Status().Ready {
+				t.Errorf("%s: %+v", name, n.Status())
+			}
+		}
+		c.close("n1")
+		c.reopen("n1")
+		n, toy = c.leader(), c.toys["n1"]
+		if got := len(toy.batches()); got != 15 {
+			t.Errorf("after a restart there are %d batches", got)
+		}
+		write()
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		if f, s := held(); f <= first || s <= snapshot || n.Status().SnapshotTrouble != "" {
+			t.Errorf("a good snapshot holds %d, and the log begins at %d: %s", s, f,
+				n.Status().SnapshotTrouble)
+		}
+	})
+}

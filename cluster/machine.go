@@ -63,6 +63,13 @@ type Worker interface {
 	Worked() uint64
 }
 
+// SnapshotChecker is an optional interface of a Machine that reads snapshots without loading them.
+type SnapshotChecker interface {
+	// CheckSnapshot reads a snapshot as Restore would, beside Apply, and keeps nothing of it. It
+	// fails if Restore would.
+	CheckSnapshot(r io.Reader) error
+}
+
 // Replayer is an optional interface of a Machine that distinguishes replayed entries.
 type Replayer interface {
 	// Replaying is called by the goroutine that applies: with true before the first entry that was
@@ -285,7 +292,8 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 	}
 	a.busy.Store(true)
 	defer a.busy.Store(false)
-	return a.machine.Snapshot()
+	s, err := a.machine.Snapshot()
+	return ownSnapshot{s}, err
 }
 
 func (a *applier) Restore(source io.ReadCloser) error {

@@ -5,6 +5,7 @@ package cluster
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -42,6 +43,7 @@ type toy struct {
 	stampUs  int64    // of the newest applied entry
 
 	persist func(io.Writer) error // what a snapshot writes first; may be nil
+	check   func(io.Reader) error // reads a snapshot back; may be nil
 }
 
 var toyIDs atomic.Uint64
@@ -212,6 +214,21 @@ func (t *toy) Restore(r io.ReadCloser) error {
 	defer t.mu.Unlock()
 	t.List, t.ClockMs, t.Deadline, t.LastUs, t.stampUs = s.List, s.ClockMs, s.Deadline, s.LastUs, 0
 	return nil
+}
+
+func (t *toy) CheckSnapshot(r io.Reader) error {
+	t.mu.Lock()
+	check, whole := t.check, t.persist == nil
+	t.mu.Unlock()
+	if check != nil {
+		return check(r)
+	}
+	var err error
+	if whole {
+		err = json.NewDecoder(r).Decode(&toyState{})
+	}
+	_, err2 := io.Copy(io.Discard, r)
+	return errors.Join(err, err2)
 }
 
 func (t *toy) batches() []string {

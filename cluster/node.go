@@ -178,6 +178,9 @@ func (n *Node) startRaft() error {
 	n.logs = newLogStore(n.stores.log, n.arrivals, n.machine.clockMs.Load)
 	n.logs.guard, n.stores.snapshots.guard = n.guard, n.guard
 	n.stores.snapshots.closing = n.closing
+	if c, ok := n.machine.machine.(SnapshotChecker); ok {
+		n.stores.snapshots.reads.check = c.CheckSnapshot
+	}
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
 	n.logs.growth, n.logs.space = n.stores.snapshots.growth, n.stores.snapshots.space
 	n.stores.snapshots.makeRoom = n.spareRoom

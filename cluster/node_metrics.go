@@ -72,6 +72,12 @@ var (
 		"Snapshots written or received since the start.")
 	metricSnapshotFailures = Metrics.Counter("coordd_snapshot_failures_total",
 		"Snapshots that were begun and not finished.")
+	metricSnapshotUnreadable = Metrics.Gauge("coordd_snapshot_unreadable",
+		"1: the newest snapshot that the node wrote could not be read back, so the log grows.")
+	metricSnapshotsUnreadable = Metrics.Counter("coordd_snapshots_unreadable_total",
+		"Snapshots that were written and could not be read back. They count as failures too.")
+	metricSnapshotReadSeconds = Metrics.Counter("coordd_snapshot_read_seconds_total",
+		"The part of that time in which they were read back.")
 	metricSnapshotSeconds = Metrics.Counter("coordd_snapshot_seconds_total",
 		"Time that finished snapshots took.")
 	metricSnapshotAt = Metrics.Gauge("coordd_snapshot_timestamp_seconds",
@@ -198,6 +204,9 @@ func (n *Node) giveStores(o metrics.Out, st *Status) {
 	s := n.stores.snapshots
 	o.Value(metricSnapshots, float64(s.finished.Load()))
 	o.Value(metricSnapshotFailures, float64(s.failed.Load()))
+	o.Flag(metricSnapshotUnreadable, st.SnapshotTrouble != "")
+	o.Value(metricSnapshotsUnreadable, float64(s.reads.unreadable.Load()))
+	o.Value(metricSnapshotReadSeconds, time.Duration(s.reads.took.Load()).Seconds())
 	o.Value(metricSnapshotSeconds, time.Duration(s.took.Load()).Seconds())
 	if newest := s.newest.Load(); newest.index > 0 {
 		o.Value(metricSnapshotAt, float64(newest.at.UnixMilli())/1000)

@@ -49,6 +49,9 @@ type Status struct {
 	SnapshotIndex uint64
 	SnapshotTime  time.Time
 	Snapshotting  bool // a snapshot is being written or received
+	// SnapshotTrouble says why the newest snapshot that this node wrote could not be read back;
+	// empty: it could. The log is not cut meanwhile.
+	SnapshotTrouble string
 }
 
 // MemberStatus is what the answering node knows of one member.
@@ -90,6 +93,9 @@ func (n *Node) Status() Status {
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
 	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
+	if why := n.stores.snapshots.reads.trouble.Load(); why != nil {
+		s.SnapshotTrouble = (*why).Error()
+	}
 	s.LogTrouble = n.logTrouble()
 	now := time.Now()
 	n.lag.note(s.Term, s.Commit, s.Applied, now)

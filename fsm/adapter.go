@@ -395,7 +395,7 @@ type frozen struct {
 
 // Persist implements raft.FSMSnapshot. It leaves at least half of the time to requests.
 func (f frozen) Persist(sink raft.SnapshotSink) error {
-	if _, err := f.s.WriteTo(&restingWriter{sink, time.Now()}); err != nil {
+	if _, err := f.s.WriteTo(&restingWriter{sink, rests{time.Now()}}); err != nil {
 		_ = sink.Cancel()
 		return err
 	}
@@ -406,11 +406,34 @@ func (f frozen) Persist(sink raft.SnapshotSink) error {
 	return err
 }
 
-// restingWriter rests when its caller has worked for workBeforeRest, for as long. With a goroutine
-// that never sleeps, Go looks for requests on sockets only every 10 ms.
+// CheckSnapshot reads a snapshot as Restore does, beside Apply, and keeps nothing of it. Like
+// Persist it leaves at least half of the time to requests.
+func (a *Adapter) CheckSnapshot(r io.Reader) error {
+	_, err := CheckSnapshot(&restingReader{r, rests{time.Now()}}, a.table)
+	return err
+}
+
+// rests is when a goroutine that works for long has rested. With one that never sleeps, Go looks
+// for requests on sockets only every 10 ms.
+type rests struct{ at time.Time }
+
+// rest rests for as long as its caller has worked, if that was workBeforeRest.
+func (r *rests) rest() {
+	if worked := time.Since(r.at); worked >= workBeforeRest {
+		time.Sleep(min(worked, longestRest))
+		r.at = time.Now()
+	}
+}
+
+// restingWriter and restingReader let their caller rest.
 type restingWriter struct {
 	io.Writer
-	rested time.Time
+	rests
+}
+
+type restingReader struct {
+	io.Reader
+	rests
 }
 
 const (
@@ -422,10 +445,13 @@ const (
 
 func (w *restingWriter) Write(b []byte) (int, error) {
 	n, err := w.Writer.Write(b)
-	if worked := time.Since(w.rested); worked >= workBeforeRest {
-		time.Sleep(min(worked, longestRest))
-		w.rested = time.Now()
-	}
+	w.rest()
+	return n, err
+}
+
+func (r *restingReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.rest()
 	return n, err
 }
 

@@ -23,7 +23,7 @@ func TestSnapshotsRest(t *testing.T) {
 		{time.Second, 2 * (time.Second + longestRest)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w, begin := &restingWriter{slowWriter{c.takes}, time.Now()}, time.Now()
+			w, begin := &restingWriter{slowWriter{c.takes}, rests{time.Now()}}, time.Now()
 			for i := range 3 {
 				for range 2 {
 					if _, err := io.WriteString(w, "x"); err != nil {

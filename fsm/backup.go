@@ -3,9 +3,7 @@
 package fsm
 
 import (
-	"bufio"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"github.com/coordd/coordd/commands"
@@ -21,54 +19,40 @@ type BackupInfo struct {
 	Bytes   int64
 }
 
-// CheckSnapshot checks that a snapshot file is complete and of a version that this release reads.
-// It does not look into the records, and needs the memory of one record at a time. The errors are
-// those of ReadSnapshot.
-func CheckSnapshot(r io.Reader) (BackupInfo, error) {
+// CheckSnapshot checks that ReadSnapshot would accept a snapshot file. It decodes each record and
+// keeps none, so it needs the memory of one record of the keyspace at a time. The errors are those
+// of ReadSnapshot.
+func CheckSnapshot(r io.Reader, table *commands.Table) (BackupInfo, error) {
 	counted := &countingReader{r: r}
-	in, h, info, err := beginBackup(counted)
+	in := newSnapshotReader(counted)
+	m, err := in.machine(table)
 	if err != nil {
-		return info, err
+		return BackupInfo{}, err
 	}
-	in.record() // scripts
-	if h.level >= commands.LevelUsers {
-		in.record() // users
-	}
-	if h.waits != 0 {
-		in.record()
-	}
-	for {
-		record := in.record()
-		if len(record) == 0 {
-			break
-		}
+	info := BackupInfo{Index: m.index, Epoch: m.epoch, ClockMs: m.ks.Now()}
+	checker := keyspace.NewChecker(m.level >= commands.LevelUsers)
+	err = in.keys(func(record []byte) error {
 		if keyspace.IsKey(record) {
 			info.Keys++
 		}
-	}
-	if err := in.finish(); err != nil {
-		return info, err
-	}
+		return checker.Check(record)
+	})
 	info.Bytes = counted.n
-	return info, nil
+	return info, err
 }
 
 // ReadBackupInfo reads the beginning of a snapshot file, and returns what that says: not how many
 // keys and bytes there are.
-func ReadBackupInfo(r io.Reader) (BackupInfo, error) {
-	_, _, info, err := beginBackup(r)
-	return info, err
-}
-
-func beginBackup(r io.Reader) (in *snapshotReader, h header, info BackupInfo, err error) {
-	in = &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(crcTable)}
+func ReadBackupInfo(r io.Reader) (info BackupInfo, err error) {
+	in := newSnapshotReader(r)
+	var h header
 	if err = in.begin(); err == nil {
 		h, err = in.header()
 	}
 	if err == nil {
 		info.Index, info.Epoch, info.ClockMs = h.index, h.epoch, h.clockMs
 	}
-	return in, h, info, err
+	return info, err
 }
 
 type countingReader struct {

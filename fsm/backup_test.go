@@ -49,7 +49,7 @@ func TestCheckSnapshot(t *testing.T) {
 		&Entry{ClockMs: 1234,
 			Batches: [][]byte{calls("SET a 1", "HSET h f v", "SWAPDB 0 3", "SET b 1")}}, true)
 	file := snapshotBytes(t, m.Snapshot())
-	info, err := CheckSnapshot(bytes.NewReader(file))
+	info, err := CheckSnapshot(bytes.NewReader(file), testTable())
 	if want := (BackupInfo{Index: 9, ClockMs: 1234, Keys: 3,
 		Bytes: int64(len(file))}); err != nil || info != want {
 		t.Errorf("%+v %v, want %+v", info, err, want)

@@ -354,7 +354,7 @@ func TestGoldenDamaged(t *testing.T) {
 			t.Errorf("a snapshot with byte %d changed is accepted", i)
 		}
 		for _, file := range [][]byte{damaged, snapshot[:i]} {
-			if _, err := CheckSnapshot(bytes.NewReader(file)); err == nil {
+			if _, err := CheckSnapshot(bytes.NewReader(file), table); err == nil {
 				t.Errorf("CheckSnapshot accepts a snapshot changed or truncated at byte %d", i)
 			}
 		}

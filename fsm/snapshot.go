@@ -190,45 +190,55 @@ func (w *snapshotWriter) record(b []byte) {
 
 // ReadSnapshot makes a machine of a snapshot file. It fails unless the whole file is valid.
 func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
-	in := &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(crcTable)}
-	if err := in.begin(); err != nil {
-		return nil, err
-	}
-	m := NewMachine(table)
-	h, err := m.loadHeader(in)
+	in := newSnapshotReader(r)
+	m, err := in.machine(table)
 	if err != nil {
 		return nil, err
-	}
-	if err := m.engine.Restore(in.record()); err != nil {
-		return nil, in.error(err.Error())
-	}
-	if m.level >= commands.LevelUsers {
-		if err := m.restoreUsers(in.record()); err != nil {
-			return nil, in.error(err.Error())
-		}
-	}
-	if h.waits != 0 {
-		if err := m.waiting.restore(in.record()); err != nil {
-			return nil, in.error(err.Error())
-		}
 	}
 	load := m.ks.Load
 	if m.level < commands.LevelUsers {
 		load = m.ks.LoadUnmarked
 	}
-	for {
-		record := in.record()
-		if len(record) == 0 {
-			break
-		}
-		if err := load(record); err != nil {
-			return nil, in.error(err.Error())
-		}
-	}
-	if err := in.finish(); err != nil {
+	if err := in.keys(load); err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// machine reads all that precedes the keys.
+func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
+	if err := r.begin(); err != nil {
+		return nil, err
+	}
+	m := NewMachine(table)
+	h, err := m.loadHeader(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.engine.Restore(r.record()); err != nil {
+		return nil, r.error(err.Error())
+	}
+	if m.level >= commands.LevelUsers {
+		if err := m.restoreUsers(r.record()); err != nil {
+			return nil, r.error(err.Error())
+		}
+	}
+	if h.waits != 0 {
+		if err := m.waiting.restore(r.record()); err != nil {
+			return nil, r.error(err.Error())
+		}
+	}
+	return m, nil
+}
+
+// keys calls f with each record of the keyspace, and then reads the rest of the file.
+func (r *snapshotReader) keys(f func(record []byte) error) error {
+	for record := r.record(); len(record) > 0; record = r.record() {
+		if err := f(record); err != nil {
+			return r.error(err.Error())
+		}
+	}
+	return r.finish()
 }
 
 func (m *Machine) loadHeader(in *snapshotReader) (header, error) {
@@ -266,6 +276,10 @@ type snapshotReader struct {
 	sum hash.Hash32
 	buf []byte
 	err error
+}
+
+func newSnapshotReader(r io.Reader) *snapshotReader {
+	return &snapshotReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(crcTable)}
 }
 
 // begin reads what precedes the records.

@@ -382,7 +382,7 @@ func TestGoldenWaits(t *testing.T) {
 	add.DB = 3
 	w.apply(add)
 	w.want("300: *3 $1 z $1 m $1 1")
-	if _, err := CheckSnapshot(bytes.NewReader(file)); err != nil {
+	if _, err := CheckSnapshot(bytes.NewReader(file), testTable()); err != nil {
 		t.Error(err)
 	}
 }

@@ -28,7 +28,7 @@ func TestBackup(t *testing.T) {
 	c.want("$100\r\n"+value+"\r\n", fmt.Sprintf("$%d\r\n%s\r\n", want.Len(), want.String()),
 		"$100\r\n"+value+"\r\n", "+PONG\r\n")
 	size := want.Len()
-	if info, err := fsm.CheckSnapshot(&want); err != nil || info.Keys != 5000 {
+	if info, err := fsm.CheckSnapshot(&want, n.fake.table); err != nil || info.Keys != 5000 {
 		t.Error(info, err)
 	}
 	told := c.call("INFO", "persistence")

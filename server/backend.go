@@ -160,7 +160,9 @@ type Status struct {
 	// why it cannot store entries, empty: it can. Without, it still accepts commands, which the
 	// others store
 	LogTrouble string
-	Removed    bool // the node was removed from the cluster
+	// why its newest snapshot could not be read back; empty: it could
+	SnapshotTrouble string
+	Removed         bool // the node was removed from the cluster
 	Joining    bool // waiting to be added to a cluster
 	Loading    bool // loading a snapshot, or applying the log of before the start
 

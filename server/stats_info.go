@@ -422,6 +422,9 @@ func infoCoordd(t *infoText) {
 	if st.LogTrouble != "" {
 		t.field("log_trouble", st.LogTrouble)
 	}
+	if st.SnapshotTrouble != "" {
+		t.field("snapshot_trouble", st.SnapshotTrouble)
+	}
 	if t.srv.cfg.Audit != nil {
 		t.field("audit_dropped", t.srv.cfg.Audit.Dropped())
 	}

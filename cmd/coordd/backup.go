@@ -19,9 +19,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/backups"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/server"
 )
 
 // backupPatience is how long the node may send nothing. It computes the size of the backup before
@@ -143,7 +145,7 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 			return fmt.Errorf("%s exists; --force overwrites it", b.file)
 		}
 		done.Where = b.file
-		done.BackupInfo, err = backups.WriteFile(ctx, b.file, b.force, take)
+		done.BackupInfo, err = backups.WriteFile(ctx, b.file, b.force, take, checkBackup)
 	default:
 		store, e := openStore(b.to, c.getenv)
 		if e != nil {
@@ -151,11 +153,11 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 		}
 		if b.every > 0 {
 			s := &backups.Schedule{To: store, Every: b.every, Keep: b.keep, Take: take,
-				Log: newLogger(c.stderr, slog.LevelInfo, "auto")}
+				Check: checkBackup, Log: newLogger(c.stderr, slog.LevelInfo, "auto")}
 			s.Run(ctx)
 			return nil
 		}
-		done, err = backups.Add(ctx, store, b.keep, take)
+		done, err = backups.Add(ctx, store, b.keep, take, checkBackup)
 	}
 	if err != nil {
 		return fmt.Errorf("backup failed: %w", err)
@@ -281,16 +283,35 @@ func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer,
 	}
 	p := newProgress(stderr, "backup", size)
 	defer p.end()
-	to := &failingWriter{Writer: w}
-	info, err := fsm.CheckSnapshot(io.TeeReader(in.Text(head), io.MultiWriter(to, p)))
+	from, to := &failingReader{Reader: in.Text(head)}, &failingWriter{Writer: w}
+	info, err := checkBackup(io.TeeReader(from, io.MultiWriter(to, p)))
 	switch {
 	case to.err != nil:
 		return none, to.err
-	case err == nil && info.Bytes != size, errors.Is(err, fsm.ErrSnapshotCorrupt) && p.done < size:
+	case err == nil && info.Bytes != size, from.err != nil && p.done < size:
 		return none, fmt.Errorf("the connection to %s ended after %d of %d bytes", source.Addr,
 			p.done, size)
 	}
 	return info, err
+}
+
+// checkBackup reads a backup as a restore would, and keeps nothing of it.
+func checkBackup(r io.Reader) (fsm.BackupInfo, error) {
+	return fsm.CheckSnapshot(r, commands.NewTable(commands.Specs(), server.Specs()))
+}
+
+// failingReader keeps the first error of a reader, also its end.
+type failingReader struct {
+	io.Reader
+	err error
+}
+
+func (r *failingReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if r.err == nil {
+		r.err = err
+	}
+	return n, err
 }
 
 // failingWriter keeps the first error of a writer.

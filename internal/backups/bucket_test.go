@@ -79,7 +79,7 @@ func TestBucketRefusals(t *testing.T) {
 	} {
 		b, err := OpenBucket(c.target, env(s, c.env...))
 		if err == nil {
-			_, err = Add(t.Context(), b, 1, taking(state(t)))
+			_, err = Add(t.Context(), b, 1, taking(state(t)), check)
 		}
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s %v: %v, want %s", c.target, c.env, err, c.says)
@@ -116,7 +116,7 @@ func TestBucketHangs(t *testing.T) {
 	b := openStub(t, s, "")
 	hung := make(chan struct{})
 	s.Hung = hung
-	if _, err := Add(t.Context(), b, 1, taking(state(t))); err == nil ||
+	if _, err := Add(t.Context(), b, 1, taking(state(t)), check); err == nil ||
 		!strings.Contains(err.Error(), "timeout") {
 		t.Error(err)
 	}
@@ -135,7 +135,7 @@ func TestOpen(t *testing.T) {
 	s, good := s3.Start(t), state(t)
 	for _, at := range []Store{Directory(t.TempDir()), openStub(t, s, ""),
 		openStub(t, s, "/a%20b#c?/ü+")} {
-		b, err := Add(t.Context(), at, 1, taking(good))
+		b, err := Add(t.Context(), at, 1, taking(good), check)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,11 +173,11 @@ func TestBucketTalksNonsense(t *testing.T) {
 			_, _ = io.WriteString(w, answer)
 		}
 		s.Mu.Unlock()
-		if b, err := Add(t.Context(), b, 1, taking(good)); err == nil {
+		if b, err := Add(t.Context(), b, 1, taking(good), check); err == nil {
 			t.Errorf("%s: %+v", name, b)
 		}
 		if f, err := b.Open(t.Context(), last); err == nil {
-			if _, err := fsm.CheckSnapshot(f); err == nil {
+			if _, err := check(f); err == nil {
 				t.Errorf("%s passes for a backup", name)
 			}
 			_ = f.Close()

@@ -22,7 +22,7 @@ func (d Directory) String(name string) string { return filepath.Join(string(d), 
 
 // Put implements Store.
 func (d Directory) Put(ctx context.Context, name string, take Take) (fsm.BackupInfo, error) {
-	return WriteFile(ctx, d.String(name), false, take)
+	return WriteFile(ctx, d.String(name), false, take, nil) // Add reads it back
 }
 
 // Open implements Store.
@@ -70,11 +70,11 @@ func (d Directory) Remove(_ context.Context, name string) error {
 
 const temporarySuffix = ".tmp"
 
-// WriteFile writes to a temporary file and renames it when it is complete and on disk. The
-// temporary name is unique and created exclusively: concurrent backups do not collide, and no link
-// is followed.
-func WriteFile(ctx context.Context, file string, force bool, take Take) (info fsm.BackupInfo,
-	err error) {
+// WriteFile writes to a temporary file and renames it when it is complete and on disk, and was read
+// back unless check is nil. The temporary name is unique and created exclusively: concurrent
+// backups do not collide, and no link is followed.
+func WriteFile(ctx context.Context, file string, force bool, take Take, check Check) (
+	info fsm.BackupInfo, err error) {
 	// with mode 0600: it holds all data
 	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*"+temporarySuffix)
 	if err != nil {
@@ -92,10 +92,25 @@ func WriteFile(ctx context.Context, file string, force bool, take Take) (info fs
 	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
 		return info, err
 	}
+	if check != nil {
+		if err := readFile(tmp.Name(), file, info, check); err != nil {
+			return info, err
+		}
+	}
 	if err := publish(tmp.Name(), file, force); err != nil {
 		return info, err
 	}
 	return info, files.SyncDir(filepath.Dir(file))
+}
+
+// readFile reads a file back that is to get the name file.
+func readFile(tmp, file string, want fsm.BackupInfo, check Check) error {
+	f, err := os.Open(tmp)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return compare(f, file, want, check)
 }
 
 // publish gives a finished file its name. Unless force is set, it replaces no file, not even a

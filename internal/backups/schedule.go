@@ -18,6 +18,7 @@ type Schedule struct {
 	Every time.Duration
 	Keep  int // backups; 0: all
 	Take  Take
+	Check Check
 	Log   *slog.Logger
 }
 
@@ -28,7 +29,7 @@ func (s *Schedule) Run(ctx context.Context) {
 	retry := firstRetry
 	for pause := s.untilNext(ctx); passes(ctx, pause); {
 		began := time.Now()
-		b, err := Add(ctx, s.To, s.Keep, s.Take)
+		b, err := Add(ctx, s.To, s.Keep, s.Take, s.Check)
 		switch {
 		case b.Where != "" && err != nil:
 			s.Log.Warn("backup taken", "trouble", err)

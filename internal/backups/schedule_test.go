@@ -33,14 +33,18 @@ func state(t *testing.T) []byte {
 // taking returns a Take that sends the state.
 func taking(state []byte) Take {
 	return func(_ context.Context, w io.Writer) (fsm.BackupInfo, error) {
-		return fsm.CheckSnapshot(io.TeeReader(bytes.NewReader(state), w))
+		return check(io.TeeReader(bytes.NewReader(state), w))
 	}
+}
+
+func check(r io.Reader) (fsm.BackupInfo, error) {
+	return fsm.CheckSnapshot(r, commands.NewTable(commands.Specs()))
 }
 
 // add adds a backup and returns its name.
 func add(t *testing.T, s Store, keep int, state []byte) string {
 	t.Helper()
-	b, err := Add(t.Context(), s, keep, taking(state))
+	b, err := Add(t.Context(), s, keep, taking(state), check)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +104,7 @@ func TestAnotherClusterRemovesNothing(t *testing.T) {
 		return b.Bytes()
 	}
 	add(t, s, 1, at(3))
-	b, err := Add(t.Context(), s, 1, taking(at(2)))
+	b, err := Add(t.Context(), s, 1, taking(at(2)), check)
 	if err == nil || b.Where == "" || b.Removed != 0 || len(keptIn(t, s)) != 2 {
 		t.Errorf("%+v, %v: %v", b, err, keptIn(t, s))
 	}
@@ -138,17 +142,17 @@ func checkFailures(t *testing.T, s Store) {
 	broken := errors.New("the node is away")
 	if _, err := Add(t.Context(), s, 1, func(context.Context, io.Writer) (fsm.BackupInfo, error) {
 		return fsm.BackupInfo{}, broken
-	}); !errors.Is(err, broken) {
+	}, check); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	if _, err := Add(t.Context(), s, 1, func(_ context.Context, w io.Writer) (fsm.BackupInfo,
 		error) {
 		_, _ = w.Write(good[:len(good)/2])
 		return fsm.BackupInfo{}, broken
-	}); !errors.Is(err, broken) {
+	}, check); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if _, err := Add(t.Context(), badReads{s}, 1, taking(good)); err == nil ||
+	if _, err := Add(t.Context(), badReads{s}, 1, taking(good), check); err == nil ||
 		!strings.Contains(err.Error(), "was stored, but reading it fails: snapshot is corrupt") {
 		t.Error(err)
 	}
@@ -194,7 +198,7 @@ func TestSchedule(t *testing.T) {
 	dir, good := Directory(t.TempDir()), state(t)
 	var taken, away atomic.Int64
 	var log wait.Buffer
-	s := &Schedule{To: dir, Every: 20 * time.Millisecond, Keep: 3,
+	s := &Schedule{To: dir, Every: 20 * time.Millisecond, Keep: 3, Check: check,
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Take: func(ctx context.Context, w io.Writer) (fsm.BackupInfo, error) {
 			if away.Load() > 0 {

@@ -15,6 +15,9 @@ import (
 // Take writes a complete backup to w, or returns an error.
 type Take func(ctx context.Context, w io.Writer) (fsm.BackupInfo, error)
 
+// Check reads a backup as a restore would, and says what it holds.
+type Check func(io.Reader) (fsm.BackupInfo, error)
+
 // Store holds files under names.
 type Store interface {
 	// Put stores what take writes. The file appears under its name complete or not at all. Names
@@ -92,7 +95,7 @@ type Backup struct {
 
 // Add takes a backup, reads it again from the store, and then removes the oldest ones but keep; 0
 // keeps all. So the last good one stays as long as there is no newer one of the same cluster.
-func Add(ctx context.Context, s Store, keep int, take Take) (Backup, error) {
+func Add(ctx context.Context, s Store, keep int, take Take, check Check) (Backup, error) {
 	before, err := kept(ctx, s)
 	if err != nil {
 		return Backup{}, err
@@ -110,7 +113,7 @@ func Add(ctx context.Context, s Store, keep int, take Take) (Backup, error) {
 	if err != nil {
 		return Backup{}, err
 	}
-	if err := check(ctx, s, name, info); err != nil {
+	if err := readBack(ctx, s, name, info, check); err != nil {
 		// without the caller's context: a bad backup must not pass for the newest good one
 		return Backup{}, errors.Join(err, s.Remove(context.WithoutCancel(ctx), name))
 	}
@@ -142,18 +145,23 @@ func follows(ctx context.Context, s Store, name string, info fsm.BackupInfo) (bo
 	return info.Epoch > old.Epoch || info.Epoch == old.Epoch && info.Index >= old.Index, err
 }
 
-// check reads a stored backup and compares it with what was sent.
-func check(ctx context.Context, s Store, name string, want fsm.BackupInfo) error {
+// readBack reads a stored backup and compares it with what was sent.
+func readBack(ctx context.Context, s Store, name string, want fsm.BackupInfo, check Check) error {
 	r, err := s.Open(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	switch got, err := fsm.CheckSnapshot(r); {
+	return compare(r, s.String(name), want, check)
+}
+
+// compare reads a stored backup and compares it with what was sent.
+func compare(r io.Reader, where string, want fsm.BackupInfo, check Check) error {
+	switch got, err := check(r); {
 	case err != nil:
-		return fmt.Errorf("%s was stored, but reading it fails: %w", s.String(name), err)
+		return fmt.Errorf("%s was stored, but reading it fails: %w", where, err)
 	case got != want:
-		return fmt.Errorf("%s was stored, but it is not what was sent", s.String(name))
+		return fmt.Errorf("%s was stored, but it is not what was sent", where)
 	}
 	return nil
 }

@@ -266,7 +266,7 @@ func (n backend) Status() server.Status {
 		SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime, Snapshotting: c.Snapshotting,
 		Loading: c.Loading,
 		Level:   c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor,
-		LogTrouble: c.LogTrouble,
+		LogTrouble: c.LogTrouble, SnapshotTrouble: c.SnapshotTrouble,
 	}
 	s.Removed, s.Joining = c.Removed, c.Joining
 	switch {

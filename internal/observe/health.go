@@ -91,7 +91,9 @@ func resources(s *Sample, info map[string]string) (warn []string) {
 		warn = append(warn, fmt.Sprintf("The data is at %d %% of maxmemory",
 			100*c.Data/c.MaxMemory))
 	}
-	if info["rdb_last_bgsave_status"] == "err" {
+	if info["snapshot_trouble"] != "" {
+		warn = append(warn, "The newest snapshot of this node cannot be read back: its log grows")
+	} else if info["rdb_last_bgsave_status"] == "err" {
 		warn = append(warn, "The newest snapshot that was asked for failed")
 	}
 	for i := 0; ; i++ {

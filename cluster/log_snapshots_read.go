@@ -1,0 +1,127 @@
+// Reading back what was written: a snapshot of this node replaces entries of the log only after the
+// decoder that a restore uses has read it (docs/adr/0051).
+
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/files"
+)
+
+// readBack is how a store reads its snapshots back.
+type readBack struct {
+	check func(io.Reader) error // nil: the machine cannot
+	// unreadable counts the snapshots that could not be read back since the start, and trouble is
+	// why the newest could not, nil if it could.
+	unreadable atomic.Uint64
+	trouble    atomic.Pointer[error]
+	took       atomic.Int64 // since the start, ns
+}
+
+// ownSnapshot is a snapshot of this node's machine, which Raft has written to a sink.
+type ownSnapshot struct{ raft.FSMSnapshot }
+
+// Persist implements raft.FSMSnapshot.
+func (s ownSnapshot) Persist(sink raft.SnapshotSink) error {
+	if k, ok := sink.(*snapshotSink); ok {
+		k.own = true
+	}
+	return s.FSMSnapshot.Persist(sink)
+}
+
+// readBack reads a finished snapshot as a restore would. If that fails, it drops the snapshot: the
+// one before and the log stay.
+func (s *snapshotStore) readBack(index uint64, id string) error {
+	if s.reads.check == nil {
+		return nil
+	}
+	began := time.Now()
+	err := s.read(id)
+	s.reads.took.Add(int64(time.Since(began)))
+	if err == nil {
+		s.reads.trouble.Store(nil)
+		return nil
+	}
+	if dropped := s.drop(id); dropped != nil {
+		s.logger.Error("a snapshot that must go stays", "index", index, "error", dropped)
+	}
+	select {
+	case <-s.closing:
+		return errStopping
+	default:
+	}
+	err = fmt.Errorf("the snapshot of entry %d was written but cannot be read back: %w", index, err)
+	s.reads.unreadable.Add(1)
+	s.reads.trouble.Store(&err)
+	s.logger.Error("a snapshot cannot be read back: the log stays; docs/operations.md says what "+
+		"to do", "index", index, "error", err)
+	return err
+}
+
+// read reads a finished snapshot with the machine's decoder, and compares it with its checksum.
+func (s *snapshotStore) read(id string) error {
+	if s.dir == "" { // a simulation
+		_, r, err := s.SnapshotStore.Open(id)
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.reads.check(stoppable{r, s.closing}), r.Close())
+	}
+	dir := filepath.Join(s.dir, snapshotsName, id)
+	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	var meta struct{ CRC []byte }
+	if err == nil {
+		err = json.Unmarshal(text, &meta)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(filepath.Join(dir, "state.bin"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := crc64.New(crc64.MakeTable(crc64.ECMA))
+	err = s.reads.check(stoppable{io.TeeReader(f, sum), s.closing})
+	if err == nil && !bytes.Equal(sum.Sum(nil), meta.CRC) {
+		err = errors.New("its checksum does not match")
+	}
+	return err
+}
+
+// drop removes a finished snapshot.
+func (s *snapshotStore) drop(id string) error {
+	if s.dir == "" {
+		return nil
+	}
+	dir := filepath.Join(s.dir, snapshotsName)
+	return errors.Join(os.RemoveAll(filepath.Join(dir, id)), files.SyncDir(dir))
+}
+
+// stoppable is a reader that fails once a node is closing.
+type stoppable struct {
+	io.Reader
+	closing <-chan struct{}
+}
+
+// Read implements io.Reader.
+func (r stoppable) Read(b []byte) (int, error) {
+	select {
+	case <-r.closing:
+		return 0, errStopping
+	default:
+		return r.Reader.Read(b)
+	}
+}
