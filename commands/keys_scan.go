@@ -74,7 +74,8 @@ func (o *scanOptions) wantsKind(kind keyspace.Kind) bool {
 		return true
 	}
 	var buf [16]byte
-	return len(o.typeName) <= len(buf) && string(ascii.AppendLower(buf[:0], o.typeName)) == kind.String()
+	return len(o.typeName) <= len(buf) &&
+		string(ascii.AppendLower(buf[:0], o.typeName)) == kind.String()
 }
 
 func dbsizeCommand(x *Call) error {

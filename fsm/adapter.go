@@ -135,8 +135,8 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	return &Applied{result.Replies, result.Work}
 }
 
-// SetAlarm sets what is told of each panic of a request, with its stack, before the first entry. It
-// is called while an entry or a read runs, also concurrently.
+// SetAlarm sets the function that gets each panic of a request, with its stack, before the first
+// entry. It is called while an entry or a read runs, also concurrently.
 func (a *Adapter) SetAlarm(alarm func(what string)) { a.alarm = alarm }
 
 func (a *Adapter) panicked(p any) {

@@ -411,8 +411,9 @@ func TestDryRunsTogether(t *testing.T) {
 	calls := []string{"ZRANGESTORE to z 0 -1", "ZRANGESTORE to z 5 500", "ZUNIONSTORE to 1 z",
 		"ZINTERSTORE to 2 z s", "ZDIFFSTORE to 1 z", "SUNIONSTORE to s", "SINTERSTORE to s s",
 		"SDIFFSTORE to s", "COPY z to", "COPY s to", "COPY h to", "COPY l to", "COPY x to",
-		"COPY t to", "RENAME z to", "MOVE z 1", "SORT l STORE to", "GEOSEARCHSTORE to g FROMMEMBER a " +
-			"BYRADIUS 1 km", "LMOVE l to LEFT RIGHT", "SMOVE s to m1", "SWAPDB 0 1",
+		"COPY t to", "RENAME z to", "MOVE z 1", "SORT l STORE to",
+		"GEOSEARCHSTORE to g FROMMEMBER a BYRADIUS 1 km",
+		"LMOVE l to LEFT RIGHT", "SMOVE s to m1", "SWAPDB 0 1",
 		"XREADGROUP GROUP group c STREAMS x >", "XAUTOCLAIM x group c 0 0", "BITOP NOT to t",
 		"APPEND t x", "SETRANGE t 5 x", "ZREMRANGEBYRANK z 1 -1", "LTRIM l 5 10", "SPOP s 300",
 		"HGETDEL h FIELDS 1 f1", "GETDEL t", "FLUSHALL", "DUMP z", "ZRANGE z 0 5", "HGETALL h",

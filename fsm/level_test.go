@@ -120,7 +120,8 @@ func TestUnknownLevelOfSnapshot(t *testing.T) {
 			ErrLevel) || err.Error() != want {
 			t.Errorf("ReadSnapshot: %v, want %s", err, want)
 		}
-		if _, err := CheckSnapshot(bytes.NewReader(content), testTable()); !errors.Is(err, ErrLevel) {
+		if _, err := CheckSnapshot(bytes.NewReader(content), testTable()); !errors.Is(err,
+			ErrLevel) {
 			t.Errorf("CheckSnapshot: %v", err)
 		}
 		if level := snapshotLevel(content[:min(len(content),

@@ -35,7 +35,7 @@ type Machine struct {
 	witness  *commands.Witness
 	facts    bool           // entries with replies report them
 	known    commands.Known // for reads; nil: nothing
-	alarm    func(p any)    // told of the panic of a request; may be nil
+	alarm    func(p any)    // gets the panic of a request; may be nil
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.

@@ -65,7 +65,8 @@ func TestPanicsAreAnswered(t *testing.T) {
 					lineRequest("del before")} {
 					batch = commands.AppendRequest(batch, &q)
 				}
-				r, err := m.Apply(1, &Entry{ClockMs: 1, WallUs: 1, Batches: [][]byte{batch}}, i == 0)
+				e := &Entry{ClockMs: 1, WallUs: 1, Batches: [][]byte{batch}}
+				r, err := m.Apply(1, e, i == 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -163,8 +163,8 @@ type Status struct {
 	// why its newest snapshot could not be read back; empty: it could
 	SnapshotTrouble string
 	Removed         bool // the node was removed from the cluster
-	Joining    bool // waiting to be added to a cluster
-	Loading    bool // loading a snapshot, or applying the log of before the start
+	Joining         bool // waiting to be added to a cluster
+	Loading         bool // loading a snapshot, or applying the log of before the start
 
 	Term, Commit, Applied, LastLog uint64 // Raft's term; log indexes
 	ClockMs                        int64  // the cluster clock, ms

@@ -102,7 +102,8 @@ func TestZSetInBulk(t *testing.T) {
 				}
 			}
 			sameZSet(t, fmt.Sprintf("%d to %d of %d", first, last, n),
-				writable(1, 1).DB(0).Part(z, first, last, slices.Clone(part)), ZSetOf(slices.Clone(part)))
+				writable(1, 1).DB(0).Part(z, first, last, slices.Clone(part)),
+				ZSetOf(slices.Clone(part)))
 			z.RemoveRange(first, last)
 			sameZSet(t, fmt.Sprintf("without %d to %d of %d", first, last, n), z,
 				zsetOneByOne(rest, large))

@@ -19,8 +19,8 @@ func (db *DB) Move(from []byte, dst *DB, to []byte) bool {
 	return true
 }
 
-// share returns a copy of a collection that shares its nodes. It marks them in both: a dry run, which
-// runs beside reads, aborts here.
+// share returns a copy of a collection that shares its nodes. It marks them in both: a dry run,
+// which runs beside reads, aborts here.
 func (db *DB) share(c Collection) Collection {
 	db.mustWrite()
 	return c.Clone()

@@ -46,7 +46,7 @@ func (ks *Keyspace) MendStreams() {
 	}
 }
 
-// mend lays the nodes out anew if they are not in order.
+// mend lays the nodes out again if they are not in order.
 func (s *Stream) mend() {
 	if !s.tight() {
 		s.sum ^= s.surplus()
@@ -123,7 +123,8 @@ func (s *Stream) readLoose(r *reader, nodes uint64) {
 	s.loosen(r)
 	for range nodes {
 		n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r),
-			size: readSmall(r), names: append([]byte(nil), r.Bytes()...), live: readCount(r.Varint())}
+			size: readSmall(r), names: append([]byte(nil), r.Bytes()...),
+			live: readCount(r.Varint())}
 		if r.Failed() {
 			return
 		}
@@ -204,7 +205,8 @@ func (o *overlaps) read(c wire.Cursor, i int) bool {
 	}
 	r := &reader{Cursor: c}
 	n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r),
-		size: readSmall(r), names: append([]byte(nil), r.Bytes()...), live: readCount(int64(r.Uvarint()))}
+		size: readSmall(r), names: append([]byte(nil), r.Bytes()...),
+		live: readCount(int64(r.Uvarint()))}
 	var entries []StreamEntry
 	ends := []wire.Cursor{r.Cursor}
 	for before, ok := n.first.Prev(); !r.Failed(); {

@@ -59,12 +59,12 @@ var functions = []function{
 	}), false, 0},
 	{"asin", one(Asin), firstOne(arcsine), hardOne(hardAsin),
 		oracleOne(func(x *big.Float) *big.Float {
-		return oracleAngle(x, float().Sqrt(sub(wideOf(1), mul(x, x))))
-	}), false, 1},
+			return oracleAngle(x, float().Sqrt(sub(wideOf(1), mul(x, x))))
+		}), false, 1},
 	{"acos", one(Acos), firstOne(arccosine), hardOne(hardAcos),
 		oracleOne(func(x *big.Float) *big.Float {
-		return oracleAngle(float().Sqrt(sub(wideOf(1), mul(x, x))), x)
-	}), false, 1},
+			return oracleAngle(float().Sqrt(sub(wideOf(1), mul(x, x))), x)
+		}), false, 1},
 	{"atan", one(Atan), firstOne(func(x float64) num { return arctangent(x, 1) }),
 		hardOne(func(x float64) float64 { return hardAtan2(x, 1) }),
 		oracleOne(oracleAtan), false, 0},
