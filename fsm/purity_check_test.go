@@ -7,8 +7,10 @@ package fsm
 import (
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/token"
 	"go/types"
+	"math"
 	"path"
 	"regexp"
 	"strconv"
@@ -48,6 +50,7 @@ var freeImports = map[string]bool{
 	"github.com/coordd/coordd/commands/keyspace": true,
 	"github.com/coordd/coordd/commands/radix":    true,
 	"github.com/coordd/coordd/internal/ascii":    true,
+	"github.com/coordd/coordd/internal/libm":     true,
 	"github.com/coordd/coordd/internal/resp":     true,
 	"github.com/coordd/coordd/internal/wire":     true,
 	"github.com/coordd/coordd/fsm/script":        true,
@@ -87,6 +90,9 @@ var insteadOf = map[string]string{
 
 // asciiFold: two folds of one name find a function in one place and none in another.
 const asciiFold = "names ignore the case of ASCII letters alone: use package ascii"
+// rounded is what to use in place of package math's functions of inexact results.
+const rounded = "its last bits differ between processors and versions of Go: use internal/libm, " +
+	"or operations that are exact but for one rounding"
 
 // badCalls are forbidden functions of allowed packages, with the alternative. A key that ends in a
 // star is a prefix.
@@ -103,6 +109,23 @@ var badCalls = map[string]string{
 	"time.Tick":   "nothing here waits",
 	"time.New*":   "nothing here waits",
 	"time.Local":  "the time zone differs from node to node",
+
+	"math.Exp*":  rounded,
+	"math.Log*":  rounded,
+	"math.Pow*":  rounded,
+	"math.Sin*":  rounded,
+	"math.Cos*":  rounded,
+	"math.Tan*":  rounded,
+	"math.As*":   rounded,
+	"math.Ac*":   rounded,
+	"math.At*":   rounded,
+	"math.Cbrt":  rounded,
+	"math.Hypot": rounded,
+	"math.Erf*":  rounded,
+	"math.Gamma": rounded,
+	"math.Lg*":   rounded,
+	"math.J*":    rounded,
+	"math.Y*":    rounded,
 
 	"context.With*": "a script is stopped by a count of instructions, never by a clock or " +
 		"from outside",
@@ -481,16 +504,30 @@ func (c *checker) globalVar(id *ast.Ident) {
 	}
 }
 
-const fusedSum = "x*y+z may be rounded once or twice, by the processor, also across statements: " +
-	"write float64(x*y)"
+const (
+	fusedSum = "x*y+z may be rounded once or twice, by the processor, also across statements: " +
+		"write float64(x*y)"
+	fusedQuotient = "compilers make x/c a product if c is a power of two, and x/c+z may then be " +
+		"rounded once or twice: write float64(x/c)"
+)
 
-// fused finds a product of floats that no conversion rounds. Some processors compute it together
-// with an addition in one rounding, others in two, so nodes could differ. The Go specification
-// allows that across statements; an explicit conversion prevents it.
+// fused finds a product of floats, or a quotient that is one, that no conversion rounds. Some
+// processors compute it together with an addition in one rounding, others in two, so nodes could
+// differ. The Go specification allows that across statements; an explicit conversion prevents it.
 func (c *checker) fused(product *ast.BinaryExpr) {
-	if product.Op == token.MUL && c.isFloat(product) && c.info.Types[product].Value == nil &&
-		!c.rounded[product] {
+	if !c.isFloat(product) || c.info.Types[product].Value != nil || c.rounded[product] {
+		return
+	}
+	switch product.Op {
+	case token.MUL:
 		c.report(product.Pos(), ruleFusedSum, fusedSum)
+	case token.QUO:
+		if divisor := c.info.Types[product.Y].Value; divisor != nil {
+			d, _ := constant.Float64Val(constant.ToFloat(divisor))
+			if m, _ := math.Frexp(math.Abs(d)); m == 0.5 {
+				c.report(product.Pos(), ruleFusedSum, fusedQuotient)
+			}
+		}
 	}
 }
 

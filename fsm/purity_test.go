@@ -37,6 +37,10 @@ var exceptions = []exception{
 			"the state"},
 	{"fsm/script/cache.go", ruleImport, `"sync/atomic"`,
 		"a read may leave the compiled form of a script, which is no part of the state"},
+	{"internal/lua/power.go", ruleCall, "math.Pow",
+		"the operator ^ of feature levels 1 and 2, which were released so"},
+	{"fsm/script/lib_math_released.go", ruleCall, "math.",
+		"the functions of feature levels 1 and 2, which were released so"},
 	{"internal/lua/place.go", ruleImport, `"sync/atomic"`,
 		"reads may run a function at the same time: each may leave a guess, which only speed " +
 			"depends on"},
@@ -48,7 +52,8 @@ var notPure = []string{"internal/tests/detector", "commands/commandtest", "fsm/a
 // TestPurity reads every source of commands/ and fsm/.
 func TestPurity(t *testing.T) {
 	detector.Skip(t)
-	exports := exportData(t, "./commands/...", "./internal/lua/...", "./fsm/...", "./server")
+	exports := exportData(t, "./commands/...", "./internal/lua/...", "./internal/libm", "./fsm/...",
+		"./server")
 	needed := make([]bool, len(exceptions))
 	inspected := 0
 	for _, dir := range pureDirs(t) {
@@ -104,7 +109,8 @@ func serverHandlers(t *testing.T, exports map[string]string) []finding {
 // pureDirs are the folders with Go files under commands/ and fsm/, from here.
 func pureDirs(t *testing.T) []string {
 	var dirs []string
-	roots := []string{"../commands", "../fsm", "../internal/ascii", "../internal/lua",
+	roots := []string{"../commands", "../fsm", "../internal/ascii", "../internal/libm",
+		"../internal/lua",
 		"../internal/resp", "../internal/wire"}
 	for _, root := range roots {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -257,6 +263,11 @@ func f() { io.EOF = nil }`},
 	{ruleFusedSum, "float64(x*y)", `func f(x, y, z float64) float64 { z += x*y; return z }`},
 	{ruleFusedSum, "float64(x*y)", `func f(x, y, z float64) float64 { p := x * y; return p + z }`},
 	{ruleFusedSum, "float64(x*y)", `func f(x, y, z float64) float64 { x *= y; return x + z }`},
+	{ruleCall, "internal/libm", `import "math"
+func f(x float64) float64 { return math.Exp(x) }`},
+	{ruleCall, "internal/libm", `import "math"
+var f = math.Sincos`},
+	{ruleFusedSum, "float64(x/c)", `func f(x, z float64) float64 { return z + x/64 }`},
 	{"comment", "excuses nothing", `func f(m []int) {
 	for range m { //purity: once it was a map
 	}
@@ -276,7 +287,9 @@ type T struct{ n int }
 func (t *T) String() string { return "t" }
 func f(e error, t *T, s *struct{}) string { t.n++; x := 1; x = 2; return fmt.Sprintf("%5d%% %v %v %v %v", x, e, t, s, []int{1}) }`},
 	{"", "", `const c = 2.5
-func f(x, y, z float64, a, b int) (float64, int, float64) { return float64(x*y) + z, a*b + 1, c*c + x }`},
+func f(x, y, z float64, a, b int) (float64, int, float64) { return float64(x*y) + z, a*b + 1, c*c + x/3 }`},
+	{"", "", `import "math"
+func f(x float64) float64 { return math.Sqrt(math.Floor(x)) + math.FMA(x, x, x) }`},
 	{"", "", `import "github.com/coordd/coordd/internal/lua"
 func f(t *lua.LTable) { t.Next(lua.LNil) }`},
 }
@@ -323,7 +336,7 @@ func session() { go session(); time.Sleep(1) }
 // Without this, TestPurity might be green because it sees nothing.
 func TestPuritySeesImpurity(t *testing.T) {
 	exports := exportData(t, "fmt", "io", "os", "net/http", "math/rand", "maps", "sync", "context",
-		"time", "github.com/coordd/coordd/internal/lua")
+		"time", "math", "github.com/coordd/coordd/internal/lua")
 	for _, s := range snippets {
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, s.dir()+"/x.go", "package x; "+s.code,

@@ -17,9 +17,10 @@
 // exact everywhere. Two things are not, so this package uses neither:
 //
 //   - Compilers for arm64, ppc64, riscv64 and s390x fuse a product and a sum into one operation
-//     unless a conversion rounds the product. Every product here has one; package fsm's purity test
-//     sees to it.
+//     unless a conversion rounds the product. Every product here has one, and every quotient by a
+//     power of two, which compilers make a product; package fsm's purity test sees to it.
 //   - math.Sin, Cos and Asin are assembly on s390x, and their Go code has sums that may be fused
-//     elsewhere. trigonometry.go replaces them. What it computes is the rounded result in all but
-//     one of some thousands of cases, but nodes agree because each does the same operations.
+//     elsewhere. trigonometry.go, which is older than package libm, replaces them. What it
+//     computes is the rounded result in all but one of some thousands of cases, but nodes agree
+//     because each does the same operations.
 package geo

@@ -80,8 +80,8 @@ func PlaceOf(score float64) Place {
 	bits := whole(score)
 	low, high := cell{gather(bits >> 1), gather(bits), scoreLevel}.area()
 	return Place{
-		max(min((low.Lon+high.Lon)/2, maxLon), -maxLon),
-		max(min((low.Lat+high.Lat)/2, maxLat), -maxLat),
+		max(min(float64((low.Lon+high.Lon)/2), maxLon), -maxLon),
+		max(min(float64((low.Lat+high.Lat)/2), maxLat), -maxLat),
 	}
 }
 
@@ -121,8 +121,8 @@ const degree = float64(math.Pi) / 180
 // Distance returns the distance of two places in meters.
 func Distance(a, b Place) float64 {
 	lat1, lat2 := float64(a.Lat*degree), float64(b.Lat*degree)
-	u := sine((lat2 - lat1) / 2)
-	v := sine((float64(b.Lon*degree) - float64(a.Lon*degree)) / 2)
+	u := sine(float64((lat2 - lat1) / 2))
+	v := sine(float64((float64(b.Lon*degree) - float64(a.Lon*degree)) / 2))
 	square := float64(u*u) + float64(float64(float64(cosine(lat1)*cosine(lat2))*v)*v)
 	return float64(2 * radius * arcsine(math.Sqrt(min(square, 1))))
 }

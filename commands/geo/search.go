@@ -21,11 +21,11 @@ type Area struct {
 func (a *Area) Distance(p Place) (meters float64, within bool) {
 	if a.Box {
 		along := Distance(p, Place{p.Lon, a.Center.Lat})
-		if along > float64(a.Height*a.Unit)/2 {
+		if along > float64(float64(a.Height*a.Unit)/2) {
 			return 0, false
 		}
 		across := Distance(p, Place{a.Center.Lon, p.Lat})
-		return Distance(a.Center, p), across <= float64(a.Width*a.Unit)/2
+		return Distance(a.Center, p), across <= float64(float64(a.Width*a.Unit)/2)
 	}
 	meters = Distance(a.Center, p)
 	return meters, meters <= float64(a.Radius*a.Unit)
@@ -79,7 +79,7 @@ func (a *Area) level() uint {
 	const half = 20037726.37 // of the equator, in meters
 	meters := a.Radius
 	if a.Box {
-		w, h := a.Width/2, a.Height/2
+		w, h := float64(a.Width/2), float64(a.Height/2)
 		meters = math.Sqrt(float64(w*w) + float64(h*h))
 	}
 	meters = float64(meters * a.Unit)
@@ -106,7 +106,7 @@ func (a *Area) bounds(level uint) (low, high Place) {
 	}
 	across, along := a.Radius, a.Radius
 	if a.Box {
-		across, along = a.Width/2, a.Height/2
+		across, along = float64(a.Width/2), float64(a.Height/2)
 	}
 	north := float64(a.Unit*along) / radius / degree
 	edge := a.Center.Lat + north // the edge nearer to a pole, where meridians are closer

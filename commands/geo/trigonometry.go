@@ -91,7 +91,7 @@ func (x sum) nearest() int { return int(float64(x.hi*perRadian) + 0.5) }
 // turn returns a·cos d + b·sin d, where d is the difference of x to the angle k, the nearest one,
 // by the first terms of their series.
 func (x sum) turn(k int, a, b sum) sum {
-	d := x.hi - float64(k)/perRadian
+	d := x.hi - float64(float64(k)/perRadian)
 	dd := float64(d * d)
 	// cos d - 1 and sin d - d
 	cos := float64(dd * (float64(dd*(1./24-float64(dd/720))) - 0.5))
@@ -110,7 +110,7 @@ func arcsine(y float64) float64 {
 		return sum{y, 0}.arcsine().rounded()
 	}
 	// asin y = π/2 - 2 asin √((1-y)/2)
-	square := (1 - y) / 2 // exact
+	square := float64((1 - y) / 2) // exact
 	root := sum{hi: math.Sqrt(square)}
 	if root.hi == 0 {
 		return halfPi.hi

@@ -15,11 +15,11 @@ func (r *Registers) Count() uint64 {
 		with[v]++
 	}
 	const m = float64(registers)
-	z := float64(m * tau((m-float64(with[rankBits+1]))/m))
+	z := float64(m * tau(float64((m-float64(with[rankBits+1]))/m)))
 	for v := rankBits; v >= 1; v-- {
 		z = float64(0.5 * float64(z+float64(with[v])))
 	}
-	z += float64(m * sigma(float64(with[0])/m))
+	z += float64(m * sigma(float64(float64(with[0])/m)))
 	const halfInverseLog2 = 0.721347520444481703680
 	n := math.Round(float64(float64(halfInverseLog2*m)*m) / z)
 	if n >= largest { // processors convert what is too large, infinity too, to different integers

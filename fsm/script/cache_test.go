@@ -165,7 +165,7 @@ func TestFootprint(t *testing.T) {
 					source += fmt.Sprintf(`x"%d"`, i)
 				}
 			}
-			p, err := compileScript([]byte(source))
+			p, err := compileScript([]byte(source), commands.FeatureLevel)
 			if err != nil {
 				continue // too many local variables
 			}

@@ -61,15 +61,16 @@ func tokenLimit(level uint64) int {
 	return 0
 }
 
-// compileScript compiles the script of an EVAL. The error is a reply.
-func compileScript(source []byte) (*program, error) {
-	p, _, err := compileScriptWithin(source, 0)
+// compileScript compiles the script of an EVAL for a level and those after it. The error is a
+// reply.
+func compileScript(source []byte, level uint64) (*program, error) {
+	p, _, err := compileScriptWithin(source, level, 0)
 	return p, err
 }
 
 // compileScriptWithin is compileScript for a source of at most limit tokens. work is the cost, also
 // after a failure.
-func compileScriptWithin(source []byte, limit int) (p *program, work int, err error) {
+func compileScriptWithin(source []byte, level uint64, limit int) (p *program, work int, err error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, 0, commands.Errorf("ERR script is longer than %d bytes",
 			commands.MaxScriptBytes)
@@ -79,7 +80,7 @@ func compileScriptWithin(source []byte, limit int) (p *program, work int, err er
 	if err != nil {
 		return nil, 0, err
 	}
-	p.proto, p.tokens, err = compileChunk(body, scriptName, limit)
+	p.proto, p.tokens, err = compileChunk(body, scriptName, limit, atUsers(level))
 	p.work = compileWork(p.tokens, len(source))
 	if err != nil {
 		return nil, p.work, commands.Errorf("ERR Error compiling script (new function): %s", err)
@@ -147,13 +148,14 @@ func (l *firstLine) readFlags(list []byte) error {
 	return nil
 }
 
-// compileChunk compiles a source of at most limit tokens; 0: any number. Errors call it chunk.
-func compileChunk(source []byte, chunk string,
-	limit int) (proto *lua.FunctionProto, tokens int, err error) {
+// compileChunk compiles a source of at most limit tokens; 0: any number. Errors call it chunk. With
+// atUsers it does not run below that level.
+func compileChunk(source []byte, chunk string, limit int,
+	atUsers bool) (proto *lua.FunctionProto, tokens int, err error) {
 	if bytes.HasPrefix(source, []byte("\x1b")) {
 		return nil, 0, fmt.Errorf("%s: bytecode is not accepted", chunk)
 	}
-	proto, tokens, err = lua.Compile(string(source), chunk, limit)
+	proto, tokens, err = lua.Compile(string(source), chunk, limit, !atUsers)
 	var unreadable *parse.Error
 	if errors.As(err, &unreadable) {
 		err = wordParseError(unreadable, source, chunk)

@@ -87,7 +87,7 @@ func NewEngine(table *commands.Table) *Engine {
 
 // compile compiles a script from a request, and charges the request.
 func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
-	p, work, err := compileScriptWithin(source, tokenLimit(x.Level))
+	p, work, err := compileScriptWithin(source, x.Level, tokenLimit(x.Level))
 	if x.Level >= commands.LevelBounded {
 		x.Spend(work)
 	}
@@ -176,7 +176,7 @@ func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
 	case c.cached != nil: // charged when it was first compiled
-		c.program, err = compileScript([]byte(c.source))
+		c.program, err = compileScript([]byte(c.source), x.Level)
 	default:
 		c.program, err = e.compile(x, []byte(c.source))
 	}
@@ -222,12 +222,12 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
 	case c.cached != nil: // charged when it was first compiled; it stays compiled from now on
-		if c.program, err = compileScript([]byte(c.source)); err == nil {
+		if c.program, err = compileScript([]byte(c.source), x.Level); err == nil {
 			c.cached.program.Store(c.program)
 		}
 	default:
 		var work int
-		c.program, work, err = e.derive(c.source, tokenLimit(x.Level))
+		c.program, work, err = e.derive(c.source, x.Level)
 		if x.Level >= commands.LevelBounded {
 			// also if known: the derived programs are not part of the state
 			x.Spend(work)
@@ -269,11 +269,12 @@ func (e *Engine) takeReader(level uint64) *interpreter {
 
 // derive returns the compiled form of a source, from a small cache outside the state, and the cost
 // of compiling it. It compiles outside the lock.
-func (e *Engine) derive(source string, limit int) (p *program, work int, err error) {
+func (e *Engine) derive(source string, level uint64) (p *program, work int, err error) {
+	limit := tokenLimit(level)
 	if p = e.known(source); p != nil && (limit == 0 || p.tokens <= limit) {
 		return p, p.work, nil
 	}
-	p, work, err = compileScriptWithin([]byte(source), limit)
+	p, work, err = compileScriptWithin([]byte(source), level, limit)
 	if err != nil {
 		return nil, work, err
 	}

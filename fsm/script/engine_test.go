@@ -116,8 +116,8 @@ func TestLongOperandsArePaidFor(t *testing.T) {
 			ks.Begin(1, keyspace.NewRevision(0, 1, 0))
 			env := &commands.Env{Keyspace: ks, ClockMs: 1, Emit: func(commands.Event) {}}
 			p, err := compileScript(
-				[]byte(`local t, wide = {}, {} while true do redis.call("incr", "n") ` + body +
-					` end`))
+				[]byte(`local t, wide = {}, {} while true do redis.call("incr", "n") `+body+
+					` end`), commands.FeatureLevel)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +149,7 @@ func TestRunawaysAreStopped(t *testing.T) {
 	interpreters := []*interpreter{newInterpreter(testTable(), true),
 		newInterpreter(testTable(), true)}
 	run := func(i int, source string) string {
-		p, err := compileScript([]byte(source))
+		p, err := compileScript([]byte(source), commands.FeatureLevel)
 		if err != nil {
 			t.Fatalf("%s: %v", source, err)
 		}

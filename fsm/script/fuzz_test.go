@@ -35,7 +35,7 @@ func FuzzScript(f *testing.F) {
 	a, envA := fresh()
 	b, envB := fresh()
 	f.Fuzz(func(t *testing.T, source string) {
-		p, err := compileScript([]byte(source))
+		p, err := compileScript([]byte(source), commands.FeatureLevel)
 		if err != nil {
 			return
 		}

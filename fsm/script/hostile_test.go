@@ -124,7 +124,7 @@ func runHostileWithin(t *testing.T, in *interpreter, source string,
 	}
 	runCall(in.table, &commands.Call{Env: env, Tx: &commands.Tx{}, Out: commands.Discard{},
 		Args: commandtest.Args(args...)})
-	p, err := compileScript([]byte(source))
+	p, err := compileScript([]byte(source), commands.FeatureLevel)
 	if err != nil {
 		t.Fatalf("%s: %v", source, err)
 	}
@@ -151,7 +151,7 @@ func TestHostileScriptsEndAtTheSameWork(t *testing.T) {
 
 // A script that fails with what has no text, just before its budget ends, fails like others.
 func TestErrorsAtTheEndOfTheBudget(t *testing.T) {
-	p, err := compileScript([]byte(`error(type)`))
+	p, err := compileScript([]byte(`error(type)`), commands.FeatureLevel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestMemoryIsChargedForWhatItTakes(t *testing.T) {
 	} {
 		in := newInterpreter(testTable(), true)
 		source = strings.ReplaceAll(source, "N", "30000")
-		p, err := compileScript([]byte(source))
+		p, err := compileScript([]byte(source), commands.FeatureLevel)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func newInterpreter(table *commands.Table, atUsers bool) *interpreter {
 	})
 	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget,
 		atUsers: atUsers}
-	L.G.NamesCalls = atUsers
+	L.G.NamesCalls, L.G.RoundsPowers = atUsers, atUsers
 	in.leaving = in.leave
 	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}

@@ -204,7 +204,7 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 	in.budget.ChargeBytes(L, compileBytes*int64(len(source)))
 	chunk := chunkID(name)
 	proto, tokens, err := compileChunk([]byte(source), chunk,
-		int(max(in.budget.Instructions, 0)/tokenWork)+1)
+		int(max(in.budget.Instructions, 0)/tokenWork)+1, in.atUsers)
 	in.budget.Charge(L, int64(tokens*tokenWork-compileInstructions*len(source)))
 	if err != nil {
 		text := err.Error()

@@ -5,6 +5,7 @@ package script
 import (
 	"math"
 
+	"github.com/coordd/coordd/internal/libm"
 	"github.com/coordd/coordd/internal/lua"
 )
 
@@ -21,27 +22,30 @@ func (g *luaRandom) next() uint64 {
 }
 
 // float returns a number from 0 up to but not including 1.
-func (g *luaRandom) float() float64 { return float64(g.next()>>11) / (1 << 53) }
+func (g *luaRandom) float() float64 { return float64(float64(g.next()>>11) / (1 << 53)) }
 
 func (in *interpreter) openMath() *lua.LTable {
 	L := in.L
 	list := []libraryFunction{
-		{"abs", mathOf(math.Abs)}, {"acos", mathOf(math.Acos)}, {"asin", mathOf(math.Asin)},
-		{"atan", mathOf(math.Atan)},
-		{"atan2", mathOfTwo(math.Atan2)}, {"ceil", mathOf(math.Ceil)}, {"cos", mathOf(math.Cos)},
-		{"cosh", mathOf(math.Cosh)},
+		{"abs", mathOf(math.Abs)}, {"acos", in.rounded(libm.Acos, releasedAcos)},
+		{"asin", in.rounded(libm.Asin, releasedAsin)},
+		{"atan", in.rounded(libm.Atan, releasedAtan)},
+		{"atan2", in.roundedOfTwo(libm.Atan2, releasedAtan2)}, {"ceil", mathOf(math.Ceil)},
+		{"cos", in.rounded(libm.Cos, releasedCos)}, {"cosh", in.rounded(libm.Cosh, releasedCosh)},
 		{"deg", mathOf(func(f float64) float64 {
 			return f / (math.Pi / 180)
-		})}, {"exp", mathOf(math.Exp)}, {"floor", mathOf(math.Floor)},
-		{"fmod", mathFmod}, {"frexp", mathFrexp}, {"ldexp", mathLdexp}, {"log", mathOf(math.Log)},
-		{"log10", mathOf(log10)},
+		})}, {"exp", in.rounded(libm.Exp, releasedExp)}, {"floor", mathOf(math.Floor)},
+		{"fmod", mathFmod}, {"frexp", mathFrexp}, {"ldexp", mathLdexp},
+		{"log", in.rounded(libm.Log, releasedLog)},
+		{"log10", in.rounded(libm.Log10, releasedLog10)},
 		{"max", mathMax}, {"min", mathMin}, {"mod", mathFmod}, {"modf", mathModf},
-		{"pow", mathOfTwo(math.Pow)},
+		{"pow", in.roundedOfTwo(libm.Pow, releasedPow)},
 		{"rad", mathOf(func(f float64) float64 {
 			return float64(f * (math.Pi / 180))
 		})}, {"random", in.mathRandom}, {"randomseed", in.mathRandomSeed},
-		{"sin", mathOf(math.Sin)}, {"sinh", mathOf(math.Sinh)}, {"sqrt", mathOf(math.Sqrt)},
-		{"tan", mathOf(math.Tan)}, {"tanh", mathOf(math.Tanh)},
+		{"sin", in.rounded(libm.Sin, releasedSin)}, {"sinh", in.rounded(libm.Sinh, releasedSinh)},
+		{"sqrt", mathOf(math.Sqrt)},
+		{"tan", in.rounded(libm.Tan, releasedTan)}, {"tanh", in.rounded(libm.Tanh, releasedTanh)},
 	}
 	lib := newLibrary(L, list)
 	lib.RawSetString("pi", lua.LNumber(math.Pi))
@@ -54,8 +58,44 @@ func pushNumber(L *lua.LState, f float64) int {
 	return 1
 }
 
-// mathInstructions is the cost of a function of one or two numbers.
-const mathInstructions = 3
+// The cost of a function of one or two numbers, and of one of package libm, unless it is hard.
+const (
+	mathInstructions = 3
+	libmInstructions = 6
+)
+
+// rounded returns a function of package libm, or what it was below LevelUsers.
+func (in *interpreter) rounded(f func(x float64) (z float64, hard bool),
+	released func(x float64) float64) lua.LGFunction {
+	if !in.atUsers {
+		return mathOf(released)
+	}
+	return func(L *lua.LState) int {
+		budgetOf(L).Charge(L, libmInstructions)
+		z, hard := f(checkNumber(L, 1))
+		return pushRounded(L, z, hard)
+	}
+}
+
+// roundedOfTwo is rounded for functions of two numbers.
+func (in *interpreter) roundedOfTwo(f func(x, y float64) (z float64, hard bool),
+	released func(x, y float64) float64) lua.LGFunction {
+	if !in.atUsers {
+		return mathOfTwo(released)
+	}
+	return func(L *lua.LState) int {
+		budgetOf(L).Charge(L, libmInstructions)
+		z, hard := f(checkNumber(L, 1), checkNumber(L, 2))
+		return pushRounded(L, z, hard)
+	}
+}
+
+func pushRounded(L *lua.LState, z float64, hard bool) int {
+	if hard {
+		budgetOf(L).Charge(L, lua.HardUnits)
+	}
+	return pushNumber(L, z)
+}
 
 func mathOf(f func(float64) float64) lua.LGFunction {
 	return func(L *lua.LState) int {
@@ -78,15 +118,6 @@ func mathFmod(L *lua.LState) int {
 	_, low := math.Frexp(b)
 	budgetOf(L).Charge(L, mathInstructions+int64(max(0, high-low)))
 	return pushNumber(L, math.Mod(a, b))
-}
-
-// log10 is exact for powers of ten, as in C. Go's is not: its log10(1000) is slightly below 3.
-func log10(f float64) float64 {
-	r := math.Log10(f)
-	if n := math.Round(r); math.Abs(r-n) < 1e-9 && math.Abs(n) < 300 && math.Pow10(int(n)) == f {
-		return n
-	}
-	return r
 }
 
 func mathFrexp(L *lua.LState) int {

@@ -316,11 +316,11 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 
 // compile compiles the code of a library and charges the request for it.
 func (l *library) compile(x *commands.Call, body []byte) error {
-	limit := 0
+	limit, above := 0, false
 	if x != nil {
-		limit = tokenLimit(x.Level)
+		limit, above = tokenLimit(x.Level), atUsers(x.Level)
 	}
-	proto, tokens, err := compileChunk(body, libraryChunk, limit)
+	proto, tokens, err := compileChunk(body, libraryChunk, limit, above)
 	if limit > 0 {
 		x.Spend(compileWork(tokens, len(body)))
 	}

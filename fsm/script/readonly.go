@@ -73,12 +73,13 @@ func (in *interpreter) openSandbox() {
 }
 
 // atUsers reports whether a feature level has what came with LevelUsers: Valkey's name of the
-// server's API, and errors that name what was called. An interpreter has that or not: a global
-// without a value would differ for next.
+// server's API, errors that name what was called, and elementary functions that are rounded
+// correctly. An interpreter has that or not: a global without a value would differ for next.
 //
 // Libraries that run again at a higher level still register the same functions. Code that loads
 // finds a missing global only by an error that nothing there can catch, so a library that loaded
-// without the name has not looked for it.
+// without the name has not looked for it. (One could name its functions after the last digit of a
+// logarithm; none does.)
 func atUsers(level uint64) bool { return level >= commands.LevelUsers }
 
 // nameAPI makes the server's API a global under its names.

@@ -101,7 +101,7 @@ func TestCommandsInScriptsPayForTheirWork(t *testing.T) {
 	const before = `local pairs = {} for i = 1, 1000 do pairs[i] = "m" .. i end while true do redis.call("incr", "n") `
 	rounds := func(body string) string {
 		env, do := workEnv(t, body)
-		p, err := compileScript([]byte(before + body + ` end`))
+		p, err := compileScript([]byte(before+body+` end`), commands.FeatureLevel)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestCommonScriptsPayLittle(t *testing.T) {
 		`return redis.call("scan", 0)`:                                                    11,
 		`return redis.call("zrangebyscore", "zset", 10, 20)`:                              30,
 	} {
-		p, err := compileScript([]byte(source))
+		p, err := compileScript([]byte(source), commands.FeatureLevel)
 		if err != nil {
 			t.Fatal(err)
 		}

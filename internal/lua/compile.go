@@ -36,8 +36,20 @@ func raiseCompileError(context *funcContext, line int, format string, args ...an
 
 // Compile compiles a source of at most limit tokens; 0: any number. Errors call it name, and are
 // *parse.Error and *CompileError. Compile also returns the number of tokens: time and memory are
-// linear in that and in the length of the source.
-func Compile(source, name string, limit int) (proto *FunctionProto, tokens int, err error) {
+// linear in that and in the length of the source. With released the chunk also runs as at feature
+// levels up to 2, in a state that does not round powers.
+func Compile(source, name string, limit int, released bool) (proto *FunctionProto, tokens int,
+	err error) {
+	f := &folding{rounded: true}
+	proto, tokens, err = compileWith(source, name, limit, f)
+	if err == nil && released && f.differs {
+		proto.released, _, err = compileWith(source, name, limit, &folding{})
+	}
+	return proto, tokens, err
+}
+
+func compileWith(source, name string, limit int, fold *folding) (proto *FunctionProto, tokens int,
+	err error) {
 	chunk, tokens, err := parse.Parse(source, name, limit)
 	if err != nil {
 		return nil, tokens, err
@@ -56,6 +68,7 @@ func Compile(source, name string, limit int) (proto *FunctionProto, tokens int, 
 		f.SetLastLine(eline(chunk[len(chunk)-1]) + 1)
 	}
 	context := newFuncContext(name, nil)
+	context.fold = fold
 	compileFunctionExpr(context, f, ecnone(0))
 	return context.proto, tokens, nil
 }
@@ -255,6 +268,7 @@ type funcContext struct {
 	constant map[LValue]int
 	visible  scopes // of all enclosing functions, too
 	depth    int    // of nesting, enclosing functions included
+	fold     *folding
 }
 
 func newFuncContext(source string, parent *funcContext) *funcContext {
@@ -263,7 +277,7 @@ func newFuncContext(source string, parent *funcContext) *funcContext {
 		labelPc: make([]int32, 1, 16),
 	}
 	if parent != nil {
-		fc.visible, fc.depth = parent.visible, parent.depth
+		fc.visible, fc.depth, fc.fold = parent.visible, parent.depth, parent.fold
 	} else {
 		fc.visible = scopes{}
 	}

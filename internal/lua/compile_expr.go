@@ -1,8 +1,10 @@
 package lua
 
 import (
+	"math"
 	"slices"
 
+	"github.com/coordd/coordd/internal/libm"
 	"github.com/coordd/coordd/internal/lua/ast"
 )
 
@@ -201,6 +203,24 @@ func compileArithmeticOpExpr(context *funcContext, reg int, expr *ast.Arithmetic
 var operators = map[string]int{"+": OP_ADD, "-": OP_SUB, "*": OP_MUL, "/": OP_DIV, "%": OP_MOD,
 	"^": OP_POW}
 
+// folding is how constant powers are computed.
+type folding struct {
+	rounded bool // as from feature level 3 on
+	differs bool // one of them has another value below
+}
+
+// power returns a power, unless it is hard: then the script pays for it when it runs.
+func (f *folding) power(a, b float64) (z float64, ok bool) {
+	before := releasedPower(a, b)
+	if !f.rounded {
+		return before, true
+	}
+	z, ok = libm.QuickPow(a, b)
+	same := math.Float64bits(z) == math.Float64bits(before) || z != z && before != before
+	f.differs = f.differs || !ok || !same
+	return z, ok
+}
+
 // constant returns the value of an expression that consists of numbers. Each expression is
 // evaluated once: its node keeps the result.
 func constant(context *funcContext, e ast.Expr) (n LNumber, ok bool) {
@@ -224,7 +244,13 @@ func constant(context *funcContext, e ast.Expr) (n LNumber, ok bool) {
 		x, okX := constant(context, e.Lhs)
 		y, okY := constant(context, e.Rhs)
 		context.leave()
-		if ok = okX && okY; ok {
+		switch ok = okX && okY; {
+		case !ok:
+		case e.Operator == "^":
+			var z float64
+			z, ok = context.fold.power(float64(x), float64(y))
+			n = LNumber(z)
+		default:
 			n = LNumber(arithmetic(operators[e.Operator], float64(x), float64(y)))
 		}
 		e.Folded = ast.Folded{Known: true, Constant: ok, Value: float64(n)}

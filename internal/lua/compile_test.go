@@ -94,7 +94,7 @@ func TestCompileIsLinear(t *testing.T) {
 func TestNumeralsCount(t *testing.T) {
 	for numeral, least := range map[string]int{"1": 3, "1.5e22": 3, "0xffffffffffffffffffff": 3,
 		"1e-310": 33, "2.2250738585072011e-308": 33, strings.Repeat("1", 800): 133} {
-		_, tokens, err := Compile("return "+numeral, "x", 0)
+		_, tokens, err := Compile("return "+numeral, "x", 0, false)
 		if err != nil || tokens < least || least == 3 && tokens > 3 {
 			t.Errorf("%s: %d tokens, want %d; %v", numeral, tokens, least, err)
 		}
@@ -104,7 +104,7 @@ func TestNumeralsCount(t *testing.T) {
 // A limit stops the compiler at that token.
 func TestTokenLimit(t *testing.T) {
 	for tokens, ok := range map[int]bool{4: false, 5: true, 6: true} {
-		_, got, err := Compile("return 1 + a", "x", tokens)
+		_, got, err := Compile("return 1 + a", "x", tokens, false)
 		if (err == nil) != ok || ok && got != 5 {
 			t.Errorf("%d tokens allowed: %d, %v", tokens, got, err)
 		}

@@ -46,6 +46,10 @@ type FunctionProto struct {
 
 	places []place // of the constants
 
+	// released is the whole chunk as feature levels up to 2 run it, if its constant powers differ
+	// there
+	released *FunctionProto
+
 	lines []int32   // by instruction
 	calls []DbgCall // by position in the code
 }
@@ -60,6 +64,9 @@ func (p *FunctionProto) Size() int {
 	}
 	for _, inner := range p.FunctionPrototypes {
 		n += 8 + inner.Size()
+	}
+	if p.released != nil {
+		n += p.released.Size()
 	}
 	return n
 }

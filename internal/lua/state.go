@@ -43,6 +43,8 @@ type Global struct {
 	Run any
 	// NamesCalls says that errors name what was called, as in C Lua.
 	NamesCalls bool
+	// RoundsPowers says that ^ is exact but for its rounding, as from feature level 3 on.
+	RoundsPowers bool
 	// Touched reports that a script changed something that Watch marked.
 	Touched bool
 
@@ -267,13 +269,21 @@ func (L *LState) NewFunction(f LGFunction) *LFunction {
 
 // NewFunctionFromProto returns a function without upvalues.
 func (L *LState) NewFunctionFromProto(proto *FunctionProto) *LFunction {
-	return newClosure(proto, L.Env)
+	return newClosure(L.version(proto), L.Env)
+}
+
+// version returns a chunk as the state runs it.
+func (L *LState) version(proto *FunctionProto) *FunctionProto {
+	if proto.released != nil && !L.G.RoundsPowers {
+		return proto.released
+	}
+	return proto
 }
 
 // PushMain pushes the function of a chunk that runs once. The next PushMain reuses it: Lua code
 // cannot get hold of it.
 func (L *LState) PushMain(proto *FunctionProto) {
-	L.main = LFunction{Env: L.Env, Proto: proto}
+	L.main = LFunction{Env: L.Env, Proto: L.version(proto)}
 	L.Push(&L.main)
 }
 

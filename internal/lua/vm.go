@@ -1,7 +1,5 @@
 package lua
 
-import "math"
-
 // How a call began.
 const (
 	callDone  = iota // a Go function has run
@@ -146,7 +144,7 @@ frame:
 						r = f / g
 					default:
 						b.Instructions -= powerUnits
-						r = LNumber(arithmetic(int(inst>>26), float64(f), float64(g)))
+						r = LNumber(L.arithmetic(int(inst>>26), float64(f), float64(g)))
 					}
 					R[A] = number(r)
 					continue
@@ -517,6 +515,7 @@ const (
 var arithEvents = map[int]string{OP_ADD: "__add", OP_SUB: "__sub", OP_MUL: "__mul", OP_DIV: "__div",
 	OP_MOD: "__mod", OP_POW: "__pow"}
 
+// arithmetic is an operator other than ^.
 func arithmetic(op int, a, b float64) float64 {
 	switch op {
 	case OP_ADD:
@@ -527,10 +526,8 @@ func arithmetic(op int, a, b float64) float64 {
 		return float64(a * b)
 	case OP_DIV:
 		return a / b
-	case OP_MOD:
-		return Modulo(a, b)
 	}
-	return math.Pow(a, b)
+	return Modulo(a, b)
 }
 
 // arith is an operator with an operand that is not a number: it tries numeric strings, then
@@ -540,7 +537,7 @@ func (L *LState) arith(op int, x, y LValue) LValue {
 	if ok {
 		var g float64
 		if g, ok = L.ToNumber(y); ok {
-			return signed(LNumber(arithmetic(op, f, g)))
+			return signed(LNumber(L.arithmetic(op, f, g)))
 		}
 	}
 	meta := L.GetMetaField(x, arithEvents[op])
