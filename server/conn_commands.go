@@ -277,6 +277,9 @@ func validName(b []byte) bool {
 }
 
 func reset(s *session, _ *commands.Spec, _ [][]byte) {
+	if (s.subscribed() || s.monitoring) && s.send() != nil { // messages held for replies come first
+		s.quit = true
+	}
 	for kind := range s.subs {
 		for name := range s.subs[kind] {
 			s.unsubscribe(subKind(kind), name)

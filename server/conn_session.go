@@ -363,7 +363,7 @@ func (s *session) send() error {
 	}
 	// Invalidations of keys recorded for pending reads wait for the replies to those reads.
 	err := s.out.write(s.reply.Buf, s.batch.count > 0 && s.track.Load() != nil,
-		framing{s.proto, s.subscribed()})
+		framing{s.proto, s.subscribed(), s.monitoring})
 	s.state.Store(works)
 	s.traceSent()
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxBatchBytes {

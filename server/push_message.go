@@ -23,6 +23,7 @@ type message struct {
 	body              []byte
 	resp3Only         bool // not sent in RESP2
 	needsSubscription bool // in RESP2, sent only to connections with subscriptions
+	needsMonitor      bool // sent only to connections that monitor
 	reply             bool // replies of one connection: body may grow while they wait
 
 	total *atomic.Int64 // counts the bytes of all queued messages of this node; nil: not counted
@@ -33,10 +34,15 @@ type message struct {
 type framing struct {
 	proto      int  // 2 or 3
 	subscribed bool // has subscriptions
+	monitors   bool // MONITOR is on
 }
 
-// head returns what precedes the body, and false if the message is not sent.
+// head returns what precedes the body, and false if the message is not sent: a client that expects
+// none would take it for the reply to its next command.
 func (m *message) head(f framing) (string, bool) {
+	if m.needsMonitor && !f.monitors {
+		return "", false
+	}
 	if f.proto == 3 {
 		return m.resp3, true
 	}
@@ -77,14 +83,14 @@ func published(word string, e *commands.Event) *message {
 	f.Bulk(e.Channel)
 	f.Bulk(e.Payload)
 	head := "3\r\n" + bulkText(word)
-	return &message{resp2: "*" + head, resp3: ">" + head, body: f.Buf}
+	return &message{resp2: "*" + head, resp3: ">" + head, body: f.Buf, needsSubscription: true}
 }
 
 // forPattern returns the message for the subscribers of a pattern. Only the head is new: one
 // message may match very many patterns.
 func (m *message) forPattern(pattern []byte) *message {
 	head := "4\r\n$8\r\npmessage\r\n" + bulkText(string(pattern))
-	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body}
+	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body, needsSubscription: true}
 }
 
 func bulkText(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }

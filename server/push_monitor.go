@@ -68,7 +68,7 @@ func (m *monitors) list() []*session {
 func (m *monitors) show(t *parcelDelivery, line []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	shared := &message{body: line}
+	shared := &message{body: line, needsMonitor: true}
 	for c, after := range m.all {
 		if t.number > after {
 			t.push(c, shared)

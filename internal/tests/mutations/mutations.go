@@ -48,6 +48,7 @@ var Classes = []string{
 	"panic outside the recover",
 	"a count that saturates",
 	"a client that goes unnoticed",
+	"a message in place of a reply",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
