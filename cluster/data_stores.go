@@ -40,25 +40,11 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		return nil, err
 	}
 	s := &stores{stable: stable, closers: []io.Closer{stable}}
-	switch kind {
-	case LogStoreBolt:
-		log, err := openBolt(filepath.Join(dir, boltLogName), dir)
-		if err != nil {
-			return nil, errors.Join(err, s.close())
-		}
-		s.log, s.closers = log, append(s.closers, log)
-	default:
-		walDir := filepath.Join(dir, walName)
-		if err := makeDir(walDir); err != nil {
-			return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
-		}
-		log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize, logger)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot open the log in data directory %s: %w",
-				dir, err), s.close())
-		}
-		s.log, s.closers = log, append(s.closers, log)
+	log, err := openLog(dir, kind, logger)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
 	}
+	s.log, s.closers = log, append(s.closers, log)
 	if err := makeDir(filepath.Join(dir, snapshotsName)); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
 	}
@@ -76,6 +62,25 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 		logger.Warn("the data directory is readable by others", "error", err)
 	}
 	return s, nil
+}
+
+// openLog opens the log.
+func openLog(dir, kind string, logger *slog.Logger) (interface {
+	raft.LogStore
+	io.Closer
+}, error) {
+	if kind == LogStoreBolt {
+		return openBolt(filepath.Join(dir, boltLogName), dir)
+	}
+	walDir := filepath.Join(dir, walName)
+	if err := makeDir(walDir); err != nil {
+		return nil, fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize, logger)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the log in data directory %s: %w", dir, err)
+	}
+	return log, nil
 }
 
 // removeUnfinished removes the snapshots that a killed process began, or that found no room. Raft

@@ -123,7 +123,7 @@ func (n *Node) checkFounding(existing bool) error {
 	have := voters(stored)
 	switch {
 	case !ok:
-		n.joining = founding == foundedByJoin
+		n.joining = founding == foundedByJoin || n.owed.Load() > 0
 		return nil
 	case founding == "": // of a version that did not record it
 		founding = "1 " + strings.Join(have, ",")

@@ -168,9 +168,9 @@ func (n *Node) admitted(id string) bool {
 // mayCampaign reports whether this node may ask for votes. A node of no cluster must have tried all
 // others first: if one of them has data, this node must not found a second cluster. A node with
 // another processor architecture than most others cannot lead them. A node that replays its log, or
-// cannot store entries, lets others go first.
+// cannot store entries, lets others go first. One that owes entries must not lead without them.
 func (n *Node) mayCampaign() bool {
-	if n.failure.Load() || n.outnumbered() || n.replays() || n.storeFailing() {
+	if n.failure.Load() || n.owes() || n.outnumbered() || n.replays() || n.storeFailing() {
 		return false
 	}
 	if n.clusterID() != "" {

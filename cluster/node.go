@@ -67,6 +67,7 @@ type Node struct {
 	changing     chan struct{}        // holds a token while a membership change runs
 	transferring chan struct{}        // holds a token while leadership is handed over
 	removal      removal
+	owed         atomic.Uint64          // see owedKey
 	incarnation  string                 // of the data directory
 	seen         atomic.Pointer[view]   // the newest configuration
 	identity     atomic.Pointer[string] // the cluster's id, once certain
@@ -197,7 +198,10 @@ func (n *Node) startRaft() error {
 	n.transport = transport
 	rc := n.cfg.raftConfig()
 	existing := false
-	err := n.stores.undoFounding()
+	owed, err := n.stores.number(owedKey)
+	if n.owed.Store(owed); err == nil {
+		err = n.stores.undoFounding()
+	}
 	if err == nil {
 		existing, err = raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
 	}
@@ -255,7 +259,7 @@ func (n *Node) surveyLog() error {
 	if err := n.logs.measure(n.stores.snapshots.newest.Load().index); err != nil {
 		return err
 	}
-	n.machine.replayEnd.Store(end)
+	n.machine.replayEnd.Store(max(end, n.owed.Load())) // until then it has less than it had
 	n.logs.cut = n.machine.cut
 	return nil
 }

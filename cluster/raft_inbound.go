@@ -165,9 +165,17 @@ func (t *transport) deliver(rpc raft.RPC) {
 			go t.declineSnapshot(rpc, req, err) // it ends with the connection at the latest
 			return
 		}
+	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest:
+		if t.n.owes() {
+			rpc.Respond(nil, errOwes)
+			return
+		}
 	}
 	t.pass(rpc)
 }
+
+// errOwes refuses votes.
+var errOwes = errors.New("this node has not got its state again, and votes for nobody until then")
 
 func (t *transport) pass(rpc raft.RPC) bool {
 	select {

@@ -205,8 +205,8 @@ func (t *transport) mayReceive(id raft.ServerID) bool {
 
 // errMayNotCampaign answers this node's own vote requests before they are sent.
 var errMayNotCampaign = errors.New(
-	"this node asks for no votes: it is replaying its log, cannot store entries, or has not " +
-		"ruled out another cluster")
+	"this node asks for no votes: it is replaying its log, cannot store entries, has not got its " +
+		"state again, or has not ruled out another cluster")
 
 // RequestPreVote asks whether the member would vote for this node.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,

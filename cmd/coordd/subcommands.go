@@ -34,6 +34,9 @@ func subcommands() []subcommand {
 			"[--accept-lost-writes]",
 			"after a majority is lost, or if a log entry cannot be applied: shows what DIR " +
 				"holds, and makes its node the only member of a new cluster", runRecover},
+		{"refetch", "--data-dir DIR",
+			"if a node's snapshot cannot be read and the other members are well: sets the node's " +
+				"state aside, so that it gets theirs when it is started", runRefetch},
 		{"reset-default-user", "--data-dir DIR [--password-file FILE]",
 			"lets an administrator who is locked out in again: at the next start of the node of " +
 				"DIR, the default user gets all rights and the password", runResetDefaultUser},

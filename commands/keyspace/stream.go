@@ -187,8 +187,8 @@ func (s *Stream) forget(e StreamEntry) {
 	s.bytes -= messageSize(e)
 }
 
-// SetLast sets the id that the next entry must exceed. No entry may have a higher one, so nothing
-// is left in nodes that begin above it.
+// SetLast sets the id that the next entry must exceed. No entry may have a higher one, so nodes
+// that begin above it hold nothing.
 func (s *Stream) SetLast(id StreamID) {
 	for n, ok := s.nodes.Max(); ok && id.Less(n.first); n, ok = s.nodes.Max() {
 		s.dropNode(n)

@@ -122,9 +122,8 @@ func (s *Stream) appendLoose(dst []byte) []byte {
 func (s *Stream) readLoose(r *reader, nodes uint64) {
 	s.loosen(r)
 	for range nodes {
-		n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r),
-			size: readSmall(r), names: append([]byte(nil), r.Bytes()...),
-			live: readCount(r.Varint())}
+		n := readLooseNode(r)
+		n.live = readCount(r.Varint())
 		if r.Failed() {
 			return
 		}
@@ -151,6 +150,12 @@ func (s *Stream) loosen(r *reader) {
 	if s.loose = true; r.keyspace != nil {
 		r.keyspace.loose = true
 	}
+}
+
+// readLooseNode reads all of a node but its count of entries. It may have no names.
+func readLooseNode(r *reader) streamNode {
+	return streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r),
+		size: readSmall(r), names: append([]byte(nil), r.Bytes()...)}
 }
 
 // readCount bounds a count of entries, which may be negative.
@@ -204,9 +209,8 @@ func (o *overlaps) read(c wire.Cursor, i int) bool {
 		return false
 	}
 	r := &reader{Cursor: c}
-	n := streamNode{first: readStreamID(r), last: readStreamID(r), dead: readSmall(r),
-		size: readSmall(r), names: append([]byte(nil), r.Bytes()...),
-		live: readCount(int64(r.Uvarint()))}
+	n := readLooseNode(r)
+	n.live = readCount(int64(r.Uvarint()))
 	var entries []StreamEntry
 	ends := []wire.Cursor{r.Cursor}
 	for before, ok := n.first.Prev(); !r.Failed(); {

@@ -1,0 +1,153 @@
+// Refetching: a node whose state cannot be read, but whose disk is well, gets it from the other
+// members again, under the same id (docs/adr/0051).
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/files"
+)
+
+// owedKey is where the stable store keeps the index of the newest entry that the node may have
+// acknowledged and has no more; 0: none. Members rely on it: a vote of this node for a leader that
+// lacks the entry could lose it. So it takes no part in elections until its log reaches that index.
+// Then it has all that a leader had who sent it that far, and so all that was committed.
+var owedKey = []byte("coordd owed")
+
+// refetchedPrefix begins the name of the directory to which Refetch moves what was there.
+const refetchedPrefix = "before-refetch-"
+
+// Refetched says what Refetch did.
+type Refetched struct {
+	Node string
+	Owed uint64 // the newest entry that the node had
+	Kept string // the directory with what was there
+}
+
+// Refetch prepares a node's data directory, on which no node runs, for getting its state from the
+// other members: it moves log and snapshots away and keeps the node's identity, term and vote. If
+// interrupted, it can be repeated.
+func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err error) {
+	v, err := readVersion(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return done, fmt.Errorf("%s is not a data directory: it has no %s file", dir, versionName)
+	}
+	if err == nil {
+		err = levelsOf(m).CheckLevel("data directory "+dir, v.level)
+	}
+	if err != nil {
+		return done, err
+	}
+	done.Node = v.node
+	stable, err := openBolt(filepath.Join(dir, stableName), dir)
+	if err != nil {
+		return done, err
+	}
+	s := &stores{stable: stable, closers: []io.Closer{stable}}
+	defer func() { err = errors.Join(err, s.close()) }()
+	last, members, err := s.lastOnDisk(dir, v.logStore, logger)
+	if err != nil {
+		return done, err
+	}
+	if slices.Equal(voters(members), []string{v.node}) {
+		return done, fmt.Errorf("node %s is the only voter of its cluster: no other has its data",
+			v.node)
+	}
+	if done.Owed, err = s.number(owedKey); err != nil {
+		return done, err
+	}
+	if done.Owed = max(done.Owed, last); done.Owed == 0 {
+		return done, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
+	}
+	if err := stable.SetUint64(owedKey, done.Owed); err != nil {
+		return done, err
+	}
+	done.Kept, err = moveState(dir)
+	return done, err
+}
+
+// lastOnDisk returns the index of the newest entry in the log or a snapshot, and the newest members
+// that can be read.
+func (s *stores) lastOnDisk(dir, kind string, logger *slog.Logger) (last uint64,
+	members raft.Configuration, err error) {
+	log, err := openLog(dir, kind, logger)
+	if err != nil {
+		return 0, members, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	first, err1 := log.FirstIndex()
+	last, err2 := log.LastIndex()
+	_, newest, _, err3 := newestSnapshot(dir)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return 0, members, err
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
+	if err != nil {
+		return 0, members, err
+	}
+	if list, err := snapshots.List(); err == nil && len(list) > 0 {
+		members = list[0].Configuration
+	}
+	for i := max(first, 1); i <= last; i++ {
+		var l raft.Log
+		if err := log.GetLog(i, &l); err != nil {
+			return 0, members, fmt.Errorf("log entry %d: %w", i, err)
+		}
+		if l.Type == raft.LogConfiguration {
+			members = raft.DecodeConfiguration(l.Data)
+		}
+	}
+	return max(last, newest), members, nil
+}
+
+// moveState moves log and snapshots into a new directory. The snapshots go last: without them a
+// node would start on the end of a log.
+func moveState(dir string) (kept string, err error) {
+	for n := 1; ; n++ {
+		kept = filepath.Join(dir, fmt.Sprint(refetchedPrefix, n))
+		if err = os.Mkdir(kept, dirMode); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{walName, boltLogName, snapshotsName} {
+		err := os.Rename(filepath.Join(dir, name), filepath.Join(kept, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return kept, err
+		}
+		if err := errors.Join(files.SyncDir(kept), files.SyncDir(dir)); err != nil {
+			return kept, err
+		}
+	}
+	return kept, nil
+}
+
+// owes reports whether this node's log does not reach what it owes.
+func (n *Node) owes() bool {
+	owed := n.owed.Load()
+	if owed == 0 {
+		return false
+	}
+	if n.raft.LastIndex() < owed {
+		return true
+	}
+	if n.owed.Swap(0) != 0 {
+		n.logger.Info("the node has again what it had", "index", owed)
+		if err := n.stores.stable.SetUint64(owedKey, 0); err != nil { // the next start tries again
+			n.logger.Warn("cannot write what the node owes", "error", err)
+		}
+	}
+	return false
+}

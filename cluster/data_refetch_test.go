@@ -1,0 +1,111 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// damageSnapshots makes what is in a closed node's snapshots unreadable.
+func damageSnapshots(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, snapshotsName, "*", "state.bin"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no snapshots in %s, %v", dir, err)
+	}
+	for _, file := range files {
+		if err := os.WriteFile(file, []byte("no snapshot"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRefetch: a node whose snapshot cannot be read gets its state from the others again. It helps
+// to elect nobody before it has what it had: here a write that the third node lacks.
+func TestRefetch(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		for _, store := range []string{LogStoreWAL, LogStoreBolt} {
+			c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs, cfg.LogStore = 1, store })
+			lead := c.leader()
+			ids := []string{c.followers()[0].cfg.ID, c.followers()[1].cfg.ID}
+			broken, behind := ids[0], ids[1]
+			for range 5 {
+				c.write(lead, "w")
+			}
+			c.converged()
+			if err := c.nodes[broken].Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+			c.close(behind)
+			c.write(lead, "only two have it")
+			want := lead.applied()
+			eventually(t, "the other follower has it", func() bool {
+				return c.nodes[broken].applied() >= want
+			})
+			first := lead.cfg.ID
+			c.close(broken)
+			c.close(first)
+
+			dir := filepath.Join(c.dir, broken)
+			damageSnapshots(t, dir)
+			if err := c.tryOpen(broken, nil); err == nil {
+				t.Fatal("a node starts without its snapshot")
+			}
+			done, err := Refetch(dir, newToy(), testLogger())
+			if err != nil || done.Node != broken || done.Owed < want {
+				t.Fatalf("%+v, %v; it had entry %d", done, err, want)
+			}
+			c.reopen(broken)
+			c.reopen(behind)
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+				time.Sleep(time.Second)
+				a, b := c.nodes[broken].Status(), c.nodes[behind].Status()
+				if a.Role == RoleLeader || b.Role == RoleLeader || a.Ready && !a.Loading {
+					t.Fatalf("without the node that has all: %+v, %+v", a, b)
+				}
+			}
+			c.reopen(first)
+			c.leader()
+			c.ready(broken)
+			if got := strings.Join(c.converged(), " "); got != "w w w w w only two have it" {
+				t.Errorf("the list is %s", got)
+			}
+			c.write(c.leader(), "more")
+			c.converged()
+			eventually(t, "nothing is owed", func() bool { return !c.nodes[broken].owes() })
+			c.close(first) // the two elect a leader
+			c.ready(broken)
+			c.write(c.leader(), "and more")
+			c.closeAll()
+		}
+	})
+}
+
+// TestRefetchRefuses what would lose data.
+func TestRefetchRefuses(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		c.write(c.leader(), "w")
+		dir := filepath.Join(c.dir, "n1")
+		if _, err := Refetch(dir, newToy(), testLogger()); err == nil ||
+			!strings.Contains(err.Error(), "in use") {
+			t.Errorf("a directory in use: %v", err)
+		}
+		c.close("n1")
+		if _, err := Refetch(dir, newToy(), testLogger()); err == nil ||
+			!strings.Contains(err.Error(), "only voter") {
+			t.Errorf("the only voter: %v", err)
+		}
+		if _, err := Refetch(t.TempDir(), newToy(), testLogger()); err == nil ||
+			!strings.Contains(err.Error(), "not a data directory") {
+			t.Errorf("another directory: %v", err)
+		}
+		c.reopen("n1")
+		c.leader()
+		if got := strings.Join(c.converged(), " "); got != "w" {
+			t.Errorf("the list is %s", got)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+// Coordd refetch on real processes.
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/tier"
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// TestRefetchedNode damages the snapshot of a node, which gets its state from the others again, and
+// then is needed: one of them is gone.
+func TestRefetchedNode(t *testing.T) {
+	tier.Check(t)
+	ps := startProcesses(t, 3)
+	broken := ps[2]
+	w := startWriters(ps[:2], 2)
+	strictWriters{w}.more(t, 300)
+	broken.mustRaft("SNAPSHOT")
+	strictWriters{w}.more(t, 300)
+	dir := broken.dataDir()
+	if code, _, errs := command(t, "refetch", "--data-dir", dir); code != 1 ||
+		!strings.Contains(errs, "is in use by another process") {
+		t.Errorf("a node that runs: exit %d, %s", code, errs)
+	}
+	broken.kill()
+	snapshots, err := filepath.Glob(filepath.Join(dir, "snapshots", "*", "state.bin"))
+	if err != nil || len(snapshots) == 0 {
+		t.Fatalf("no snapshots in %s, %v", dir, err)
+	}
+	for _, file := range snapshots {
+		if err := os.Truncate(file, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken.start()
+	broken.waitRefusal("cannot start Raft on data directory")
+	said := succeed(t, "refetch", "--data-dir", dir)
+	wantWords(t, "refetch", said, "Node n3 has no state any more",
+		filepath.Join(dir, "before-refetch-1"), "votes once it has entry ")
+	broken.start()
+	broken.waitReady()
+	strictWriters{w}.more(t, 300)
+	ps[0].kill()
+	c := broken.client()
+	wait.For(t, 20*time.Second, "the other two serve", func() bool {
+		return c.Set(context.Background(), "alone", 1, 0).Err() == nil
+	})
+	w.finish(t, c)
+}
