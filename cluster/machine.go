@@ -108,6 +108,9 @@ type applier struct {
 	restoring atomic.Bool // Restore runs
 	logger    *slog.Logger
 
+	summer Summer // the machine, if it is one
+	sums   ownSums
+
 	worker Worker                   // the machine, if it is one
 	worked func(index, work uint64) // receives the work of each entry; may be nil
 
@@ -148,6 +151,7 @@ func newApplier(m Machine, logger *slog.Logger) *applier {
 	a.members.Store(&committed{})
 	a.clockMs.Store(m.Clock())
 	a.worker, _ = m.(Worker)
+	a.summer, _ = m.(Summer)
 	return a
 }
 
@@ -189,6 +193,9 @@ func (a *applier) apply(l *raft.Log) any {
 	}
 	out := a.machine.Apply(l)
 	done = true
+	if a.summer != nil {
+		a.sums.note(a.summer.Sum())
+	}
 	a.took.Time(time.Since(processStart) - began)
 	if a.worker != nil && a.worked != nil {
 		a.worked(l.Index, a.worker.Worked()-before)
@@ -305,6 +312,9 @@ func (a *applier) Restore(source io.ReadCloser) error {
 	a.busy.Store(false)
 	clockMs := a.machine.Clock()
 	a.clockMs.Store(clockMs)
+	if err == nil && a.summer != nil {
+		a.sums.restart(a.summer.Sum())
+	}
 	if err == nil && a.restored != nil {
 		a.restored(clockMs)
 	}

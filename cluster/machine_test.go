@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type toy struct {
 	Replays  []string // what Replaying was told, each with the length of the list then
 	Decrease bool     // a stamp lower than the one before was applied
 	LastUs   int64    // the newest instant
+	At, Hash uint64   // what Sum returns
 	stampUs  int64    // of the newest applied entry
 
 	persist func(io.Writer) error // what a snapshot writes first; may be nil
@@ -93,6 +95,7 @@ func (t *toy) Apply(l *raft.Log) any {
 		t.Decrease = true
 	}
 	t.ClockMs = max(t.ClockMs, stampMs)
+	t.At = l.Index
 	t.stampUs, t.LastUs = wallUs, max(t.LastUs, wallUs-1)
 	t.Stamps = append(t.Stamps, stampMs)
 	if t.Deadline != 0 && t.ClockMs > t.Deadline {
@@ -109,6 +112,7 @@ func (t *toy) Apply(l *raft.Log) any {
 		total += work
 		t.work.Add(toyWork)
 		t.List = append(t.List, string(g))
+		t.mix(string(g))
 		var ttl int64
 		if _, err := fmt.Sscanf(string(g), "ttl:%d", &ttl); err == nil {
 			t.Deadline = t.ClockMs + ttl
@@ -142,6 +146,26 @@ func workOf(batch []byte) (units uint64) {
 func (t *toy) ReadWork(dst, requests []byte, clockMs, wallUs int64,
 	next func(lastUs, stampUs int64) (us int64, ok bool)) ([]byte, uint64) {
 	return t.Read(dst, requests, clockMs, wallUs, next), workOf(requests)
+}
+
+// mix folds a batch into the hash. The caller holds mu.
+func (t *toy) mix(batch string) {
+	h := fnv.New64a()
+	fmt.Fprint(h, t.Hash, batch)
+	t.Hash = h.Sum64()
+}
+
+func (t *toy) Sum() (index, sum uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.At, t.Hash
+}
+
+// flip makes the state wrong, as a bit that flips in memory. what tells one flip from another.
+func (t *toy) flip(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mix(what)
 }
 
 func (t *toy) Replaying(yes bool) {
@@ -196,13 +220,14 @@ type toyState struct {
 	List              []string
 	ClockMs, Deadline int64
 	LastUs            int64
+	At, Hash          uint64
 }
 
 func (t *toy) Snapshot() (raft.FSMSnapshot, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline, t.LastUs},
-		t.persist}, nil
+	return toySnapshot{toyState{append([]string(nil), t.List...), t.ClockMs, t.Deadline, t.LastUs,
+		t.At, t.Hash}, t.persist}, nil
 }
 
 func (t *toy) Restore(r io.ReadCloser) error {
@@ -213,6 +238,7 @@ func (t *toy) Restore(r io.ReadCloser) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.List, t.ClockMs, t.Deadline, t.LastUs, t.stampUs = s.List, s.ClockMs, s.Deadline, s.LastUs, 0
+	t.At, t.Hash = s.At, s.Hash
 	return nil
 }
 

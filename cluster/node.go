@@ -48,6 +48,9 @@ type Node struct {
 	guard          *levelGuard
 	raising        atomic.Pointer[raise] // the raise to propose; nil: none
 	nextFrame      atomic.Uint64
+	nextInbound    atomic.Uint64 // number of the newest inbound
+	heard          heardSums
+	mixed          atomic.Bool   // it was reported that members run different builds
 	nonce          uint64        // of the newest confirm frame; the read loop's
 	confirmed      chan struct{} // kicked when a confirm frame is answered
 	asking         chan struct{} // holds a token for each question in progress
@@ -159,6 +162,7 @@ func newNode(cfg Config, m Machine) *Node {
 		announced: map[string]string{}, members: map[string]string{},
 		changing: make(chan struct{}, 1), transferring: make(chan struct{}, 1),
 		removal: removal{notify: make(chan error, 1)},
+		heard:   heardSums{wake: make(chan struct{}, 1), of: map[string]*memberSums{}},
 		failed:  make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	n.writes, n.reads = newQueue(&n.costs), newQueue(&n.costs)
@@ -294,7 +298,7 @@ func (n *Node) start() {
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observeRaft))
 	n.findings.startTerm = n.raft.CurrentTerm()
 	for _, loop := range []func(){n.followRaft, n.propose, n.serveReads, n.maintain, n.boundLog,
-		n.watchApply, n.watchProgress} {
+		n.watchApply, n.watchProgress, n.watchSums} {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()
@@ -502,6 +506,7 @@ func (n *Node) hello(to, refusal string) hello {
 		expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
 		release: n.cfg.Version, upMs: uint64(time.Since(n.opened).Milliseconds()),
 		zone: n.cfg.Zone, priority: n.cfg.Priority, traits: n.traits(), to: to,
+		build: n.cfg.Build,
 	}
 }
 

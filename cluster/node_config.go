@@ -30,6 +30,7 @@ type Config struct {
 	ClientAddr string
 	TLSAddr    string // likewise, over TLS
 	Version    string // of the program; likewise
+	Build      Build  // what it was built from; likewise. Default: ThisBuild
 	Zone       string // the availability zone; likewise
 	// Priority for leading, likewise: leadership goes to the voter with the highest one that has
 	// caught up. 0: DefaultPriority
@@ -137,6 +138,7 @@ func (c *Config) applyDefaults() error {
 	setDefault(&c.TrailingLogs, defaultTrailing)
 	setDefault(&c.inFlight, maxInFlight)
 	setDefault(&c.arch, runtime.GOARCH)
+	setDefault(&c.Build, ThisBuild())
 	setDefault(&c.batchReply, maxBatchReply)
 	setDefault(&c.readReplies, maxReadReplies)
 	if c.spaceOf == nil {

@@ -42,6 +42,13 @@ var (
 		"Since the leader heard from a member. On the leader.", "member")
 	metricConnected = Metrics.Gauge("coordd_member_connected",
 		"1: this node has a connection to the member.", "member")
+	metricDiffers = Metrics.Gauge("coordd_member_state_differs",
+		"1: the member's state is not this node's, as last compared.", "member")
+	metricEqual = Metrics.Gauge("coordd_state_equal_index",
+		"Newest entry up to which the node's state is known to be that of a majority.")
+	metricBuilds = Metrics.Gauge("coordd_builds",
+		"Different builds (release, Go, processor, commit) among this node and the members that "+
+			"it is connected to.")
 
 	metricBatches = Metrics.Sizes("coordd_raft_entry_batches",
 		"Batches of connections in an entry that this node proposed; 0: a tick.", maxEntryBatches)
@@ -170,12 +177,19 @@ func (n *Node) giveMembers(o metrics.Out, st *Status) {
 			continue
 		}
 		o.Flag(metricConnected, m.Connected, m.ID)
+		if m.State != "" {
+			o.Flag(metricDiffers, m.State == StateDiffers, m.ID)
+		}
 		if st.Role == RoleLeader {
 			o.Value(metricLag, float64(st.LastLog-min(m.LastLog, st.LastLog)), m.ID)
 			if m.LastContact >= 0 {
 				o.Value(metricHeard, m.LastContact.Seconds(), m.ID)
 			}
 		}
+	}
+	o.Value(metricBuilds, float64(len(n.builds())))
+	if equal := n.heard.equalTo(); equal > 0 {
+		o.Value(metricEqual, float64(equal))
 	}
 	o.Value(metricMembers, float64(voters), "voter")
 	o.Value(metricMembers, float64(others), "nonvoter")

@@ -15,6 +15,12 @@ const (
 	RoleCandidate = "candidate"
 )
 
+// States in MemberStatus: whether a member's state is that of the answering node, as last compared.
+const (
+	StateEqual   = "equal"
+	StateDiffers = "differs"
+)
+
 // Status is what a node knows of itself and of the cluster. Indexes are those of the Raft log.
 type Status struct {
 	ID         string
@@ -64,10 +70,12 @@ type MemberStatus struct {
 	Connected  bool          // to this node
 	KnownLevel uint64        // the newest feature level that it knows; 0: unknown
 	Version    string        // of its program; empty: unknown
+	Build      string        // what that was built from; empty: unknown
 	Uptime     time.Duration // unknown unless Version is known
 	Zone       string        // its availability zone; empty: unknown
 	Priority   uint64        // for leading; 0: unknown
 	Learner    bool          // it never becomes a voter
+	State      string        // StateEqual, StateDiffers or empty: not compared yet
 	// RemoveIn is when the leader removes the member, which it cannot reach; 0: not counted down;
 	// the least duration above 0: as soon as another member makes up for it
 	RemoveIn time.Duration
@@ -150,7 +158,8 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	if m.ID == n.cfg.ID {
 		m.ClientAddr, m.TLSAddr = n.cfg.ClientAddr, n.cfg.TLSAddr
 		m.Connected, m.LastContact, m.KnownLevel = true, 0, n.levels.KnownLevel()
-		m.Version, m.Uptime = n.cfg.Version, time.Since(n.opened)
+		m.Version, m.Uptime, m.Build = n.cfg.Version, time.Since(n.opened), n.cfg.Build.String()
+		m.State = StateEqual
 		m.Zone, m.Priority, m.Learner = n.cfg.Zone, n.cfg.Priority, n.cfg.Learner
 		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
 		return m
@@ -167,12 +176,19 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 		m.Zone, m.Priority, m.Learner = l.peer.zone, l.peer.priority, l.peer.isLearner()
 		if m.Connected && l.peer.release != "" {
 			m.Version, m.Uptime = l.peer.release, time.Since(l.started)
+			m.Build = l.peer.build.String()
 		}
 		if !l.heard.IsZero() {
 			m.LastContact = time.Since(l.heard)
 		}
 		l.mu.Unlock()
 		m.RemoveIn = n.removeIn(m.ID)
+	}
+	switch differs, known := n.heard.stateOf(m.ID); {
+	case differs:
+		m.State = StateDiffers
+	case known:
+		m.State = StateEqual
 	}
 	return m
 }

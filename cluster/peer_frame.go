@@ -50,6 +50,7 @@ type hello struct {
 	priority    uint64 // for leading; DefaultPriority: an older version
 	traits      uint64 // what it is; 0: an older version
 	to          string // the node that the hello is meant for; empty: whoever is there
+	build       Build  // what the node was built from; empty: an older version
 }
 
 const (
@@ -76,8 +77,12 @@ const abilityLeaderless = 1 << 2
 // abilityQuestions: the node accepts frameQuestion.
 const abilityQuestions = 1 << 3
 
+// abilitySums: the node accepts frameSums.
+const abilitySums = 1 << 4
+
 // ownAbilities are this version's.
-const ownAbilities = abilityDryRun | abilityScheduling | abilityLeaderless | abilityQuestions
+const ownAbilities = abilityDryRun | abilityScheduling | abilityLeaderless | abilityQuestions |
+	abilitySums
 
 // appendHello appends a length (u32, little endian) and the fields.
 func appendHello(dst []byte, h hello) []byte {
@@ -98,6 +103,9 @@ func appendHello(dst []byte, h hello) []byte {
 	dst = wire.AppendBytes(binary.AppendUvarint(dst, h.upMs), h.zone)
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, h.priority), h.traits)
 	dst = wire.AppendBytes(dst, h.to)
+	for _, s := range []string{h.build.Go, h.build.Processor, h.build.Commit} {
+		dst = wire.AppendBytes(dst, s)
+	}
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -144,6 +152,9 @@ func readHello(r io.Reader) (hello, error) {
 	if c.Len() > 0 {
 		h.zone, h.priority, h.traits, h.to = c.Text(), c.Uvarint(), c.Uvarint(), c.Text()
 	}
+	if c.Len() > 0 {
+		h.build = Build{Go: c.Text(), Processor: c.Text(), Commit: c.Text()}
+	}
 	if c.Failed() {
 		return h, errors.New("a malformed hello")
 	}
@@ -171,7 +182,9 @@ const (
 	// a question of the program, and its answer; statusNotTaken: there is none
 	frameQuestion
 	frameAnswer
-	lastKind = frameAnswer
+	// what the sender's state hashes to. Payload: a sumsReport; no answer
+	frameSums
+	lastKind = frameSums
 )
 
 // frameStatus is the outcome of a write or read frame, common to all its batches.
@@ -213,6 +226,8 @@ func maxPayload(kind frameKind) uint32 {
 		return MaxQuestion
 	case frameAnswer:
 		return MaxAnswer
+	case frameSums:
+		return maxSumsFrame
 	default:
 		return maxSmallFrame
 	}

@@ -23,9 +23,14 @@ func TestFrameRoundTrip(t *testing.T) {
 		}
 	}
 	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5,
-		"amd64", "host:3", "v1", 7, "z", 9, 1, "n2"}
+		"amd64", "host:3", "v1", 7, "z", 9, 1, "n2", Build{"go1", "amd64/v1", "c0"}}
 	if got, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || got != h {
 		t.Errorf("hello %+v %v", got, err)
+	}
+	sums := sumsReport{1, stateSum{300, 4}, []stateSum{{64, 5}, {128, 6}}}
+	if got, err := decodeSums(append(appendSums(nil, sums), 7)); err != nil ||
+		!reflect.DeepEqual(got, sums) {
+		t.Errorf("sums %+v %v", got, err)
 	}
 	r := termReport{1, 2, 3}
 	if got, err := decodeTermReport(appendTermReport(nil, r)); err != nil || got != r {
@@ -54,6 +59,16 @@ func TestFrameRefusals(t *testing.T) {
 		"a header that ends": good[:frameHeaderLen-1],
 	} {
 		if _, err := readFrame(bufio.NewReader(bytes.NewReader(b))); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+	many := sumsReport{newest: stateSum{1, 1}, marks: make([]stateSum, marksKept+1)}
+	for name, b := range map[string][]byte{
+		"too many marks": appendSums(nil, many),
+		"marks that end": appendSums(nil, sumsReport{marks: make([]stateSum, 3)})[:30],
+		"no sum":         {1, 0, 5},
+	} {
+		if _, err := decodeSums(b); err == nil {
 			t.Errorf("%s was read", name)
 		}
 	}
@@ -123,7 +138,7 @@ func FuzzDecodePayloads(f *testing.F) {
 		[]uint64{1, 300}))
 	f.Add(appendHello(nil,
 		hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, "", "", "", 0, "", 1, 0,
-			""}))
+			"", Build{}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if q, err := decodeRequests(data); err == nil {
 			again := appendRequests(nil, q.count, q.batches)

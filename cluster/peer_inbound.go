@@ -22,6 +22,7 @@ type inbound struct {
 	n          *Node
 	w          *peerConn
 	peer       string
+	number     uint64 // rises from connection to connection
 	slots      chan struct{}
 	scheduling bool          // the member has abilityScheduling
 	answering  chan struct{} // holds a token for each question in progress
@@ -43,6 +44,7 @@ func (n *Node) serveForward(conn *stream, known func()) {
 	}
 	known()
 	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id,
+		number:     n.nextInbound.Add(1),
 		slots:      make(chan struct{}, maxInboundFrames),
 		answering:  make(chan struct{}, maxQuestions),
 		scheduling: peer.abilities&abilityScheduling != 0}
@@ -138,6 +140,14 @@ func (in *inbound) serve() error {
 			}
 			in.n.findings.note(in.peer, found)
 			kick(in.n.routeWake)
+		case frameSums:
+			r, err := decodeSums(f.payload)
+			if err != nil {
+				return err
+			}
+			if in.n.isMember(in.peer) {
+				in.n.heard.take(in.peer, in.number, r)
+			}
 		case frameQuestion:
 			in.answerQuestion(f)
 		case frameWrite, frameRead:

@@ -94,6 +94,7 @@ type link struct {
 	reportedAt uint64
 	heard      time.Time
 	stopping   bool // as of that answer
+	toldSums   toldSums
 
 	confirmed uint64 // the newest confirmation that it was part of; the read loop's own
 }
@@ -257,7 +258,7 @@ func (l *link) session(up *bool) error {
 	w := newPeerConn(conn, reader)
 	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
 	l.started = l.heard.Add(-time.Duration(h.upMs) * time.Millisecond)
-	l.renewing, l.stopping = false, false
+	l.renewing, l.stopping, l.toldSums = false, false, toldSums{}
 	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
 	l.mu.Unlock()
 	*up = true
@@ -266,6 +267,7 @@ func (l *link) session(up *bool) error {
 	} else {
 		l.n.logger.Debug("connected to member", "member", l.id)
 	}
+	l.n.noteBuild(l.id, h)
 	l.n.linkUp()
 	err = l.receive(w)
 	w.close()

@@ -243,6 +243,8 @@ func (n *Node) complete() {
 		switch out := e.outcome(); {
 		case err != nil && neverLogged(err), err == nil && out.void:
 			n.retract(n.writes, calls)
+		case n.failure.Load(): // what was made just before, see endWrong
+			finishAll(calls, errWrongState)
 		case err != nil:
 			finishAll(calls, unknown(fmt.Sprintf("the write was in flight: %v", err)))
 		case out.replies == nil && e.batches > 0:

@@ -108,7 +108,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 	index := n.logs.lastVisible(n.committed())
 	all := slices.ContainsFunc(light, (*call).asksReplication) ||
 		slices.ContainsFunc(heavy, (*call).asksReplication)
-	if !n.confirm(lead, all) || !n.awaitApplied(index) {
+	if !n.confirm(lead, all) || !n.awaitApplied(index) || n.failure.Load() {
 		n.retract(n.reads, append(light, heavy...))
 		return true
 	}

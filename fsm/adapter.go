@@ -65,7 +65,7 @@ func (a *Adapter) SetObserver(o Observer) {
 	a.m.Witness(true)
 }
 
-// checkEvery is the number of entries between two checks of a leader.
+// checkEvery is the number of entries between two checks of a leader below commands.LevelUsers.
 const checkEvery = 256
 
 // NewAdapter returns an adapter around an empty machine. origin must be unique per start: it marks
@@ -185,9 +185,18 @@ func (a *Adapter) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byt
 	})
 }
 
-// nextCheck returns the running hash for an entry to carry, none if the last was recent.
+// Sum is Machine.StateSum.
+func (a *Adapter) Sum() (index, sum uint64) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	c := a.m.StateSum()
+	return c.Index, c.Sum
+}
+
+// nextCheck returns the running hash for an entry to carry, none if the last was recent, or if
+// members compare their states beside the log.
 func (a *Adapter) nextCheck() Check {
-	if a.applied.Load() < a.checked+checkEvery {
+	if a.level.Load() >= commands.LevelUsers || a.applied.Load() < a.checked+checkEvery {
 		return Check{}
 	}
 	a.mu.RLock()

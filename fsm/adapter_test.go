@@ -41,9 +41,9 @@ func TestCorruptBatchIsAnswered(t *testing.T) {
 	}
 }
 
-// A machine whose running hash is not the leader's must not go on.
+// Below LevelUsers a machine whose running hash is not the leader's must not go on, as in 0.1.
 func TestDivergenceIsFound(t *testing.T) {
-	m := newestMachine(testTable())
+	m := NewMachine(testTable())
 	if _, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}},
 		false); err != nil {
 		t.Fatal(err)
@@ -57,6 +57,50 @@ func TestDivergenceIsFound(t *testing.T) {
 	var diverged *DivergedError
 	if !errors.As(err, &diverged) || diverged.Index != 1 {
 		t.Fatalf("another hash: %v", err)
+	}
+}
+
+// A wrong hash in the log ends no machine of the newest level, which writes none.
+func TestWrongCheckIsReplayed(t *testing.T) {
+	a := NewAdapter(testTable(), 7, func([]commands.Event) {}, func(err error) { t.Fatal(err) })
+	apply := func(e *Entry) {
+		index, _ := a.Sum()
+		a.Apply(&raft.Log{Index: index + 1, Data: AppendEntry(nil, e)})
+	}
+	apply(&Entry{ClockMs: 1, Level: commands.LevelUsers})
+	apply(&Entry{ClockMs: 2, Batches: [][]byte{calls("SET a 1")}})
+	apply(&Entry{ClockMs: 3, Check: Check{Index: 2, Sum: 5}})
+	for range 2 * checkEvery {
+		apply(&Entry{ClockMs: 4, Batches: [][]byte{calls("INCR a")}})
+	}
+	e, err := DecodeEntry(a.AppendEntry(nil, 5, 5, nil))
+	if err != nil || e.Check != (Check{}) {
+		t.Errorf("an entry of the newest level carries %+v, %v", e.Check, err)
+	}
+}
+
+// The hash that machines compare shows what the running hash of changes does not.
+func TestStateSum(t *testing.T) {
+	sums := map[uint64]string{}
+	for name, steps := range map[string][]string{
+		"nothing": {}, "a key": {"SET a 1"}, "another value": {"SET a 2"},
+		"an instant": {"TIME"}, "a script": {"SCRIPT LOAD a=1"},
+	} {
+		for range 2 {
+			m := newestMachine(testTable())
+			for _, step := range steps {
+				e := &Entry{ClockMs: 1, Batches: [][]byte{calls(step)}}
+				mustApply(t, m, m.Index()+1, e, false)
+			}
+			c := restore(t, snapshotBytes(t, m.Snapshot()), testTable()).StateSum()
+			if c != m.StateSum() {
+				t.Errorf("%s: a restored machine has another sum", name)
+			}
+			if other := sums[c.Sum]; other != "" && other != name {
+				t.Errorf("%s and %s have one sum", name, other)
+			}
+			sums[c.Sum] = name
+		}
 	}
 }
 

@@ -149,14 +149,14 @@ func TestSnapshotBesideEntries(t *testing.T) {
 	}
 }
 
-// A machine whose state differs from the leader's stops at the leader's check.
+// A machine whose state differs from the leader's stops at the leader's check, below LevelUsers.
 func TestDivergenceIsSeen(t *testing.T) {
 	table := testTable()
 	set := func(value string) *Entry {
 		q := &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("SET", "k", value)}}
 		return &Entry{ClockMs: 1, Batches: [][]byte{commands.AppendRequest(nil, q)}}
 	}
-	leader, follower := newestMachine(table), newestMachine(table)
+	leader, follower := NewMachine(table), NewMachine(table)
 	mustApply(t, leader, 1, set("a"), true)
 	mustApply(t, follower, 1, set("b"), true)
 	_, err := follower.Apply(2, &Entry{ClockMs: 1, Check: leader.Sum()}, true)

@@ -14,8 +14,9 @@
 // where it would change something, and then belongs in the log. [Machine.Snapshot] freezes the
 // state without copying it; [ReadSnapshot] makes a machine of a file.
 //
-// Every 256th entry or so carries the leader's running hash over all changes, see [Check]. A
-// machine whose own hash differs refuses the entry with a [DivergedError].
+// Members compare [Machine.StateSum], package cluster says how. Below commands.LevelUsers every
+// 256th entry or so carries the leader's running hash over all changes, see [Check]. A machine
+// whose own hash differs refuses the entry with a [DivergedError].
 //
 // [Adapter] connects a machine to hashicorp/raft and to package cluster, with the lock that admits
 // either one writer or many readers. All else here is a pure function of the log: purity_test.go

@@ -30,7 +30,8 @@ type Entry struct {
 	Term uint64
 }
 
-// Check is the running hash that the leader had after applying the entry at Index.
+// Check is the running hash that the leader had after applying the entry at Index. Entries carry it
+// below commands.LevelUsers.
 type Check struct{ Index, Sum uint64 }
 
 const (

@@ -1,7 +1,10 @@
 package fsm
 
 import (
+	"encoding/binary"
 	"fmt"
+
+	"github.com/cespare/xxhash/v2"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
@@ -22,8 +25,8 @@ type Machine struct {
 	index  uint64 // of the newest applied entry
 	time   instants
 
-	// recent are the running hashes after the newest entries, to compare with the leader's. They
-	// are not part of the state.
+	// recent are the running hashes after the newest entries, to compare with those in entries of
+	// the levels that have them. They are not part of the state.
 	recent [recentChecks]Check
 
 	waiting  waiting
@@ -75,6 +78,19 @@ func (m *Machine) NextDeadline() (clockMs int64, ok bool) {
 
 // Sum returns the running hash over all changes, with the index that it is for.
 func (m *Machine) Sum() Check { return Check{Index: m.index, Sum: m.ks.Sum()} }
+
+// StateSum returns a hash by which machines compare their states, with the index that it is for:
+// the running hash, the newest instant, and how many scripts and libraries there are, which no
+// change of a key shows.
+func (m *Machine) StateSum() Check {
+	const fields = 4
+	b := make([]byte, 0, 8*fields)
+	for _, v := range [fields]uint64{m.ks.Sum(), uint64(m.time.lastUs), uint64(m.engine.Len()),
+		uint64(m.engine.LibraryCount())} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return Check{Index: m.index, Sum: xxhash.Sum64(b)}
+}
 
 // DivergedError reports that this machine's state is not the leader's.
 type DivergedError struct {
@@ -236,9 +252,11 @@ func (m *Machine) observe() {
 }
 
 // verify compares the leader's running hash with this machine's own, if it is still remembered.
+// From commands.LevelUsers on it does not: a wrong leader's hash in the log would end all others,
+// at each start. Members compare their states beside the log (docs/adr/0054).
 func (m *Machine) verify(c Check) error {
 	own := m.recent[c.Index%recentChecks]
-	if c.Index == 0 || own.Index != c.Index || own.Sum == c.Sum {
+	if c.Index == 0 || own.Index != c.Index || own.Sum == c.Sum || m.level >= commands.LevelUsers {
 		return nil
 	}
 	return &DivergedError{Index: c.Index, Own: own.Sum, Leader: c.Sum}

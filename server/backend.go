@@ -226,10 +226,12 @@ type Member struct {
 	// the newest feature level it knows, as last reported to the leader; 0: unknown
 	KnownLevel uint64
 	Version    string        // of its coordd; empty: unknown
+	Build      string        // what that was built from; empty: unknown
 	Uptime     time.Duration // unknown unless Version is known
 	Zone       string        // its availability zone; empty: unknown
 	Priority   uint64        // for leading: the highest leads; 0: unknown
 	Learner    bool          // it never becomes a voter
+	State      string        // equal to the leader's or differs; empty: not compared yet
 	// RemoveIn is when the leader removes the member, which it cannot reach; 0: not counted down;
 	// the least duration above 0: as soon as another member makes up for it
 	RemoveIn time.Duration

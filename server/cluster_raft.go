@@ -117,6 +117,7 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 			{"availability-zone", m.Zone}, {"leader-priority", int64(m.Priority)},
 			{"permanent-learner", int64(number(m.Learner))},
 			{"removed-in-seconds", m.removedIn()},
+			{"build", m.Build}, {"state", m.State},
 		})
 	}
 }

@@ -259,6 +259,9 @@ func (e *Engine) Libraries() []*commands.Library {
 	return all
 }
 
+// LibraryCount returns how many libraries there are.
+func (e *Engine) LibraryCount() int { return len(e.libraries.list) }
+
 // chooseFunction is choose for an existing function.
 func (e *Engine) chooseFunction(level uint64, script commands.Script) (chosen, error) {
 	l, f := e.libraries.find(level, script.Function)
