@@ -34,7 +34,9 @@ type Member struct {
 	ContactMs int64  `json:"contact"` // since the leader heard from it
 	Version   string `json:"version"`
 	UptimeSec int64  `json:"uptime"`
-	Zone      string `json:"zone"` // empty: none is configured
+	Zone      string `json:"zone"`  // empty: none is configured
+	Build     string `json:"build"` // of its binary; empty: unknown
+	State     string `json:"state"` // equal to the leader's, or differs; empty: not compared yet
 }
 
 // askNode asks for the node's own state, which it knows without waiting.
@@ -70,7 +72,7 @@ func (c *Client) askMembers(ctx context.Context) ([]Member, error) {
 			Peer:   m["peer-address"].Text,
 			Behind: number(m["entries-behind"]), ContactMs: number(m["last-contact-ms"]),
 			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"]),
-			Zone: m["availability-zone"].Text})
+			Zone: m["availability-zone"].Text, Build: m["build"].Text, State: m["state"].Text})
 	}
 	return members, nil
 }

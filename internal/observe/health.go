@@ -30,13 +30,23 @@ const (
 	expiringDays = 14   // of a certificate
 )
 
+// stateDiffers is Member.State of one whose state is not the leader's.
+const stateDiffers = "differs"
+
 // health judges a sample.
 func health(s *Sample, info map[string]string) Health {
 	var down, warn []string
 	voters, silent := 0, 0
+	builds := map[string]bool{}
 	for _, m := range s.Members {
 		if m.Role == "voter" || m.Role == "leader" {
 			voters++
+		}
+		if m.Build != "" {
+			builds[m.Version+" "+m.Build] = true
+		}
+		if m.State == stateDiffers {
+			warn = append(warn, "The state of "+m.ID+" is not the leader's: one of them is wrong")
 		}
 		switch {
 		case s.Alone:
@@ -62,6 +72,10 @@ func health(s *Sample, info map[string]string) Health {
 	if quorum := voters/2 + 1; silent > 0 && voters-silent == quorum {
 		warn = append(warn, "One more failure stops the cluster: "+strconv.Itoa(quorum)+" of "+
 			strconv.Itoa(voters)+" voters are left")
+	}
+	if len(builds) > 1 {
+		warn = append(warn, fmt.Sprintf("The members run %d different builds of coordd",
+			len(builds)))
 	}
 	warn = append(warn, resources(s, info)...)
 	switch {

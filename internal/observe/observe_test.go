@@ -90,6 +90,14 @@ func TestHealth(t *testing.T) {
 			"One more failure stops the cluster: 2 of 3 voters are left"},
 		"a learner": {func(s *Sample) { s.Members[3].Behind = 2000 }, Warn,
 			"n4 is 2000 entries behind"},
+		"a wrong state": {func(s *Sample) { s.Members[1].State = "differs" }, Warn,
+			"The state of n2 is not the leader's"},
+		"another build": {func(s *Sample) {
+			s.Members[0].Build, s.Members[1].Build, s.Members[2].Build = "a", "b", "a"
+		}, Warn, "The members run 2 different builds"},
+		"one build": {func(s *Sample) {
+			s.Members[0].Build, s.Members[1].Build = "a", "a"
+		}, OK, "All 4 members are well"},
 		"no leader": {func(s *Sample) { s.Node.Leader, s.Alone = "", true }, Down, "No leader"},
 		"a leader that is dead": {func(s *Sample) { s.Alone = true }, Down,
 			"The leader n1 does not answer"},

@@ -73,6 +73,10 @@ function memberActions(td, m, isNew) {
 
 const isSilent = (m) => !sample.alone && (m.contact > silent || m.contact < 0);
 
+// isMixed reports whether the members run different builds.
+const isMixed = () => new Set(sample.members.filter((m) => m.build)
+  .map((m) => m.version + " " + m.build)).size > 1;
+
 const members = new Table("Members of the cluster", [
   { title: "Member", cell: (m) => m.id + (m.id === sample.node.id ? " (this node)" : "") +
     (m.zone ? ", zone " + m.zone : "") },
@@ -81,7 +85,8 @@ const members = new Table("Members of the cluster", [
   { title: "Last heard", number: true,
     cell: (m) => (m.id === sample.node.leader ? "–" : millis(m.contact)) },
   { title: "Uptime", number: true, cell: (m) => seconds(m.uptime) },
-  { title: "Version", class: "wrap", cell: (m) => m.version || "–" },
+  { title: "Version", class: "wrap", cell: (m) => (m.version || "–") +
+    (isMixed() && m.build ? ", " + m.build : "") },
   { title: "Clients at", class: "wrap", cell: (m) => m.client || "–" },
   { title: "", class: "act", fill: memberActions },
 ], "The members are not known.");
