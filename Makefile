@@ -21,7 +21,8 @@
 # make monitoring    rules and dashboard in a real Prometheus, through a failover; two minutes
 # make crashpoints   crashes and disk errors at each operation of a node's disk; as root, on Linux
 # make simulate      SEEDS simulated clusters, two at a time; see docs/adr/0044-simulation.md
-# make proof         simulations, crash points, laboratory, soak and planted bugs; a night
+# make architectures the same bits on arm64, emulated; some minutes
+# make proof         simulations, crash points, laboratory, soak, arm64 and planted bugs; a night
 # make soak          the slow tests: more failures, longer fuzzing
 # make release       dist/: binaries, deb, rpm, bills of materials and checksums of the commit
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
@@ -40,7 +41,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script internal/lua internal/l
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate proof
+.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -201,12 +202,17 @@ CRASHPOINTS ?= all
 crashpoints:
 	COORDD_CRASHPOINTS=$(CRASHPOINTS) $(GO) test ./internal/tests/crashpoints -count 1 -v -timeout 5h
 
+architectures:
+	sh .ci/deps architectures
+	sh .ci/architectures $(GO)
+
 proof:
 	sh .ci/deps chaos
 	$(MAKE) simulate
 	$(MAKE) crashpoints CRASHPOINTS=all
 	COORDD_CHAOS=1 COORDD_LAB_RUNS=300 COORDD_LAB_SECONDS=30 COORDD_LAB_SOAK=60 $(GO) test \
 		./internal/tests/lab -run 'TestPairs|TestSoak' -count 1 -v -timeout 10h
+	$(MAKE) architectures
 	$(MAKE) mutations
 
 soak: deps

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/libm"
 )
 
 const compareAndSet = `
@@ -134,6 +136,42 @@ func nextOfList(a *actor, key string) call {
 		return call{key: key, op: "lmove", ask: command("LMOVE", key, key, "LEFT", "RIGHT")}
 	}
 	return call{key: key, op: "lrange", reads: true, ask: command("LRANGE", key, 0, -1)}
+}
+
+const growScript = `
+local x = tonumber(redis.call("get", KEYS[1]) or 1)
+local y = math.exp(math.sin(x) * ARGV[1]) + x ^ 0.3 + math.log(1 + x * x)
+redis.call("set", KEYS[1], string.format("%.17g", y))
+return redis.call("get", KEYS[1])`
+
+// computed stores what scripts compute, which is the same on each node and here.
+func computed(*work) player {
+	return &keyed[string]{
+		model: model[string]{first: "nil", step: func(s string, e *event) (string, string) {
+			if e.Op != "grow" {
+				return s, s
+			}
+			x, err := strconv.ParseFloat(s, 64)
+			if err != nil {
+				x = 1
+			}
+			by, _ := strconv.ParseFloat(e.Args[0], 64)
+			sine, _ := libm.Sin(x)
+			exp, _ := libm.Exp(float64(sine * by))
+			pow, _ := libm.Pow(x, 0.3)
+			log, _ := libm.Log(1 + float64(x*x))
+			s = strconv.FormatFloat(exp+pow+log, 'g', 17, 64)
+			return s, s
+		}},
+		next: func(a *actor, key string) call {
+			if a.rnd.IntN(3) == 0 {
+				return call{key: key, op: "get", reads: true, ask: command("GET", key)}
+			}
+			by := fmt.Sprint(1 + a.rnd.IntN(6))
+			return call{key: key, op: "grow", args: []string{by},
+				ask: command("EVAL", growScript, 1, key, by)}
+		},
+	}
 }
 
 // accounts are the balances of one bank.

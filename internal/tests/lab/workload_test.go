@@ -52,6 +52,7 @@ var workloads = []workload{
 	{name: "registers", make: registers},
 	{name: "counters", make: counters},
 	{name: "lists", make: lists},
+	{name: "numbers", newer: true, make: computed},
 	{name: "locks", make: locks},
 	{name: "leases", make: leases},
 	{name: "reentrant locks", make: reentrant},

@@ -26,6 +26,7 @@ var Classes = []string{
 	"map order in the machine",
 	"TIME that does not rise",
 	"floats formatted by the platform",
+	"elementary functions of the platform",
 	"snapshot without the script cache",
 	"snapshot without waiters",
 	"snapshot without idle times",
