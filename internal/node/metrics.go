@@ -3,7 +3,6 @@ package node
 import (
 	"net/http"
 	"net/netip"
-	"runtime"
 	"sync"
 	"time"
 
@@ -70,7 +69,7 @@ var Metrics metrics.Set
 
 var (
 	metricBuild = Metrics.Gauge("coordd_build_info", "1, with the release and what built it.",
-		"version", "goversion")
+		"version", "goversion", "processor", "commit")
 
 	metricPanics = Metrics.Counter("coordd_internal_errors_total",
 		"Requests that met a bug in coordd and got an internal error. The log shows some of them.")
@@ -99,6 +98,8 @@ var (
 		"result")
 )
 
+var thisBuild = cluster.ThisBuild()
+
 // metricsHandler serves /metrics.
 func (n *Node) metricsHandler() http.Handler {
 	r := prometheus.NewRegistry()
@@ -125,7 +126,7 @@ func (n *Node) metricsHandler() http.Handler {
 }
 
 func (n *Node) giveMetrics(o metrics.Out) {
-	o.Value(metricBuild, 1, n.cfg.Version, runtime.Version())
+	o.Value(metricBuild, 1, n.cfg.Version, thisBuild.Go, thisBuild.Processor, thisBuild.Commit)
 	o.Value(metricPanics, float64(n.adapter.Panics()))
 	for _, s := range n.locks.Snapshot() {
 		giveLocks(o, &s)
