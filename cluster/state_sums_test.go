@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 )
 
 // failed waits until a node ends by itself, and closes it.
@@ -65,17 +67,23 @@ func stateOf(n *Node, member string) string {
 	return ""
 }
 
-// TestWrongNodeEnds: a node whose state differs from a majority's ends, be it the leader. The
-// others go on, also after a restart, and so does the wrong one if its log gives a right state.
+// TestWrongNodeEnds: a node whose state differs from a majority's ends, be it the leader or one
+// without a vote. The others go on, also after a restart, and so does the wrong one if its log gives
+// a right state.
 func TestWrongNodeEnds(t *testing.T) {
-	for _, leads := range []bool{true, false} {
-		runSimulated(t, fmt.Sprintf("leader=%v", leads), func(t *testing.T) {
-			c := newCluster(t, 3, nil)
+	for role, choose := range map[string]func(*testCluster) *Node{
+		"leader":   (*testCluster).leader,
+		"follower": func(c *testCluster) *Node { return c.followers()[0] },
+		"learner":  func(c *testCluster) *Node { return c.nodes["n4"] },
+	} {
+		runSimulated(t, role, func(t *testing.T) {
+			c := newCluster(t, 4, func(cfg *Config) { cfg.Learner = cfg.ID == "n4" })
+			eventually(t, "n4 has no vote", func() bool {
+				s, ok := c.leader().member("n4")
+				return ok && s.Suffrage != raft.Voter
+			})
 			c.sound()
-			wrong := c.leader()
-			if !leads {
-				wrong = c.followers()[0]
-			}
+			wrong := choose(c)
 			id := wrong.cfg.ID
 			c.toys[id].flip("bit")
 			c.write(wrong, "after")

@@ -88,7 +88,8 @@ func machinesAgree(t *testing.T, seed uint64) {
 		}
 		// Only one of the machines is read from.
 		answering.Read(nil, g.Reads(), decoded.ClockMs+g.Int64N(50), decoded.WallUs)
-		if answering.Sum() != silent.Sum() || (restored != nil && restored.Sum() != silent.Sum()) {
+		if answering.Sum() != silent.Sum() || answering.StateSum() != silent.StateSum() ||
+			restored != nil && restored.StateSum() != silent.StateSum() {
 			t.Fatalf("entry %d: the running hashes differ: %s", index, entryText(decoded))
 		}
 		if a, b := answering.memory(), silent.memory(); a != b ||

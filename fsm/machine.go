@@ -81,7 +81,8 @@ func (m *Machine) Sum() Check { return Check{Index: m.index, Sum: m.ks.Sum()} }
 
 // StateSum returns a hash by which machines compare their states, with the index that it is for:
 // the running hash, the newest instant, and how many scripts and libraries there are, which no
-// change of a key shows.
+// change of a key shows. Releases that compare must compute the same: another hash needs another
+// ability in package cluster.
 func (m *Machine) StateSum() Check {
 	const fields = 4
 	b := make([]byte, 0, 8*fields)
