@@ -38,6 +38,7 @@ func (m *Machine) raise(index, level uint64) error {
 	}
 	if level > m.level {
 		m.level = level
+		m.engine.SetLevel(level)
 		m.raiseUsers()
 	}
 	return nil

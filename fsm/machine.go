@@ -52,6 +52,7 @@ func NewMachine(table *commands.Table) *Machine {
 		users:  newUsers(acl.New(table.Catalog(firstLevel)), firstLevel, 0),
 		engine: script.NewEngine(table), waiting: newWaiting(),
 	}
+	m.engine.SetLevel(m.level)
 	m.events = newEvents(&m.waiting)
 	return m
 }

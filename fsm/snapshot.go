@@ -247,6 +247,7 @@ func (m *Machine) loadHeader(in *snapshotReader) (header, error) {
 		return h, err
 	}
 	m.index, m.epoch, m.level = h.index, h.epoch, h.level
+	m.engine.SetLevel(m.level)
 	m.raiseUsers()
 	m.ks.RestoreClock(h.clockMs)
 	m.time.lastUs = h.timeUs

@@ -72,7 +72,7 @@ func (m *measure) Verbatim(format, text string) {
 // any budget is left.
 func (in *interpreter) walks(t *lua.LTable) bool {
 	if in.measuring {
-		in.budget.Take(int64(t.Empty())/4, 0)
+		in.budget.Take(t.Walk(), 0)
 	}
 	return in.budget.Spent() == ""
 }
@@ -182,6 +182,9 @@ func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, 
 		out.Set(n)
 	}
 	for key, value := range t.Pairs() {
+		if in.measuring && in.budget.Spent() != "" {
+			return
+		}
 		in.write(out, key, depth+1)
 		if values {
 			in.write(out, value, depth+1)
@@ -189,14 +192,23 @@ func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, 
 	}
 }
 
+// slotsMeasured is how many elements one unit finds the end of an array in.
+const slotsMeasured = 4
+
 // writeArray writes the elements before the first nil.
 func (in *interpreter) writeArray(out commands.Reply, t *lua.LTable, depth int) {
 	n := 0
 	for t.RawGetInt(n+1) != lua.LNil {
 		n++
 	}
+	if in.measuring && in.L.G.Strict {
+		in.budget.Take(int64(n)/slotsMeasured, 0)
+	}
 	out.Array(n)
 	for i := 1; i <= n; i++ {
+		if in.measuring && in.budget.Spent() != "" {
+			return
+		}
 		in.write(out, t.RawGetInt(i), depth+1)
 	}
 }

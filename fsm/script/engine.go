@@ -39,6 +39,7 @@ type Engine struct {
 	loadedBytes int // of the sources
 
 	libraries *librarySet
+	level     uint64 // the machine's, at which libraries are counted
 
 	writer *interpreter // of the scripts that entries run
 
@@ -80,9 +81,25 @@ func (u Usage) Seconds() float64 { return float64(u.Instructions) / instructions
 
 // NewEngine returns an engine without scripts, whose scripts call the commands of table.
 func NewEngine(table *commands.Table) *Engine {
-	e := &Engine{table: table, libraries: newLibrarySet(), derived: map[string]*program{}}
+	e := &Engine{table: table, libraries: newLibrarySet(), derived: map[string]*program{},
+		level: commands.FeatureLevel}
 	e.Flush()
 	return e
+}
+
+// SetLevel tells the engine the machine's feature level, before it restores or runs anything.
+// LevelUsers counts the loading of libraries again: a node that restores them counts the same.
+func (e *Engine) SetLevel(level uint64) {
+	changed := atUsers(level) != atUsers(e.level)
+	e.level = level
+	if !changed {
+		return
+	}
+	for _, l := range e.libraries.list {
+		// what fails to load is as on a node that restores it
+		_ = e.count(l)
+	}
+	e.libraries.share()
 }
 
 // compile compiles a script from a request, and charges the request.

@@ -53,7 +53,10 @@ var hostile = []struct{ stop, source string }{
 		`local t = {} for i = 1, 200 do t[i] = i end local function f(...) local x = {...} end while true do f(unpack(t)) end`},
 	{errScriptMemory,
 		`local t = {} for i = 1, 200 do t[i] = i end local function f(...) return arg end while true do f(unpack(t)) end`},
-	{errScriptMemory, `local t = {} t[67108863] = 1`},
+	{errScriptMemory, `local t = {} for i = 1, 1e9 do t[50000000 + 3 * i] = true end`},
+	{errScriptInstructions, `local t = {} t[1000000] = 1 while true do table.maxn(t) end`},
+	{errScriptInstructions, `while true do table.insert({}, 2^31, 1) end`},
+	{errScriptInstructions, `while true do tonumber("2.2250738585072011e-308e") end`},
 	// Work in one instruction or one call.
 	{errScriptInstructions,
 		`while true do math.fmod(1.7976931348623157e308, 3.3333333333333333e-308) end`},

@@ -84,7 +84,7 @@ func newInterpreter(table *commands.Table, atUsers bool) *interpreter {
 	})
 	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget,
 		atUsers: atUsers}
-	L.G.NamesCalls, L.G.RoundsPowers = atUsers, atUsers
+	L.G.NamesCalls, L.G.RoundsPowers, L.G.Strict = atUsers, atUsers, atUsers
 	in.leaving = in.leave
 	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}
@@ -242,8 +242,8 @@ func (in *interpreter) fillArguments(script commands.Script) {
 			in.texts = append(in.texts, in.interned.value(b))
 		}
 	}
-	in.keys.Refill(in.texts[:len(script.Keys)])
-	in.argv.Refill(in.texts[len(script.Keys):])
+	in.keys.Refill(in.texts[:len(script.Keys)], in.L.G.Strict)
+	in.argv.Refill(in.texts[len(script.Keys):], in.L.G.Strict)
 }
 
 // forgetArguments releases what KEYS and ARGV hold.

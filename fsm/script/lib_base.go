@@ -121,11 +121,10 @@ func setMetatable(L *lua.LState) int {
 func luaNext(L *lua.LState) int {
 	t, key := checkTable(L, 1), L.Get(2)
 	chargeKey(L, key)
-	next, value, stepped, ok := t.Step(key)
+	next, value, ok := L.Next(t, key)
 	if !ok {
 		raiseBare(L, "invalid key to 'next'")
 	}
-	budgetOf(L).Charge(L, 2+int64(stepped)/4)
 	L.Push(next)
 	if next == lua.LNil {
 		return 1

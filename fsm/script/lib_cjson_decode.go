@@ -108,7 +108,7 @@ func (d *jsonDecoder) descend(slots int) {
 
 // object reads an object after its opening brace.
 func (d *jsonDecoder) object(slots int) *lua.LTable {
-	t := d.L.NewTable(0, 4)
+	t := d.L.NewRoom(0, 4)
 	if d.scan(); d.token == tokenObjectEnd {
 		return t
 	}
@@ -136,7 +136,7 @@ func (d *jsonDecoder) object(slots int) *lua.LTable {
 
 // array reads an array after its opening bracket.
 func (d *jsonDecoder) array(slots int) *lua.LTable {
-	t := d.L.NewTable(4, 0)
+	t := d.L.NewRoom(4, 0)
 	if d.scan(); d.token == tokenArrayEnd {
 		return t
 	}
@@ -280,6 +280,9 @@ func (d *jsonDecoder) scanString() {
 		size += len(one)
 	}
 	d.b.Charge(d.L, int64(escapes/escapesRead))
+	if d.L.G.Strict {
+		d.b.ChargeBytes(d.L, stringOverhead)
+	}
 	d.b.ChargeBytes(d.L, int64(size))
 	s := ""
 	if escapes > 0 {

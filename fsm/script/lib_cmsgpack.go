@@ -194,11 +194,18 @@ func (e *msgpackEncoder) object(t *lua.LTable, level int) {
 		n++
 	}
 	e.collection(0x80, 0xde, 0xdf, n)
-	key, value := t.Next(lua.LNil)
 	// An __index of an inner table may change t: never write more pairs than announced.
+	next := t.Next
+	if e.L.G.Strict {
+		next = func(key lua.LValue) (lua.LValue, lua.LValue) {
+			k, v, _ := e.L.Next(t, key)
+			return k, v
+		}
+	}
+	key, value := next(lua.LNil)
 	for ; n > 0; n-- {
 		e.value(key, level+1)
 		e.value(value, level+1)
-		key, value = t.Next(key)
+		key, value = next(key)
 	}
 }

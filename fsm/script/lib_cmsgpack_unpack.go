@@ -63,6 +63,9 @@ func unpackMessages(L *lua.LState, limit, offset int64) int {
 	var values []lua.LValue
 	for len(d.data) > 0 && int64(len(values)) < limit {
 		values = append(values, d.value(1+len(values)))
+		if L.G.Strict { // slots of a list that grows
+			d.b.ChargeBytes(L, 2*slotOverhead)
+		}
 	}
 	L.SetTop(1)
 	if !all {
@@ -169,7 +172,7 @@ func (d *msgpackDecoder) array(n uint64, slots int) lua.LValue {
 	if slots+1+1 > maxStackSlots {
 		raise(d.L, errMsgpackTooDeep)
 	}
-	t := d.L.NewTable(4, 0)
+	t := d.L.NewRoom(4, 0)
 	for i := uint64(1); i <= n; i++ {
 		v := d.value(slots + 2)
 		d.L.RawSetInt(t, int(i), v)
@@ -179,7 +182,7 @@ func (d *msgpackDecoder) array(n uint64, slots int) lua.LValue {
 
 // object takes n pairs as a table.
 func (d *msgpackDecoder) object(n uint64, slots int) lua.LValue {
-	t := d.L.NewTable(0, 4)
+	t := d.L.NewRoom(0, 4)
 	for range n {
 		key := d.value(slots + 1)
 		value := d.value(slots + 2)

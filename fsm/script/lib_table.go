@@ -67,12 +67,9 @@ func tableInsert(L *lua.LState) int {
 	case 3:
 		position := checkInt(L, 2)
 		if position < 1 {
-			insertBefore(L, b, t, length, position)
+			moveUp(L, b, t, length, position)
 		} else if position <= length {
-			b.Charge(L, int64(length-position)/slotsMoved)
-			L.RawSetInt(t, length+1, lua.LTrue) // charges for the slot
-			t.Remove(length + 1)
-			t.Insert(position, L.Get(3))
+			insertAt(L, b, t, length, position)
 		} else {
 			L.RawSetInt(t, position, L.Get(3))
 		}
@@ -82,13 +79,38 @@ func tableInsert(L *lua.LState) int {
 	return 0
 }
 
-// insertBefore inserts argument 3 at a position below 1: all elements from there on move up.
-func insertBefore(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
+// insertAt inserts argument 3 at a position from 1 to the length.
+func insertAt(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
+	if t.Last() != length {
+		moveUp(L, b, t, length, position)
+		return
+	}
+	b.Charge(L, int64(length-position)/slotsMoved)
+	L.RawSetInt(t, length+1, lua.LTrue) // charges for the slot
+	if t.Last() != length+1 {           // it is not in the array
+		moveUp(L, b, t, length, position)
+		return
+	}
+	t.Remove(length + 1)
+	t.Insert(position, L.Get(3))
+}
+
+// moveUp inserts argument 3 at a position: all elements from there to the length move up, one after
+// the other.
+func moveUp(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
 	for i := length + 1; i > position; i-- {
-		b.Charge(L, 1)
+		b.Charge(L, moveUnits(L, i-1))
 		L.RawSetInt(t, i, t.RawGetInt(i-1))
 	}
 	L.RawSetInt(t, position, L.Get(3))
+}
+
+// moveUnits is the cost of moving the element at a position. Those below 1 are not in an array.
+func moveUnits(L *lua.LState, position int) int64 {
+	if position < 1 && L.G.Strict {
+		return 20
+	}
+	return 1
 }
 
 // tableRemove is table.remove(t [, position]).
@@ -100,6 +122,15 @@ func tableRemove(L *lua.LState) int {
 	position := optInt(L, 2, length)
 	if position < 1 || position > length {
 		return 0
+	}
+	if t.Last() != length { // there are elements after a nil, or not in the array
+		L.Push(t.RawGetInt(position))
+		for ; position < length; position++ {
+			b.Charge(L, 1)
+			L.RawSetInt(t, position, t.RawGetInt(position+1))
+		}
+		L.RawSetInt(t, length, lua.LNil)
+		return 1
 	}
 	b.Charge(L, int64(length-position)/slotsMoved)
 	L.Push(t.Remove(position))
@@ -159,16 +190,17 @@ func tableConcat(L *lua.LState) int {
 // tableForeach is table.foreach(t, f): f(key, value) for all pairs until a call returns something.
 func tableForeach(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
-	b := budgetOf(L)
-	chargeWalk(L, t)
-	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
-		b.Charge(L, 1)
-		chargeKey(L, key)
-		if callForeach(L, f, key, value) {
-			return 1
+	results := 0
+	walk(L, t, func(key, value lua.LValue) bool {
+		if !L.G.Strict {
+			chargeKey(L, key)
 		}
-	}
-	return 0
+		if callForeach(L, f, key, value) {
+			results = 1
+		}
+		return results == 0
+	})
+	return results
 }
 
 // tableForeachi is table.foreachi(t, f): f(i, t[i]) from 1 to #t until a call returns something.

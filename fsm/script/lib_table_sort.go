@@ -104,7 +104,7 @@ func (s *sorter) swap(i, j int) {
 // set sets an element. One that is beyond the table, which a comparison has made shorter, costs
 // what lies in between.
 func (s *sorter) set(i int, v lua.LValue) {
-	if i > s.t.Len() {
+	if i > s.t.Last() {
 		s.L.RawSetInt(s.t, i, v)
 		return
 	}

@@ -291,22 +291,10 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if err := l.compile(x, body); err != nil {
 		return nil, err
 	}
-	b, level := lenientLoad, uint64(commands.FeatureLevel)
-	if x != nil {
-		level = x.Level
-		b = lua.Budget{Instructions: loadInstructions, Bytes: loadBytes}
-	}
-	in := e.entryInterpreter(level)
-	reusable, err := in.loadLibrary(l, b)
-	if x != nil {
-		x.Spend(int(l.cost))
-		late := err != nil && in.budget.Spent() == lua.ErrInstructions
-		if late && x.Level >= commands.LevelUsers {
-			err = errLoadTimeout
-		}
-	}
-	if !reusable {
-		e.writer = nil
+	if x == nil {
+		err = e.count(l)
+	} else {
+		err = e.load(x, l)
 	}
 	switch {
 	case err != nil:
@@ -315,6 +303,36 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 		return nil, errNothingRegistered
 	}
 	return l, nil
+}
+
+// load runs the code of a library from a request, which it charges.
+func (e *Engine) load(x *commands.Call, l *library) error {
+	in := e.entryInterpreter(x.Level)
+	reusable, err := in.loadLibrary(l,
+		lua.Budget{Instructions: loadInstructions, Bytes: loadBytes})
+	x.Spend(int(l.cost))
+	if err != nil && in.budget.Spent() == lua.ErrInstructions && x.Level >= commands.LevelUsers {
+		err = errLoadTimeout
+	}
+	if !reusable {
+		e.writer = nil
+	}
+	return err
+}
+
+// count runs the code of a library that was loaded before, and counts it by the machine's level. If
+// the code fails there, as it may if it was loaded at a lower level, it is counted by that one:
+// each call of its functions then fails.
+func (e *Engine) count(l *library) error {
+	var err error
+	for _, users := range []bool{atUsers(e.level), false} {
+		counted := *l
+		if _, err = newInterpreter(e.table, users).loadLibrary(&counted, lenientLoad); err == nil {
+			*l = counted
+			return nil
+		}
+	}
+	return err
 }
 
 // compile compiles the code of a library and charges the request for it.

@@ -237,9 +237,7 @@ func (in *interpreter) namedArguments(L *lua.LState) (
 		raiseReply(L, errRegisterTable)
 	}
 	named := false
-	chargeWalk(L, t)
-	for key, value := t.Next(lua.LNil); key != lua.LNil; key, value = t.Next(key) {
-		in.budget.Charge(L, 1)
+	walk(L, t, func(key, value lua.LValue) bool {
 		name, ok := toString(key)
 		if !ok {
 			raiseReply(L, errRegisterKey)
@@ -265,7 +263,8 @@ func (in *interpreter) namedArguments(L *lua.LState) (
 		if !ok {
 			raiseReply(L, problem)
 		}
-	}
+		return true
+	})
 	switch {
 	case !named:
 		raiseReply(L, errRegisterNoName)

@@ -184,3 +184,44 @@ func TestLibrariesPastTheLimitPay(t *testing.T) {
 		t.Errorf("work %d for a library that has room now", work)
 	}
 }
+
+// What loading libraries takes is the same on a node that loaded them at a lower level, and on one
+// that restores them.
+func TestLevelsCountLibrariesAlike(t *testing.T) {
+	const loops = "#!lua name=%s\nlocal t = {} for i = 1, 2000 do t['k' .. i] = 1 end " +
+		"local function f(...) local a, b, c, d, e, f, g, h, i, j = ... end " +
+		"for i = 1, 100 do f() end %s " +
+		"redis.register_function('%s', function() return #t end)"
+	sources := []string{
+		fmt.Sprintf(loops, "a", "", "fa"),
+		fmt.Sprintf(loops, "b", "t[50000] = 1", "fb"),
+		fmt.Sprintf(loops, "c", "local u = {1} u[7] = 1 if #u ~= 7 then u = nil + 1 end", "fc"),
+	}
+	table := testTable()
+	old := NewEngine(table)
+	old.SetLevel(commands.LevelBounded)
+	for _, source := range sources {
+		x := newestCall()
+		x.Level = commands.LevelBounded
+		if _, err := old.LoadLibrary(x, []byte(source), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	low := old.libraries.list[0].cost
+	old.SetLevel(commands.LevelUsers)
+	restored := NewEngine(table)
+	restored.SetLevel(commands.LevelUsers)
+	if err := restored.Restore(old.AppendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range old.libraries.list {
+		r := restored.libraries.list[i]
+		if l.cost != r.cost || l.bytes != r.bytes || l.program.keep != r.program.keep ||
+			len(r.Functions) != 1 {
+			t.Errorf("%s: raised %d %d, restored %d %d", l.Name, l.cost, l.bytes, r.cost, r.bytes)
+		}
+	}
+	if high := restored.libraries.list[0].cost; high <= low {
+		t.Errorf("%d, below LevelUsers %d", high, low)
+	}
+}

@@ -84,6 +84,17 @@ const (
 	threadBytes   = 512
 )
 
+// ChargeSlots charges for values that are copied or set to nil, which release 0.1 charged less for.
+// It does not raise: the next instruction does.
+func (L *LState) ChargeSlots(n int) {
+	if n >= slotsCopied && L.G.Strict {
+		L.G.Budget.Instructions -= int64(n) / slotsCopied
+	}
+}
+
+// slotsCopied is how many values ChargeSlots charges a unit for.
+const slotsCopied = 8
+
 // How many bytes of a string one unit pays for, or how many slots.
 const (
 	bytesBuilt  = 16   // copied into a new string: mostly the price of fresh memory

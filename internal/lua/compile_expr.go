@@ -326,11 +326,19 @@ func compileTableExpr(context *funcContext, reg int, ex *ast.TableExpr, ec *expc
 		flush(pending, sline(at))
 	}
 	code.SetB(tablepc, int2fb(stored))
-	code.SetC(tablepc, int2fb(len(ex.Fields)-stored))
+	keyed := int2fb(len(ex.Fields) - stored)
+	if n := len(ex.Fields); n > 0 && ex.Fields[n-1].Key == nil &&
+		isVarArgReturnExpr(ex.Fields[n-1].Value) {
+		keyed |= oneMore // the last one counted has no key
+	}
+	code.SetC(tablepc, keyed)
 	if shouldmove(ec, tablereg) {
 		code.AddABC(OP_MOVE, ec.reg, tablereg, 0, sline(ex))
 	}
 }
+
+// oneMore marks the operand of OP_NEWTABLE that counts one key too many, as release 0.1 did.
+const oneMore = 1 << 8
 
 // compileField compiles a constructor's value that has a key.
 func compileField(context *funcContext, tablereg, reg int, field *ast.Field, line int) {

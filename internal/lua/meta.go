@@ -124,7 +124,7 @@ func (L *LState) rawSet(tb *LTable, key, value LValue) {
 			L.G.Budget.Charge(L, int64(len(k))/bytesHashed)
 		}
 		L.G.Budget.Instructions -= tb.reach()
-		if i := tb.placeString(string(k)); i >= 0 {
+		if i := tb.placeString(string(k)); i >= 0 && (value != LNil || !tb.exact()) {
 			if valueBytes(value) != 0 && valueBytes(tb.entries[i].value) == 0 {
 				L.G.Budget.ChargeBytes(L, numberBytes)
 			}
@@ -170,7 +170,7 @@ func (L *LState) RawSet(tb *LTable, key, value LValue) {
 
 // RawSetInt is RawSet with an integer key.
 func (L *LState) RawSetInt(tb *LTable, key int, value LValue) {
-	if key >= 1 && key < MaxArrayIndex {
+	if key >= 1 && key <= int(tb.size) {
 		if tb.marks&watched != 0 {
 			L.G.Touched = true
 		}
@@ -339,8 +339,8 @@ func (L *LState) join(values []LValue, last LValue) LValue {
 		L.ChargeString(len(x) + len(y))
 		return LString(x + y)
 	}
-	var room [8]string
-	parts := room[:0]
+	L.ChargeSlots(4 * len(values))
+	parts := L.G.joined[:0] // the next one reuses it
 	total := 0
 	for _, v := range values {
 		s := L.text(v)
@@ -349,8 +349,11 @@ func (L *LState) join(values []LValue, last LValue) LValue {
 	}
 	s := L.text(last)
 	parts = append(parts, s)
+	L.G.joined = parts
 	L.ChargeString(total + len(s))
-	return LString(strings.Join(parts, ""))
+	text := strings.Join(parts, "")
+	clear(parts)
+	return LString(text)
 }
 
 // ChargeString charges for a new string of n bytes: the work of writing it and its memory.

@@ -45,8 +45,12 @@ type Global struct {
 	NamesCalls bool
 	// RoundsPowers says that ^ is exact but for its rounding, as from feature level 3 on.
 	RoundsPowers bool
+	// Strict charges for what release 0.1 missed, and has tables with the sizes of C Lua.
+	Strict bool
 	// Touched reports that a script changed something that Watch marked.
 	Touched bool
+
+	joined []string // of join; empty otherwise
 
 	options Options
 	opened  bool // Go functions created from now on belong to a run
@@ -90,7 +94,7 @@ type LState struct {
 
 // NewState returns a state without globals.
 func NewState(o Options) *LState {
-	g := &Global{Registry: newTable(0, 0), Global: newTable(0, 0), options: o}
+	g := &Global{Registry: newTable(0, 0, true), Global: newTable(0, 0, true), options: o}
 	L := &LState{
 		G: g, Env: g.Global, Panic: panicError,
 		frames: make([]callFrame, o.CallFrames), maxFrames: o.CallFrames,
@@ -115,6 +119,7 @@ func (L *LState) End() {
 	L.depth, L.top, L.nested, L.open = 0, 0, 0, L.open[:0]
 	clear(L.reg[:L.used])
 	L.used = 0
+	clear(L.G.joined)
 	const kept = 16_384
 	if len(L.reg) > kept {
 		L.reg = make([]LValue, L.G.options.Registers)
@@ -161,7 +166,11 @@ func (L *LState) growRegisters(n int) {
 	}
 	size := min(max(2*len(L.reg), n), L.maxReg)
 	if L != L.G.MainThread {
-		L.G.Budget.ChargeBytes(L, int64(size-len(L.reg))*registerBytes)
+		more := size - len(L.reg)
+		if L.G.Strict {
+			more = size // the old ones are garbage
+		}
+		L.G.Budget.ChargeBytes(L, int64(more)*registerBytes)
 		L.G.Budget.Charge(L, int64(len(L.reg))/slotsCleared)
 	}
 	grown := make([]LValue, size)
@@ -246,17 +255,28 @@ func (L *LState) Insert(v LValue, index int) {
 }
 
 // CreateTable returns a table of the given capacity, without a charge.
-func (L *LState) CreateTable(slots, keys int) *LTable { return newTable(slots, keys) }
+func (L *LState) CreateTable(slots, keys int) *LTable {
+	tb := newTable(slots, keys, L.G.Strict)
+	tb.begin(slots, keys)
+	return tb
+}
 
-// NewTable returns a table of the given capacity, and charges for it.
+// NewTable returns a table of the given sizes, and charges for it.
 func (L *LState) NewTable(slots, keys int) *LTable {
+	tb := L.NewRoom(slots, keys)
+	tb.begin(slots, keys)
+	return tb
+}
+
+// NewRoom is NewTable for what C Lua creates without sizes: the capacity is a guess.
+func (L *LState) NewRoom(slots, keys int) *LTable {
 	b := &L.G.Budget
 	b.Take(3+int64(slots+2*keys)/slotsCleared,
 		tableBytes+int64(slots)*slotBytes+int64(keys)*entryBytes)
 	if b.Instructions < 0 {
 		L.raiseSpent()
 	}
-	return newTable(slots, keys)
+	return newTable(slots, keys, L.G.Strict)
 }
 
 // NewFunction returns a Go function.

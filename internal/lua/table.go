@@ -1,6 +1,9 @@
 package lua
 
-import "iter"
+import (
+	"iter"
+	"math/bits"
+)
 
 // entry is a key that is not in the array. After the key is set to nil, its value is LNil and the
 // key keeps its position.
@@ -9,9 +12,9 @@ type entry struct{ key, value LValue }
 // smallTable is how many keys a table may have without an index.
 const smallTable = 8
 
-// LTable is a table. Positive integers are keys of an array, which is filled with nil up to the
-// highest one and never ends with nil. All other keys keep the order in which they first came: a
-// walk meets them in that order on every node.
+// LTable is a table. Positive integers up to its size are keys of an array, which is filled with
+// nil up to the highest one and never ends with nil. All other keys keep the order in which they
+// first came: a walk meets them in that order on every node.
 type LTable struct {
 	Metatable *LTable // nil: none
 	array     []LValue
@@ -19,8 +22,11 @@ type LTable struct {
 	// index in entries, if there are more than smallTable; looked up only
 	strings map[string]int32
 	others  map[LValue]int32
-	length  int32 // of the longest array that the table had
-	dead    int32 // entries without a value
+	shape   *shape // see needsShape
+	length  int32  // of the longest array that the table had, in release 0.1
+	size    int32  // up to which positive integers are in the array
+	dead    int32  // entries without a value
+	hint    uint8  // of the nodes that the table began with: their logarithm plus one, or 0
 	marks   uint8
 }
 
@@ -36,8 +42,12 @@ func (tb *LTable) ReadOnly() bool { return tb.marks&readOnly != 0 }
 // SetReadOnly makes the table read-only for scripts. Go functions can still change it.
 func (tb *LTable) SetReadOnly() { tb.marks |= readOnly }
 
-func newTable(slots, keys int) *LTable {
+// newTable returns a table with room for slots and keys. Its array begins empty.
+func newTable(slots, keys int, exact bool) *LTable {
 	tb := &LTable{}
+	if !exact {
+		tb.size = classicSize
+	}
 	if slots > 0 {
 		tb.array = make([]LValue, 0, slots)
 	}
@@ -47,8 +57,27 @@ func newTable(slots, keys int) *LTable {
 	return tb
 }
 
-// Len returns the highest positive integer key, 0 if there is none.
-func (tb *LTable) Len() int { return len(tb.array) }
+// Len returns the length: in release 0.1 the highest positive integer key, 0 if there is none, then
+// the one that C Lua finds.
+func (tb *LTable) Len() int {
+	if !tb.exact() {
+		return len(tb.array)
+	}
+	return tb.border()
+}
+
+// begin gives an empty table the sizes that a constructor asks for.
+func (tb *LTable) begin(slots, keys int) {
+	if tb.exact() {
+		tb.size, tb.hint = int32(slots), 0
+		if keys > 0 {
+			tb.hint = uint8(1 + bits.Len(uint(keys-1)))
+		}
+	}
+}
+
+// Last returns the highest position of the array.
+func (tb *LTable) Last() int { return len(tb.array) }
 
 // index finds a key among the entries; -1 if it is not there.
 func (tb *LTable) index(key LValue) int {
@@ -86,8 +115,12 @@ func (tb *LTable) placeString(key string) int {
 
 // Refill makes the table as new, with these values, none of them nil, as its array. Nothing may
 // refer to the table or keep the slice.
-func (tb *LTable) Refill(values []LValue) {
-	*tb = LTable{array: values[:len(values):len(values)], length: int32(len(values))}
+func (tb *LTable) Refill(values []LValue, exact bool) {
+	*tb = LTable{array: values[:len(values):len(values)], length: int32(len(values)),
+		size: classicSize}
+	if exact {
+		tb.size = int32(nodeCount(len(values)))
+	}
 }
 
 // Place returns the position of a key among the keys, -1 if it never was in the table.
@@ -98,6 +131,10 @@ func (tb *LTable) SetPlace(at int, value LValue) { tb.setEntry(at, nil, value) }
 
 // addEntry appends a key that is not among the entries.
 func (tb *LTable) addEntry(key, value LValue) {
+	if len(tb.entries) == cap(tb.entries) && tb.dropLost() {
+		// the key's node has the index of an entry that is now elsewhere
+		tb.shape.move(len(tb.entries))
+	}
 	at := len(tb.entries)
 	if at == cap(tb.entries) {
 		grown := make([]entry, at, tb.nextEntries())
@@ -131,10 +168,13 @@ func (tb *LTable) indexEntry(i int) {
 // setEntry sets the value of a key that is not in the array.
 func (tb *LTable) setEntry(i int, key, value LValue) {
 	if i < 0 {
-		if value != LNil {
-			tb.addEntry(key, value)
+		if value != LNil || tb.exact() {
+			tb.addKey(key, value)
 		}
 		return
+	}
+	if value == LNil && tb.exact() {
+		tb.needsShape() // its order of entries is no longer what came
 	}
 	e := &tb.entries[i]
 	switch {
@@ -190,25 +230,37 @@ const maxGrowth = 1 << 19
 // growth returns what t[key] = value allocates and moves.
 func (tb *LTable) growth(key, value LValue) (units, bytes int64) {
 	if n, ok := key.(LNumber); ok {
-		if i, ok := isArrayKey(n); ok {
+		if i, ok := tb.arrayIndex(n); ok {
 			return tb.arrayGrowth(i, value)
 		}
 		bytes = numberBytes
 	}
-	if value == LNil {
+	exact := tb.exact()
+	if value == LNil && !exact {
 		return 0, 0
 	}
 	if tb.index(key) >= 0 {
+		if value == LNil && tb.shape == nil { // needsShape
+			return keyPlaced * int64(len(tb.entries)), 64 + 8*int64(len(tb.entries))
+		}
 		return 0, valueBytes(value)
 	}
 	units, entry := tb.entryGrowth()
-	return units, bytes + entry + valueBytes(value)
+	bytes += entry + valueBytes(value)
+	if exact {
+		u, b := tb.shapeGrowth(key, value)
+		units, bytes = units+u, bytes+b
+	}
+	return units, bytes
 }
 
 func (tb *LTable) entryGrowth() (units, bytes int64) {
 	n := len(tb.entries)
 	units = 3
 	if n == cap(tb.entries) {
+		if s := tb.shape; s != nil && s.lost > n/2 { // dropLost
+			units += keyIndexed * int64(n)
+		}
 		bytes = int64(tb.nextEntries()-n) * entryBytes
 		units += int64(n) / slotsCleared
 	}
@@ -269,7 +321,7 @@ func (tb *LTable) Append(value LValue) { tb.setArray(len(tb.array)+1, value) }
 // RawSet sets t[key] without metamethods. The key is neither nil nor NaN.
 func (tb *LTable) RawSet(key, value LValue) {
 	if n, ok := key.(LNumber); ok {
-		if i, ok := isArrayKey(n); ok {
+		if i, ok := tb.arrayIndex(n); ok {
 			tb.setArray(i, value)
 			return
 		}
@@ -279,7 +331,7 @@ func (tb *LTable) RawSet(key, value LValue) {
 
 // RawSetInt sets t[key] without metamethods.
 func (tb *LTable) RawSetInt(key int, value LValue) {
-	if key >= 1 && key < MaxArrayIndex {
+	if key >= 1 && key <= int(tb.size) {
 		tb.setArray(key, value)
 		return
 	}
@@ -291,14 +343,14 @@ func (tb *LTable) RawSetString(key string, value LValue) {
 	if i := tb.placeString(key); i >= 0 {
 		tb.setEntry(i, nil, value)
 	} else if value != LNil {
-		tb.addEntry(LString(key), value)
+		tb.addKey(LString(key), value)
 	}
 }
 
 // RawGet returns t[key] without metamethods.
 func (tb *LTable) RawGet(key LValue) LValue {
 	if n, ok := key.(LNumber); ok {
-		if i, ok := isArrayKey(n); ok {
+		if i, ok := tb.arrayIndex(n); ok {
 			if i <= len(tb.array) {
 				return tb.array[i-1]
 			}
@@ -313,7 +365,7 @@ func (tb *LTable) RawGet(key LValue) LValue {
 
 // RawGetInt returns t[key] without metamethods.
 func (tb *LTable) RawGetInt(key int) LValue {
-	if key >= 1 && key < MaxArrayIndex {
+	if key >= 1 && key <= int(tb.size) {
 		if key <= len(tb.array) {
 			return tb.array[key-1]
 		}
@@ -378,44 +430,85 @@ func (tb *LTable) Pairs() iter.Seq2[LValue, LValue] {
 // Next returns the pair after a key in a walk over the table. The walk begins after LNil and ends
 // with the key LNil.
 func (tb *LTable) Next(key LValue) (next, value LValue) {
-	next, value, _, _ = tb.Step(key)
+	next, value, _, _ = tb.step(key)
 	return next, value
 }
 
-// Step is Next with its cost: stepped is how many empty positions it skipped. ok is false if the
-// key never was in the table.
-func (tb *LTable) Step(key LValue) (next, value LValue, stepped int, ok bool) {
-	from, entryFrom := 0, 0
-	if key != LNil {
-		if n, isNumber := key.(LNumber); isNumber {
-			if i, isArray := isArrayKey(n); isArray {
-				if i > int(tb.length) {
-					return LNil, LNil, 0, false
-				}
-				from = i
-				goto array
-			}
-		}
-		i := tb.index(key)
-		if i < 0 {
-			return LNil, LNil, 0, false
-		}
-		from, entryFrom = len(tb.array), i+1
-	}
-array:
-	for i := from; i < len(tb.array); i++ {
-		if v := tb.array[i]; v != LNil {
-			return number(LNumber(i + 1)), v, i - from, true
-		}
-	}
-	for i := entryFrom; i < len(tb.entries); i++ {
-		if e := &tb.entries[i]; e.value != LNil {
-			return e.key, e.value, i - entryFrom, true
-		}
-	}
-	return LNil, LNil, 0, true
+// steps is how many empty positions a step of a walk skipped.
+type steps struct {
+	array, entries int
+	inArray        bool // where the step ended
 }
 
-// Empty weighs what a walk over the whole table may skip: deleted keys, and a quarter for each
-// position of the array, of which all may be nil, but are passed faster.
-func (tb *LTable) Empty() int { return int(tb.dead) + len(tb.array)/4 }
+// units returns the cost. Release 0.1 saw no steps before the last part of a table, nor those of
+// the last step.
+func (s steps) units(found, exact bool) int64 {
+	switch {
+	case exact:
+		return int64(s.array+s.entries) / stepsSkipped
+	case !found:
+		return 0
+	case s.inArray:
+		return int64(s.array) / stepsSkipped
+	}
+	return int64(s.entries) / stepsSkipped
+}
+
+// stepsSkipped is how many empty positions one unit pays for.
+const stepsSkipped = 4
+
+// step is Next with what it skipped. ok is false if the key never was in the table.
+func (tb *LTable) step(key LValue) (next, value LValue, s steps, ok bool) {
+	from, entryFrom := 0, 0
+	if key != LNil {
+		n, isNumber := key.(LNumber)
+		i, isArray := tb.arrayIndex(n)
+		switch {
+		case isNumber && isArray && !tb.exact() && i > int(tb.length):
+			return LNil, LNil, s, false
+		case isNumber && isArray:
+			from = i
+		default:
+			if i = tb.index(key); i < 0 {
+				return LNil, LNil, s, false
+			}
+			from, entryFrom = len(tb.array), i+1
+		}
+	}
+	for i := from; i < len(tb.array); i++ {
+		if v := tb.array[i]; v != LNil {
+			return number(LNumber(i + 1)), v, steps{array: i - from, inArray: true}, true
+		}
+	}
+	s.array = max(0, len(tb.array)-from)
+	for i := entryFrom; i < len(tb.entries); i++ {
+		if e := &tb.entries[i]; e.value != LNil {
+			s.entries = i - entryFrom
+			return e.key, e.value, s, true
+		}
+	}
+	s.entries = len(tb.entries) - entryFrom
+	return LNil, LNil, s, true
+}
+
+// Next returns the pair after a key in a walk over the table, which begins after LNil and ends with
+// the key LNil, and charges for it. ok is false if the key never was in the table.
+func (L *LState) Next(tb *LTable, key LValue) (next, value LValue, ok bool) {
+	next, value, s, ok := tb.step(key)
+	if ok {
+		L.G.Budget.Charge(L, 2+s.units(next != LNil, L.G.Strict))
+	}
+	return next, value, ok
+}
+
+// Walk returns what a walk over the whole table costs besides what is done with its pairs.
+func (tb *LTable) Walk() int64 {
+	if !tb.exact() {
+		return int64(tb.empty()) / 4
+	}
+	return int64(len(tb.array)+len(tb.entries)) / stepsSkipped
+}
+
+// empty weighs what a walk over the whole table may skip, as in release 0.1: deleted keys, and a
+// quarter for each position of the array.
+func (tb *LTable) empty() int { return int(tb.dead) + len(tb.array)/4 }

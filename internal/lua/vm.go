@@ -1,5 +1,7 @@
 package lua
 
+import "math/bits"
+
 // How a call began.
 const (
 	callDone  = iota // a Go function has run
@@ -53,6 +55,7 @@ frame:
 				R[i] = LNil
 			}
 			b.Instructions -= int64(int(inst&0x1ff)-A) / slotsSet
+			L.ChargeSlots(int(inst&0x1ff) - A)
 		case OP_GETUPVAL:
 			R[A] = *cf.fn.Upvalues[inst&0x1ff].v
 		case OP_SETUPVAL:
@@ -115,7 +118,12 @@ frame:
 			L.setField(R[A], L.operand(proto, R, inst&0x1ff), L.operand(proto, R, inst>>9&0x1ff))
 			cf, R = &L.frames[L.depth-1], L.reg[base:end:end]
 		case OP_NEWTABLE:
-			R[A] = L.NewTable(fb2int(int(inst&0x1ff)), fb2int(int(inst>>9&0x1ff)))
+			keyed := int(inst >> 9 & 0x1ff)
+			tb := L.NewTable(fb2int(int(inst&0x1ff)), fb2int(keyed&^oneMore))
+			if keyed&oneMore != 0 && L.G.Strict {
+				tb.begin(int(tb.size), fb2int(keyed&^oneMore)-1)
+			}
+			R[A] = tb
 		case OP_SETLIST:
 			n := int(inst & 0x1ff)
 			if n == 0 {
@@ -173,7 +181,10 @@ frame:
 			case LString:
 				R[A] = number(LNumber(len(v)))
 			case *LTable:
-				R[A] = number(LNumber(len(v.array)))
+				if v.exact() {
+					b.Instructions -= int64(bits.Len32(uint32(v.size))) / lengthSteps
+				}
+				R[A] = number(LNumber(v.Len()))
 			default:
 				L.RaiseError("attempt to get length of a " + v.Type().String() + " value")
 			}
@@ -307,6 +318,7 @@ frame:
 				L.top = base + A + n
 				b.Charge(L, int64(n)/slotsCleared)
 			}
+			L.ChargeSlots(n)
 			L.reserve(base + A + n)
 			R = L.reg[base:end:end]
 			for i := range n {
@@ -356,6 +368,7 @@ func (L *LState) precall(at, nargs, nret, ret int) int {
 		L.enter(cf, at, nargs)
 		return callLua
 	}
+	L.ChargeSlots(4 * nargs)
 	n := fn.GFunction(L)
 	if n == yielding {
 		return callYield
@@ -394,11 +407,13 @@ func (L *LState) enter(cf *callFrame, at, nargs int) {
 			r[i] = LNil
 		}
 		L.G.Budget.Instructions -= int64(used) / slotsSet
+		L.ChargeSlots(used)
 		L.top = base + used
 		return
 	}
 	L.reserve(base + max(nargs, params) + used)
 	L.G.Budget.Instructions -= int64(used) / slotsSet
+	L.ChargeSlots(max(nargs, params) + 2*used)
 	for ; nargs < params; nargs++ {
 		L.reg[base+nargs] = LNil
 	}
@@ -428,6 +443,7 @@ func (L *LState) finish(cf *callFrame, first, n int) {
 		want = n
 	}
 	L.reserve(ret + want)
+	L.ChargeSlots(want)
 	copied := min(n, want)
 	copy(L.reg[ret:ret+copied], L.reg[first:first+copied])
 	for i := copied; i < want; i++ {
@@ -452,10 +468,29 @@ func (L *LState) setList(tb *LTable, offset int, values []LValue) {
 	if need > cap(tb.array) {
 		tb.reserve(need)
 	}
+	if need > int(tb.size) {
+		L.resizeArray(tb, need)
+	}
 	for i, v := range values {
 		tb.setArray(offset+i+1, v)
 	}
 }
+
+// resizeArray gives a table's array the size that a constructor needs.
+func (L *LState) resizeArray(tb *LTable, size int) {
+	if tb.shape == nil && len(tb.entries) == 0 {
+		tb.size = int32(size)
+		return
+	}
+	n := int64(len(tb.entries))
+	L.G.Budget.ChargeBytes(L, 64+16*n)
+	L.G.Budget.Charge(L, n*keyIndexed)
+	tb.needsShape()
+	tb.resize(size, len(tb.shape.nodes))
+}
+
+// lengthSteps is how many steps of a search for a table's length one unit pays for.
+const lengthSteps = 4
 
 // prepareLoop converts the initial values of a loop to numbers and takes one step back.
 func (L *LState) prepareLoop(r []LValue) {
@@ -495,15 +530,27 @@ func (L *LState) ChargeNumeral(s string) {
 		i--
 	}
 	if i >= 0 {
-		exponent := int64(0)
-		for _, c := range []byte(s[i+1:]) {
-			if isNumeral(c) && exponent < 400 {
-				exponent = 10*exponent + int64(c-'0')
-			}
+		units += 3 * largestExponent(s[i:])
+		if L.G.Strict { // what follows the number may have the mark of an exponent
+			units += 3 * largestExponent(s[:i])
 		}
-		units += 3 * min(exponent, 400)
 	}
 	L.G.Budget.Charge(L, units)
+}
+
+// largestExponent returns the largest number after the mark of an exponent, at most 400.
+func largestExponent(s string) (largest int64) {
+	exponent := int64(-1) // none begins
+	for _, c := range []byte(s) {
+		switch {
+		case c|0x20 == 'e' || c|0x20 == 'p':
+			exponent = 0
+		case isNumeral(c) && exponent >= 0 && exponent < 400:
+			exponent = 10*exponent + int64(c-'0')
+			largest = max(largest, exponent)
+		}
+	}
+	return min(largest, 400)
 }
 
 // The cost of reading or writing a number, and of a power or a remainder.
