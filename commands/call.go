@@ -43,6 +43,9 @@ type Env struct {
 	Witness *Witness
 	// Known is what the node knows of locks; nil in entries.
 	Known Known
+	// Lent receives each command that may write, before it runs, if something is lent to a client
+	// that may be gone; otherwise nil.
+	Lent func(spec *Spec, args [][]byte)
 	// Notify receives a keyspace notification; nil if notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
 	// Table is the machine's commands.

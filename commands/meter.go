@@ -38,6 +38,9 @@ func (x *Call) Handle(spec *Spec) (err error) {
 	if x.Witness != nil {
 		x.Witness.begin(x, spec)
 	}
+	if x.Lent != nil && spec.Kind == Write {
+		x.Lent(spec, x.Args)
+	}
 	if x.Level < LevelBounded {
 		return spec.Handler(x)
 	}

@@ -29,8 +29,9 @@ const (
 	// SettingLeaveWait ends the wait whose number follows, in decimal. The reply is OK, or
 	// ErrNotWaiting.
 	SettingLeaveWait = "leave-wait"
-	// SettingGiveBack runs the command that follows, for nobody: it puts back what another took for
-	// a client that was gone by then.
+	// SettingGiveBack puts back what a wait was given whose client was gone by then: its number
+	// follows, in decimal, and a command that does so, which runs for nobody. The reply is OK, or
+	// ErrNotLent.
 	SettingGiveBack = "give-back"
 	// SettingDropWaits ends all waits of the node whose id follows: the leader does not reach it.
 	SettingDropWaits = "drop-waits"
@@ -48,6 +49,9 @@ const ErrNoSetting Error = "ERR no such setting"
 // ErrNotWaiting is the error for leaving a wait that the machine does not have: it has been served,
 // or dropped.
 const ErrNotWaiting Error = "ERR no such wait"
+
+// ErrNotLent is the error for giving back what is not lent any more.
+const ErrNotLent Error = "ERR nothing is lent to that wait"
 
 // Errors about users that several parts give.
 const (

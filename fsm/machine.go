@@ -170,6 +170,8 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 		Witness: m.witness,
 	}
+	m.waiting.lent.expire(m.ks.Now())
+	env.Lent = m.lends()
 	m.beginTime(env, e)
 	result := Result{}
 	if answer {

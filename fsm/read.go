@@ -46,7 +46,8 @@ func (m *Machine) readWitnessed(
 	env := &commands.Env{
 		Witness: witness, Known: m.known,
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
-		Table: m.table, Users: m.users.Users, ChangeUsers: func(*acl.Users, ...string) { abort() },
+		Table: m.table, Users: m.users.Users, Lent: m.abortsLent(),
+		ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}
 	late := m.readTime(env, clockMs, wallUs, next)
 	r := runner{m: m, env: env, readOnly: true, notifies: m.events.notify != 0}

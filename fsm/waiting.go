@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -35,6 +34,7 @@ type waiting struct {
 	queues  map[changedKey][]*waiter // in order
 	ready   []changedKey             // may serve someone, in the order of their changes
 	isReady map[changedKey]struct{}
+	lent    lent
 
 	// not part of the state
 	node   string // this node's id: it builds the replies of its own waiters
@@ -347,7 +347,9 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 		return v.leave(w.number) // never: the machine wrote it
 	}
 	q.Woken, q.Wait = true, nil
+	lends, deadlineMs := false, m.ks.DB(key.db).Find([]byte(key.key)).Deadline()
 	if spec, err := m.table.ResolveAt(m.level, q.Cmds[0]); err == nil {
+		lends = takes(spec.Name)
 		indexes := spec.WaitedKeys(q.Cmds[0])
 		at := slices.IndexFunc(indexes, func(i int) bool {
 			return string(q.Cmds[0][i]) == key.key
@@ -367,6 +369,9 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	m.witness.Judge()
 	env.Work += uint64(len(v.all) / movedPerUnit)
 	v.leave(w.number)
+	if lends {
+		m.lend(env, w, key, deadlineMs)
+	}
 	if w.node == v.node {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,
 			Wait: w.number, Payload: r.resp.Buf})
@@ -400,18 +405,6 @@ func (m *Machine) leaveWait(number []byte) error {
 	return nil
 }
 
-// giveBack runs a command that puts back what was taken for a client that is gone.
-func (m *Machine) giveBack(r *runner, q *commands.Request) error {
-	var out commands.RESP
-	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: q.DB, Proto: 2}, Args: q.Cmds[0][1:],
-		Out: &out, Stop: r.env.Work + r.maxWork()}
-	x.Run(m.table.ResolveAt(m.level, x.Args))
-	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
-		return commands.Error(strings.TrimSpace(text))
-	}
-	return nil
-}
-
 // dropWaits ends the waits of a node.
 func (m *Machine) dropWaits(env *commands.Env, node string) {
 	env.Work += lookWork * uint64(len(m.waiting.all))
@@ -435,7 +428,8 @@ var errWaitingCorrupt = errors.New("its waits are invalid")
 // freeze returns what appendTo needs, while the machine goes on. It copies no waiter.
 func (v *waiting) freeze() *waiting {
 	return &waiting{term: v.term, era: v.era, eras: slices.Clone(v.eras), newest: v.newest,
-		all: slices.Clone(v.all), ready: slices.Clone(v.ready)}
+		all: slices.Clone(v.all), ready: slices.Clone(v.ready),
+		lent: lent{loans: slices.Clone(v.lent.loans)}}
 }
 
 // appendTo appends the encoding for a snapshot.
@@ -462,7 +456,7 @@ func (v *waiting) appendTo(dst []byte) []byte {
 		dst = append(dst, byte(k.db))
 		dst = wire.AppendBytes(dst, k.key)
 	}
-	return dst
+	return v.lent.appendTo(dst)
 }
 
 // restore reads what appendTo wrote.
@@ -480,6 +474,7 @@ func (v *waiting) restore(record []byte) error {
 	for range c.Count(2) {
 		v.changed(changedKey{int(c.Byte()), c.Text()})
 	}
+	v.lent.restore(&c)
 	if !c.Done() {
 		return errWaitingCorrupt
 	}

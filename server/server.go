@@ -194,6 +194,7 @@ type Server struct {
 	leader     atomic.Pointer[leaderView] // nil: no leader to send clients to
 	leaderless atomic.Pointer[time.Time]  // since when there is none; nil: there is one
 	following  bool                       // guarded by mu: followLeader runs
+	ending     sync.Mutex                 // of cancel, and of what begins in the background
 	background sync.WaitGroup             // followLeader and cron
 
 	mu        sync.Mutex
@@ -413,9 +414,23 @@ func (s *Server) Close() {
 		s.mu.Unlock()
 	}
 	s.awaitLeaving()
+	s.ending.Lock()
 	s.cancel()
+	s.ending.Unlock()
 	s.pubsub.delivery.close()
 	s.background.Wait()
+}
+
+// inBackground runs f until it ends, which Close waits for. It reports whether it does: once the
+// server has ended, nothing begins any more.
+func (s *Server) inBackground(f func()) bool {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	if s.ctx.Err() != nil {
+		return false
+	}
+	s.background.Go(f)
+	return true
 }
 
 // all returns the sessions, oldest first.

@@ -190,7 +190,7 @@ func (b *blocked) giveUp(reason wakeReason) (replies []byte, err error) {
 // served notes how long the command waited for its reply. It goes back if nobody is there any more.
 func (b *blocked) served(replies []byte, err error) ([]byte, error) {
 	if err == nil && !clientConnected(b.s.conn) {
-		b.s.srv.giveBack(b.request, replies)
+		b.s.srv.giveBack(b.w.number, b.request, replies)
 		b.left = true
 		return nil, nil
 	}

@@ -51,23 +51,23 @@ func pushes(left bool) []byte {
 	return []byte("RPUSH")
 }
 
-// giveBack puts back what a request took with reply for a client that is gone.
-func (s *Server) giveBack(q commands.Request, reply []byte) {
+// giveBack puts back what a wait took with reply for a client that is gone, unless its key was
+// changed since in a way that relies on its absence.
+func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
 	args := undo(q.Cmds[0], reply)
 	if args == nil || s.ctx.Err() != nil {
 		return
 	}
-	words := append([][]byte{[]byte(commands.SettingGiveBack)}, args...)
+	words := append([][]byte{[]byte(commands.SettingGiveBack), strconv.AppendUint(nil, number, 10)},
+		args...)
 	batch := commands.AppendRequest(nil, &commands.Request{DB: q.DB, Proto: 2, Setting: true,
 		Cmds: [][][]byte{words}})
-	s.background.Add(1)
-	go func() {
-		defer s.background.Done()
+	s.inBackground(func() {
 		for pause := firstPause; s.ctx.Err() == nil; pause = s.rest(pause) {
 			_, err := s.backend.Write(s.ctx, Workload{}, batch, 1)
 			if err == nil || !notRun(err) {
 				return
 			}
 		}
-	}()
+	})
 }

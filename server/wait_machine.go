@@ -116,7 +116,7 @@ func (s *Server) tellWaits(e *commands.Event) {
 			var r commands.RequestReader
 			r.Reset(q)
 			if q, err := r.Next(); err == nil {
-				s.giveBack(*q, e.Payload)
+				s.giveBack(e.Wait, *q, e.Payload)
 			}
 		}
 		return
@@ -318,7 +318,7 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 	defer m.mu.Unlock()
 	delete(m.waiting, w.number)
 	if news := w.takeNews(); news.reply != nil {
-		s.giveBack(q, news.reply)
+		s.giveBack(w.number, q, news.reply)
 		return
 	}
 	m.left = append(m.left, w.number)
@@ -333,15 +333,15 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 func (s *Server) startLeaving() {
 	m := &s.machineWaits
 	if len(m.left) > 0 && m.leaving == nil && s.ctx.Err() == nil {
-		m.leaving = make(chan struct{})
-		s.background.Add(1)
-		go s.leaveAll()
+		leaving := make(chan struct{})
+		if s.inBackground(s.leaveAll) {
+			m.leaving = leaving
+		}
 	}
 }
 
 // leaveAll runs until the machine has forgotten all of machineWaits.left.
 func (s *Server) leaveAll() {
-	defer s.background.Done()
 	m := &s.machineWaits
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -50,6 +50,7 @@ var Classes = []string{
 	"a count that saturates",
 	"a client that goes unnoticed",
 	"a message in place of a reply",
+	"a repair that undoes what came since",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:

@@ -1,0 +1,200 @@
+// What the machine has taken for commands that waited, and may still put back: a client can be gone
+// when its command is served, which only its node finds out. Until then what was taken is lent. A
+// command that relies on its absence ends that: whoever was told that the key is gone, or what it
+// holds, must not see the element again (docs/adr/0040).
+
+package fsm
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/wire"
+)
+
+// Bounds of what is lent: ms of the cluster clock, and loans, of which the oldest end first.
+const (
+	lendingMs = 2000
+	maxLoans  = 1024
+)
+
+// loan is what a wait was given. It is immutable.
+type loan struct {
+	number     uint64 // of the wait
+	key        changedKey
+	class      string // as in waiter
+	deadlineMs int64  // of the key, before it was taken; 0: none
+	untilMs    int64
+}
+
+// lent holds the loans. It is part of the state.
+type lent struct {
+	loans []loan         // the oldest first
+	names map[string]int // of their keys, in any database, with their number
+}
+
+func (v *lent) add(l loan) {
+	if len(v.loans) == maxLoans {
+		v.remove(0)
+	}
+	if v.names == nil {
+		v.names = map[string]int{}
+	}
+	v.loans = append(v.loans, l)
+	v.names[l.key.key]++
+}
+
+func (v *lent) remove(at int) {
+	name := v.loans[at].key.key
+	if v.names[name]--; v.names[name] == 0 {
+		delete(v.names, name)
+	}
+	v.loans = slices.Delete(v.loans, at, at+1)
+}
+
+// expire ends loans whose time is over.
+func (v *lent) expire(nowMs int64) {
+	for len(v.loans) > 0 && v.loans[0].untilMs <= nowMs {
+		v.remove(0)
+	}
+}
+
+// end ends the loans of a key, by a command that does something else to it than to add or take
+// elements at the ends. Databases can be swapped: those of all count.
+func (v *lent) end(name string, spec *commands.Spec) {
+	for i := len(v.loans) - 1; i >= 0 && v.names[name] > 0; i-- {
+		if l := &v.loans[i]; l.key.key == name && !leaves(spec.Name, l.class) {
+			v.remove(i)
+		}
+	}
+}
+
+// leaves reports whether a command leaves a key so that what was taken from it can go back.
+func leaves(name, class string) bool {
+	switch name {
+	case "lpush", "rpush", "lpushx", "rpushx", "lpop", "rpop", "lmpop", "blpop", "brpop", "blmpop",
+		"lmove", "blmove", "rpoplpush", "brpoplpush":
+		return class == "list"
+	case "zpopmin", "zpopmax", "zmpop", "bzpopmin", "bzpopmax", "bzmpop":
+		return class == "sorted-set"
+	}
+	return false
+}
+
+// takes reports whether what a command takes can go back: it moved it nowhere else.
+func takes(name string) bool {
+	switch name {
+	case "blpop", "brpop", "blmpop", "bzpopmin", "bzpopmax", "bzmpop":
+		return true
+	}
+	return false
+}
+
+// touched calls f for a command that may end loans, with the names of their keys that it
+// has.
+func (v *lent) touched(spec *commands.Spec, args [][]byte, f func(name string)) {
+	switch spec.Name {
+	case "flushall", "flushdb", "swapdb":
+		for len(v.loans) > 0 {
+			f(v.loans[0].key.key)
+		}
+		return
+	}
+	if spec.Script != nil {
+		return // what it calls counts
+	}
+	indexes, _ := spec.KeyIndexes(args)
+	for _, i := range indexes {
+		if v.names[string(args[i])] > 0 {
+			f(string(args[i]))
+		}
+	}
+}
+
+// lends returns the function that commands which may write are reported to: nil if nothing is lent.
+func (m *Machine) lends() func(*commands.Spec, [][]byte) {
+	if len(m.waiting.lent.loans) == 0 {
+		return nil
+	}
+	return func(spec *commands.Spec, args [][]byte) {
+		m.waiting.lent.touched(spec, args, func(name string) { m.waiting.lent.end(name, spec) })
+	}
+}
+
+// abortsLent is lends for dry runs: a command that finds a key absent of which something is lent
+// belongs in the log.
+func (m *Machine) abortsLent() func(*commands.Spec, [][]byte) {
+	if len(m.waiting.lent.loans) == 0 {
+		return nil
+	}
+	return func(spec *commands.Spec, args [][]byte) {
+		m.waiting.lent.touched(spec, args, func(string) { abort() })
+	}
+}
+
+// lend notes that a wait is served from a key, which had a deadline.
+func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs int64) {
+	m.waiting.lent.expire(m.ks.Now())
+	m.waiting.lent.add(loan{w.number, key, w.class, deadlineMs, m.ks.Now() + lendingMs})
+	env.Lent = m.lends()
+}
+
+// giveBack runs a command that puts back what a wait was given whose client is gone, if it is still
+// lent.
+func (m *Machine) giveBack(r *runner, q *commands.Request) error {
+	number, ok := commands.ParseInt(q.Cmds[0][1])
+	at := slices.IndexFunc(m.waiting.lent.loans, func(l loan) bool { return l.number == uint64(number) })
+	if !ok || at < 0 {
+		return commands.ErrNotLent
+	}
+	l := m.waiting.lent.loans[at]
+	m.waiting.lent.remove(at)
+	db, key := m.ks.DB(l.key.db), []byte(l.key.key)
+	absent := db.Find(key) == nil
+	if absent && l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() {
+		return commands.ErrNotLent
+	}
+	var out commands.RESP
+	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: l.key.db, Proto: 2}, Args: q.Cmds[0][2:],
+		Out: &out, Stop: r.env.Work + r.maxWork()}
+	x.Run(m.table.ResolveAt(m.level, x.Args))
+	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
+		return commands.Error(strings.TrimSpace(text))
+	}
+	if absent && l.deadlineMs != 0 {
+		if e := db.Edit(key); e != nil {
+			db.SetDeadline(e, l.deadlineMs)
+		}
+	}
+	return nil
+}
+
+// appendTo appends the encoding for a snapshot.
+func (v *lent) appendTo(dst []byte) []byte {
+	if len(v.loans) == 0 {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(v.loans)))
+	for _, l := range v.loans {
+		dst = binary.AppendUvarint(dst, l.number)
+		dst = append(dst, byte(l.key.db))
+		dst = wire.AppendBytes(dst, l.key.key)
+		dst = wire.AppendBytes(dst, l.class)
+		dst = binary.AppendVarint(dst, l.deadlineMs)
+		dst = binary.AppendVarint(dst, l.untilMs)
+	}
+	return dst
+}
+
+// restore reads what appendTo wrote. A snapshot before there were loans has none.
+func (v *lent) restore(c *wire.Cursor) {
+	if c.Len() == 0 {
+		return
+	}
+	for range c.Count(6) {
+		v.add(loan{c.Uvarint(), changedKey{int(c.Byte()), c.Text()}, c.Text(), c.Varint(),
+			c.Varint()})
+	}
+}

@@ -1,0 +1,136 @@
+// Tests of what is given back for clients that are gone: it undoes nothing that was acknowledged
+// since.
+
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// giveBack gives back what a wait was given, by a command.
+func (w *waitMachine) giveBack(number int, line string) string {
+	w.t.Helper()
+	q := lineRequest("give-back " + strconv.Itoa(number) + " " + line)
+	q.Setting = true
+	return w.text(w.apply(q))
+}
+
+const notLent = "-" + string(commands.ErrNotLent)
+
+// What came between is not undone: the element stays away if a command has said since that it, or
+// its key, is gone, or has written there.
+func TestGiveBackUndoesNothing(t *testing.T) {
+	for _, x := range []struct {
+		wait, push, between, back, show, want string
+	}{
+		{"BZPOPMIN k 0", "ZADD k 5 job", "ZADD k 100 job", "ZADD k 5 job", "ZSCORE k job", "$3 100"},
+		{"BZPOPMIN k 0", "ZADD k 5 job 6 other", "ZADD k 100 job", "ZADD k 5 job", "ZSCORE k job",
+			"$3 100"},
+		{"BZPOPMIN k 0", "ZADD k 5 job 6 other", "ZREM k job", "ZADD k 5 job", "ZSCORE k job", "$-1"},
+		{"BLPOP k 0", "RPUSH k job", "DEL k", "LPUSH k job", "EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job", "UNLINK k", "LPUSH k job", "EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job", "FLUSHALL", "LPUSH k job", "EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job", "FLUSHDB", "LPUSH k job", "EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job", "SWAPDB 0 1", "LPUSH k job", "EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job", "SET k x", "LPUSH k job", "GET k", "$1 x"},
+		{"BLPOP k 0", "RPUSH k job", "EVAL return{redis.call('DEL','k')} 0", "LPUSH k job",
+			"EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job b", "LTRIM k 1 0", "LPUSH k job", "EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job b", "EXPIRE k 100", "LPUSH k job", "LLEN k", ":1"},
+		// what does not contradict
+		{"BLPOP k 0", "RPUSH k job", "SET elsewhere x", "LPUSH k job", "LRANGE k 0 -1", "*1 $3 job"},
+		{"BLPOP k 0", "RPUSH k job b", "RPUSH k c", "LPUSH k job", "LRANGE k 0 -1",
+			"*3 $3 job $1 b $1 c"},
+		{"BRPOP k 0", "RPUSH k a job", "LPOP k", "RPUSH k job", "LRANGE k 0 -1", "*1 $3 job"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "ZADD other 1 a", "ZADD k 5 job", "ZSCORE k job", "$1 5"},
+	} {
+		w := newWaitMachine(t)
+		w.wait("n2", 7, x.wait)
+		w.run(x.push)
+		// a dry run that finds nothing there is left to the log
+		q := lineRequest(x.between)
+		reply := w.Read(nil, commands.AppendRequest(nil, &q), w.clock, w.clock*1000)
+		if len(reply) > 0 {
+			t.Errorf("%s: a dry run answers %q", x.between, reply)
+		}
+		w.run(x.between)
+		given := w.giveBack(7, x.back)
+		if got := w.run(x.show); got != x.want {
+			t.Errorf("%s, %s, %s, %s: %s is %s, want %s", x.push, x.wait, x.between, given, x.show,
+				got, x.want)
+		}
+		if again := w.giveBack(7, x.back); again != notLent {
+			t.Errorf("given back twice: %s", again)
+		}
+	}
+}
+
+// The key has the deadline that it had, and what is past it does not come back.
+func TestGiveBackKeepsTheDeadline(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		w := newWaitMachine(t)
+		w.wait("n2", 7, "BLPOP k 0")
+		w.apply(commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{
+			commandtest.Args("RPUSH", "k", "job"), commandtest.Args("PEXPIRE", "k", "1000")}})
+		want, ttl := "+OK", ":500"
+		if w.clock += 500; late {
+			w.clock += 501
+			want, ttl = notLent, ":-2"
+		}
+		if got := w.giveBack(7, "LPUSH k job"); got != want {
+			t.Errorf("late %v: %s", late, got)
+		}
+		if got := w.run("PTTL k"); got != ttl {
+			t.Errorf("late %v: it has %s ms", late, got)
+		}
+	}
+}
+
+// What is lent is part of the state, bounded in time and number, and does not hinder dry runs of
+// other keys.
+func TestLoansAreBounded(t *testing.T) {
+	w := newWaitMachine(t)
+	for i := range maxLoans + 10 {
+		w.wait("n2", uint64(i+1), fmt.Sprintf("BLPOP k%d 0", i+1))
+		w.run(fmt.Sprintf("RPUSH k%d x", i+1))
+	}
+	if n, names := len(w.waiting.lent.loans), len(w.waiting.lent.names); n != maxLoans ||
+		names != maxLoans {
+		t.Errorf("%d loans of %d keys", n, names)
+	}
+	var file bytes.Buffer
+	if _, err := w.Snapshot().WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ReadSnapshot(bytes.NewReader(file.Bytes()), w.table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := &waitMachine{t: t, Machine: m, term: w.term, clock: w.clock, eras: w.eras}
+	for _, v := range []*waitMachine{w, restored} {
+		if got := v.giveBack(10, "LPUSH k10 x"); got != notLent {
+			t.Errorf("the oldest: %s", got)
+		}
+		if got := v.giveBack(11, "LPUSH k11 x"); got != "+OK" {
+			t.Errorf("the oldest that is kept: %s", got)
+		}
+		q := lineRequest("DEL nothing")
+		reply := v.Read(nil, commands.AppendRequest(nil, &q), v.clock, v.clock*1000)
+		if string(reply) != ":0\r\n" {
+			t.Errorf("a dry run answers %q", reply)
+		}
+		v.clock += lendingMs
+		if got := v.giveBack(12, "LPUSH k12 x"); got != notLent {
+			t.Errorf("much later: %s", got)
+		}
+		if n := len(v.waiting.lent.loans) + len(v.waiting.lent.names); n != 0 {
+			t.Errorf("%d loans are left", n)
+		}
+	}
+}
