@@ -68,8 +68,8 @@ func stateOf(n *Node, member string) string {
 }
 
 // TestWrongNodeEnds: a node whose state differs from a majority's ends, be it the leader or one
-// without a vote. The others go on, also after a restart, and so does the wrong one if its log gives
-// a right state.
+// without a vote. The others go on, also after a restart, and so does the wrong one if its log
+// gives a right state.
 func TestWrongNodeEnds(t *testing.T) {
 	for role, choose := range map[string]func(*testCluster) *Node{
 		"leader":   (*testCluster).leader,

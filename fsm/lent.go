@@ -145,7 +145,9 @@ func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs 
 // lent.
 func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	number, ok := commands.ParseInt(q.Cmds[0][1])
-	at := slices.IndexFunc(m.waiting.lent.loans, func(l loan) bool { return l.number == uint64(number) })
+	at := slices.IndexFunc(m.waiting.lent.loans, func(l loan) bool {
+		return l.number == uint64(number)
+	})
 	if !ok || at < 0 {
 		return commands.ErrNotLent
 	}

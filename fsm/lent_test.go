@@ -29,10 +29,12 @@ func TestGiveBackUndoesNothing(t *testing.T) {
 	for _, x := range []struct {
 		wait, push, between, back, show, want string
 	}{
-		{"BZPOPMIN k 0", "ZADD k 5 job", "ZADD k 100 job", "ZADD k 5 job", "ZSCORE k job", "$3 100"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "ZADD k 100 job", "ZADD k 5 job", "ZSCORE k job",
+			"$3 100"},
 		{"BZPOPMIN k 0", "ZADD k 5 job 6 other", "ZADD k 100 job", "ZADD k 5 job", "ZSCORE k job",
 			"$3 100"},
-		{"BZPOPMIN k 0", "ZADD k 5 job 6 other", "ZREM k job", "ZADD k 5 job", "ZSCORE k job", "$-1"},
+		{"BZPOPMIN k 0", "ZADD k 5 job 6 other", "ZREM k job", "ZADD k 5 job", "ZSCORE k job",
+			"$-1"},
 		{"BLPOP k 0", "RPUSH k job", "DEL k", "LPUSH k job", "EXISTS k", ":0"},
 		{"BLPOP k 0", "RPUSH k job", "UNLINK k", "LPUSH k job", "EXISTS k", ":0"},
 		{"BLPOP k 0", "RPUSH k job", "FLUSHALL", "LPUSH k job", "EXISTS k", ":0"},
@@ -44,7 +46,8 @@ func TestGiveBackUndoesNothing(t *testing.T) {
 		{"BLPOP k 0", "RPUSH k job b", "LTRIM k 1 0", "LPUSH k job", "EXISTS k", ":0"},
 		{"BLPOP k 0", "RPUSH k job b", "EXPIRE k 100", "LPUSH k job", "LLEN k", ":1"},
 		// what does not contradict
-		{"BLPOP k 0", "RPUSH k job", "SET elsewhere x", "LPUSH k job", "LRANGE k 0 -1", "*1 $3 job"},
+		{"BLPOP k 0", "RPUSH k job", "SET elsewhere x", "LPUSH k job", "LRANGE k 0 -1",
+			"*1 $3 job"},
 		{"BLPOP k 0", "RPUSH k job b", "RPUSH k c", "LPUSH k job", "LRANGE k 0 -1",
 			"*3 $3 job $1 b $1 c"},
 		{"BRPOP k 0", "RPUSH k a job", "LPOP k", "RPUSH k job", "LRANGE k 0 -1", "*1 $3 job"},

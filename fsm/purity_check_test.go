@@ -90,6 +90,7 @@ var insteadOf = map[string]string{
 
 // asciiFold: two folds of one name find a function in one place and none in another.
 const asciiFold = "names ignore the case of ASCII letters alone: use package ascii"
+
 // rounded is what to use in place of package math's functions of inexact results.
 const rounded = "its last bits differ between processors and versions of Go: use internal/libm, " +
 	"or operations that are exact but for one rounding"
