@@ -51,6 +51,7 @@ var Classes = []string{
 	"a client that goes unnoticed",
 	"a message in place of a reply",
 	"a repair that undoes what came since",
+	"one wrong node that ends right ones",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
