@@ -61,7 +61,7 @@ func pushNumber(L *lua.LState, f float64) int {
 // The cost of a function of one or two numbers, and of one of package libm, unless it is hard.
 const (
 	mathInstructions = 3
-	libmInstructions = 6
+	libmInstructions = 8
 )
 
 // rounded returns a function of package libm, or what it was below LevelUsers.
