@@ -99,8 +99,12 @@ func (a fix) digit(b fix) (q uint64, rest fix) {
 
 // root returns √a for a >= 1/4, by Newton's method.
 func (a fix) root() fix {
-	if a.hi == math.MaxUint64 { // √(1-e) is 1-e/2
-		return a.negative().right(1).negative()
+	if a.hi == math.MaxUint64 { // √(1-e) is 1-e/2, or as near to 1 as a fraction is
+		half := a.negative().right(1)
+		if half == (fix{}) {
+			half.lo = 1
+		}
+		return half.negative()
 	}
 	s := uint64(math.MaxUint64)
 	if f := math.Sqrt(float64(a.hi)); f < 1<<32 {

@@ -192,6 +192,34 @@ func TestCorrectlyRounded(t *testing.T) {
 	}
 }
 
+// The numbers around powers of two, where fractions are just below 1, shifts end a word, and
+// functions begin to be constant.
+func TestAroundPowersOfTwo(t *testing.T) {
+	for i := range functions {
+		f := &functions[i]
+		if f.two {
+			continue
+		}
+		for e := -140; e <= 70; e++ {
+			x := math.Ldexp(1, e)
+			list := []float64{x, -x}
+			if tier.Checking() {
+				up, down := math.Nextafter(x, 2*x), math.Nextafter(x, 0)
+				list = append(list, up, -up, down, -down)
+			}
+			for _, x := range list {
+				z, _ := f.f(x, 0)
+				if z != z || z == 0 || math.IsInf(z, 0) || f.most != 0 && math.Abs(x) > f.most {
+					continue
+				}
+				if want, _ := f.oracle(x, 0).Float64(); z != want {
+					t.Errorf("%s(%x) = %x, want %x", f.name, x, z, want)
+				}
+			}
+		}
+	}
+}
+
 // wrongBy returns the error of a first attempt, in units of its last place.
 func wrongBy(first num, exact *big.Float) float64 {
 	m := sub(first.big(), exact)
