@@ -41,7 +41,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script internal/lua internal/l
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures proof
+.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures restores proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -170,6 +170,11 @@ CALLS ?= 2000000
 differential: deps
 	COORDD_DIFFERENTIAL=$(CALLS) $(GO) test ./internal/tests/differential -count 1 -v -timeout 2h
 
+RESTORES ?= 100000
+restores:
+	COORDD_RESTORES=$(RESTORES) $(GO) test ./fsm -run TestRestoredMachinesStayEqual -count 1 -v \
+		-timeout 24h
+
 SEEDS ?= 10000
 simulate:
 	COORDD_CHECK=1 COORDD_SIMULATE=$(SEEDS) $(GO) test ./internal/tests/sim -run TestSimulations -count 1 -v -timeout 24h
@@ -209,6 +214,7 @@ architectures:
 proof:
 	sh .ci/deps chaos
 	$(MAKE) simulate
+	$(MAKE) restores
 	$(MAKE) crashpoints CRASHPOINTS=all
 	COORDD_CHAOS=1 COORDD_LAB_RUNS=300 COORDD_LAB_SECONDS=30 COORDD_LAB_SOAK=60 $(GO) test \
 		./internal/tests/lab -run 'TestPairs|TestSoak' -count 1 -v -timeout 10h

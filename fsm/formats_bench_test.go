@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -44,8 +45,9 @@ func BenchmarkDecodeEntry(b *testing.B) {
 	}
 }
 
-// BenchmarkReadSnapshot restores strings, hashes, sorted sets, lists and streams.
-func BenchmarkReadSnapshot(b *testing.B) {
+// BenchmarkSnapshot writes strings, hashes, sorted sets, lists, sets and streams, reads them back,
+// and restores them.
+func BenchmarkSnapshot(b *testing.B) {
 	m := NewMachine(testTable())
 	e := &Entry{ClockMs: 1, Level: commands.FeatureLevel}
 	for i := range 2000 {
@@ -61,11 +63,28 @@ func BenchmarkReadSnapshot(b *testing.B) {
 	if _, err := m.Snapshot().WriteTo(&file); err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(int64(file.Len()))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := ReadSnapshot(bytes.NewReader(file.Bytes()), m.table); err != nil {
-			b.Fatal(err)
-		}
+	for name, run := range map[string]func() error{
+		"write": func() error {
+			_, err := m.Snapshot().WriteTo(io.Discard)
+			return err
+		},
+		"check": func() error {
+			_, err := CheckSnapshot(bytes.NewReader(file.Bytes()), m.table)
+			return err
+		},
+		"read": func() error {
+			_, err := ReadSnapshot(bytes.NewReader(file.Bytes()), m.table)
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(file.Len()))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

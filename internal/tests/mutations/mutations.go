@@ -52,6 +52,9 @@ var Classes = []string{
 	"a message in place of a reply",
 	"a repair that undoes what came since",
 	"one wrong node that ends right ones",
+	"state that cannot be read again",
+	"snapshot that is not read back",
+	"a vote without what was acknowledged",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
