@@ -107,8 +107,8 @@ func TestHealth(t *testing.T) {
 			"n1: gone"},
 		"memory": {func(s *Sample) { s.Counts = Counts{Data: 95, MaxMemory: 100} }, Warn,
 			"95 % of maxmemory"},
-		"a snapshot": {func(*Sample) { info["snapshot_trouble"] = "the snapshot of entry 7 …" }, Warn,
-			"cannot be read back: its log grows"},
+		"a snapshot": {func(*Sample) { info["snapshot_trouble"] = "the snapshot of entry 7 …" },
+			Warn, "cannot be read back: its log grows"},
 		"a certificate": {func(*Sample) {
 			info["certificate0"] = "name=client,expires=1,days_left=3,last_reload=ok"
 		}, Warn, "The client certificate expires in 3 days"},
