@@ -26,8 +26,8 @@ const (
 	maxLoadedSize  = 256 << 20
 )
 
-// footprint is an upper estimate of a compiled script's memory. It depends only on the source's
-// length, so a node that has not compiled the script yet gets the same result.
+// footprint estimates a compiled script's memory by the source's length, as below LevelUsers.
+// Nested functions may take more.
 func footprint(source int) int { return 1024 + 22*source }
 
 const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT FLUSH forgets them"
@@ -38,7 +38,7 @@ type cachedScript struct {
 	source     string
 	sha        string                  // SHA1 of source in lower-case hexadecimal
 	loaded     bool                    // by SCRIPT LOAD: it stays until SCRIPT FLUSH
-	program    atomic.Pointer[program] // nil until the script first runs, in an entry or a read
+	program    atomic.Pointer[program] // nil if it could not be compiled when it was restored
 	prev, next *cachedScript
 }
 
@@ -73,7 +73,8 @@ func (e *Engine) Flush() {
 	e.bySHA, e.bySource = map[string]*cachedScript{}, map[string]*cachedScript{}
 	e.loaded.init()
 	e.cached.init()
-	e.cachedCount, e.cachedSize, e.loadedCount, e.loadedBytes = 0, 0, 0, 0
+	e.cachedCount, e.cachedSize, e.cachedBytes = 0, 0, 0
+	e.loadedCount, e.loadedBytes, e.loadedSize = 0, 0, 0
 }
 
 // Load compiles and keeps a script, and returns its SHA1 in hexadecimal. It fails with a reply if
@@ -83,14 +84,20 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 	switch {
 	case s != nil && s.loaded:
 		return s.sha, nil
-	case e.loadedFull(x.Level, len(source)):
+	case e.loadedFull(x.Level, len(source), len(source)):
 		return "", errScriptsFull
 	case s != nil:
+		if e.loadedFull(x.Level, len(source), s.size()) {
+			return "", errScriptsFull
+		}
 		e.uncache(s)
 	default:
 		p, err := e.compile(x, source)
 		if err != nil {
 			return "", err
+		}
+		if e.loadedFull(x.Level, len(source), p.size) {
+			return "", errScriptsFull
 		}
 		s = e.add(string(source))
 		s.program.Store(p)
@@ -99,18 +106,25 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 	return s.sha, nil
 }
 
-// loadedFull reports whether SCRIPT LOAD has no room for another source of n bytes.
-func (e *Engine) loadedFull(level uint64, n int) bool {
-	if level >= commands.LevelBounded {
+// loadedFull reports whether SCRIPT LOAD has no room for another source of n bytes, which takes
+// size bytes when it is compiled.
+func (e *Engine) loadedFull(level uint64, n, size int) bool {
+	switch {
+	case atUsers(level):
+		return e.loadedSize+size > maxLoadedSize
+	case level >= commands.LevelBounded:
 		return loadedSize(e.loadedCount+1, e.loadedBytes+n) > maxLoadedSize
 	}
 	return e.loadedBytes+n > maxLoadedBytes
 }
 
-// Size returns what scripts and libraries count, bytes: an estimate from the lengths of sources.
+// Size returns the memory of scripts and libraries, bytes.
 func (e *Engine) Size() int {
-	return e.cachedSize + loadedSize(e.loadedCount, e.loadedBytes) +
-		loadedSize(len(e.libraries.list), e.libraries.bytes)
+	size := e.cachedBytes + e.loadedSize
+	for _, l := range e.libraries.list {
+		size += l.program.size
+	}
+	return size
 }
 
 // loadedSize is the footprint of count sources of that many bytes together.
@@ -124,6 +138,7 @@ func (e *Engine) keep(s *cachedScript) {
 	e.loaded.pushBack(s)
 	e.loadedCount++
 	e.loadedBytes += len(s.source)
+	e.loadedSize += s.size()
 }
 
 // uncache removes a script from those of EVAL.
@@ -131,6 +146,7 @@ func (e *Engine) uncache(s *cachedScript) {
 	s.unlink()
 	e.cachedCount--
 	e.cachedSize -= footprint(len(s.source))
+	e.cachedBytes -= s.size()
 }
 
 // add indexes a script without putting it in a list.
@@ -147,7 +163,7 @@ func (e *Engine) remember(source string, p *program, level uint64) *cachedScript
 	s.program.Store(p)
 	e.cache(s)
 	for e.cachedCount > maxCachedScripts || level >= commands.LevelBounded &&
-		e.cachedSize > maxCachedSize && e.cachedCount > 1 {
+		e.cacheSize(level) > maxCachedSize && e.cachedCount > 1 {
 		old := e.cached.first()
 		e.uncache(old)
 		delete(e.bySHA, old.sha)
@@ -156,11 +172,28 @@ func (e *Engine) remember(source string, p *program, level uint64) *cachedScript
 	return s
 }
 
+// cacheSize returns what counts of the scripts of EVAL, bytes.
+func (e *Engine) cacheSize(level uint64) int {
+	if atUsers(level) {
+		return e.cachedBytes
+	}
+	return e.cachedSize
+}
+
+// size returns the script's memory, bytes.
+func (s *cachedScript) size() int {
+	if p := s.program.Load(); p != nil {
+		return p.size
+	}
+	return footprint(len(s.source))
+}
+
 // cache adds a script to those of EVAL, as the most recently used.
 func (e *Engine) cache(s *cachedScript) {
 	e.cached.pushBack(s)
 	e.cachedCount++
 	e.cachedSize += footprint(len(s.source))
+	e.cachedBytes += s.size()
 }
 
 // touch makes a script the most recently used.
@@ -224,6 +257,11 @@ func (e *Engine) Restore(b []byte) error {
 			return errScriptRecord
 		}
 		s := e.add(source)
+		// every node has compiled all of them, so that none works for that when the script runs,
+		// and all count the same
+		if p, err := compileScript([]byte(source), commands.LevelFirst); err == nil {
+			s.program.Store(p)
+		}
 		if s.loaded = i < loaded; s.loaded {
 			e.keep(s)
 		} else {

@@ -5,6 +5,7 @@ package script
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -80,15 +81,20 @@ func TestRestoredScriptCache(t *testing.T) {
 }
 
 func TestLoadedScriptsHaveALimit(t *testing.T) {
-	first := newestCall()
-	first.Level = commands.LevelFirst
+	first, bounded := newestCall(), newestCall()
+	first.Level, bounded.Level = commands.LevelFirst, commands.LevelBounded
+	one, err := compileScript([]byte("return 1"), commands.FeatureLevel)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		x    *commands.Call
 		most int // bytes of sources, beside one more script
-	}{{first, maxLoadedBytes}, {newestCall(),
-		(maxLoadedSize - 2*footprint(0)) / (footprint(1) - footprint(0))}} {
+	}{{first, maxLoadedBytes}, {bounded,
+		(maxLoadedSize - 2*footprint(0)) / (footprint(1) - footprint(0))}, {newestCall(), 0}} {
 		e := NewEngine(testTable())
 		e.loadedBytes, e.loadedCount = c.most-len("return 1"), 1
+		e.loadedSize = maxLoadedSize - one.size
 		if _, err := e.Load(c.x, []byte("return 1")); err != nil {
 			t.Errorf("at the limit: %v", err)
 		}
@@ -111,7 +117,8 @@ func TestScriptCacheHasABoundInBytes(t *testing.T) {
 	long := func(i, n int) string {
 		return fmt.Sprintf("return %d --%s", i, bytes.Repeat([]byte("x"), n))
 	}
-	for _, level := range []uint64{commands.LevelFirst, commands.LevelBounded} {
+	for _, level := range []uint64{commands.LevelFirst, commands.LevelBounded,
+		commands.LevelUsers} {
 		e := NewEngine(testTable())
 		eval := func(source string) {
 			x := newestCall()
@@ -131,12 +138,16 @@ func TestScriptCacheHasABoundInBytes(t *testing.T) {
 				t.Errorf("%d bytes", e.cachedSize)
 			}
 		}
+		if level == commands.LevelUsers && e.cachedBytes > maxCachedSize {
+			t.Errorf("%d bytes", e.cachedBytes)
+		}
 		if e.Len() != want {
 			t.Errorf("level %d: %d scripts, want %d", level, e.Len(), want)
 		}
 		restored := NewEngine(e.table)
 		if err := restored.Restore(e.AppendTo(nil)); err != nil ||
-			restored.cachedSize != e.cachedSize || restored.cachedCount != e.cachedCount {
+			restored.cachedSize != e.cachedSize || restored.cachedBytes != e.cachedBytes ||
+			restored.cachedCount != e.cachedCount {
 			t.Errorf("the restored cache has %d bytes, want %d: %v", restored.cachedSize,
 				e.cachedSize, err)
 		}
@@ -173,6 +184,48 @@ func TestFootprint(t *testing.T) {
 				t.Errorf("%s × %d: %d bytes, footprint %d", unit, n, size, footprint(len(source)))
 			}
 		}
+	}
+}
+
+// What a compiled script counts is about its memory, also if its functions use many variables of
+// each other, and a source that makes too many of them does not compile.
+func TestNestedFunctionsCountTheirMemory(t *testing.T) {
+	nested := func(depth, variables, times int) string {
+		names, uses := make([]string, variables), make([]string, variables)
+		for i := range names {
+			names[i] = fmt.Sprintf("a%d", i)
+			uses[i] = names[i] + "()"
+		}
+		return "local " + strings.Join(names, ",") + strings.Repeat(
+			strings.Repeat(" f(function()", depth)+" "+strings.Join(uses, " ")+
+				strings.Repeat(" end)", depth), times)
+	}
+	for _, source := range []string{nested(100, 60, 10), nested(10, 2, 300), nested(1, 1, 3000),
+		strings.Repeat("a.b.c() x = {1, 2, 'text'} ", 2000)} {
+		before := heapInUse()
+		p, err := compileScript([]byte(source), commands.FeatureLevel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := int(heapInUse()-before) + len(source)
+		runtime.KeepAlive(p)
+		if took > p.size*4/3 || took < p.size/3 {
+			t.Errorf("%.60s: %d bytes, and %d were counted", source, took, p.size)
+		}
+	}
+	e := NewEngine(testTable())
+	hostile := nested(450, 190, 100)
+	x := newestCall()
+	if _, err := e.Load(x, []byte(hostile)); err == nil ||
+		!strings.Contains(err.Error(), "too many tokens") {
+		t.Errorf("error %v", err)
+	}
+	if x.Work < commands.MaxRequestWork/2 || x.Work > commands.MaxRequestWork {
+		t.Errorf("work %d", x.Work)
+	}
+	x.Level = commands.LevelBounded
+	if _, err := e.compile(x, []byte(nested(450, 190, 1))); err != nil {
+		t.Errorf("below LevelUsers: %v", err)
 	}
 }
 

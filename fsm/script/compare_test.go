@@ -49,7 +49,7 @@ func runIn(t testing.TB, L *lua.LState, snippet string) string {
 
 // evalHere runs a source and returns its first result.
 func evalHere(L *lua.LState, source string) (lua.LValue, error) {
-	proto, _, err := compileChunk([]byte(source), "user_script", 0, false)
+	proto, _, err := compileChunk([]byte(source), "user_script", lua.Limits{})
 	if err != nil {
 		return nil, err
 	}

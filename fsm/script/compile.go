@@ -30,7 +30,11 @@ type program struct {
 	keep   bool // of a library: interpreters keep it loaded
 	tokens int  // of its source
 	work   int  // what compiling it cost, in units of Env.Work
+	size   int  // its memory, bytes
 }
+
+// programBytes is what a script takes besides its source and its functions.
+const programBytes = 1024
 
 // firstLine is what the first line of a script declares.
 type firstLine struct {
@@ -53,24 +57,23 @@ const (
 // compileWork is the cost of compiling a source.
 func compileWork(tokens, bytes int) int { return 100 + tokens*tokenWork + bytes/bytesPerWork }
 
-// tokenLimit returns how many tokens a source in a request may have; 0: any number.
-func tokenLimit(level uint64) int {
+// limitsAt returns the limits of a source in a request.
+func limitsAt(level uint64) lua.Limits {
 	if level >= commands.LevelBounded {
-		return maxTokens
+		return lua.Limits{Tokens: maxTokens, Links: atUsers(level), Released: !atUsers(level)}
 	}
-	return 0
+	return lua.Limits{Released: true}
 }
 
 // compileScript compiles the script of an EVAL for a level and those after it. The error is a
 // reply.
 func compileScript(source []byte, level uint64) (*program, error) {
-	p, _, err := compileScriptWithin(source, level, 0)
+	p, _, err := compileScriptWithin(source, lua.Limits{Released: !atUsers(level)})
 	return p, err
 }
 
-// compileScriptWithin is compileScript for a source of at most limit tokens. work is the cost, also
-// after a failure.
-func compileScriptWithin(source []byte, level uint64, limit int) (p *program, work int, err error) {
+// compileScriptWithin is compileScript within limits. work is the cost, also after a failure.
+func compileScriptWithin(source []byte, limits lua.Limits) (p *program, work int, err error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, 0, commands.Errorf("ERR script is longer than %d bytes",
 			commands.MaxScriptBytes)
@@ -80,11 +83,12 @@ func compileScriptWithin(source []byte, level uint64, limit int) (p *program, wo
 	if err != nil {
 		return nil, 0, err
 	}
-	p.proto, p.tokens, err = compileChunk(body, scriptName, limit, atUsers(level))
+	p.proto, p.tokens, err = compileChunk(body, scriptName, limits)
 	p.work = compileWork(p.tokens, len(source))
 	if err != nil {
 		return nil, p.work, commands.Errorf("ERR Error compiling script (new function): %s", err)
 	}
+	p.size = programBytes + len(source) + p.proto.Size()
 	return p, p.work, nil
 }
 
@@ -148,14 +152,13 @@ func (l *firstLine) readFlags(list []byte) error {
 	return nil
 }
 
-// compileChunk compiles a source of at most limit tokens; 0: any number. Errors call it chunk. With
-// atUsers it does not run below that level.
-func compileChunk(source []byte, chunk string, limit int,
-	atUsers bool) (proto *lua.FunctionProto, tokens int, err error) {
+// compileChunk compiles a source within limits. Errors call it chunk.
+func compileChunk(source []byte, chunk string,
+	limits lua.Limits) (proto *lua.FunctionProto, tokens int, err error) {
 	if bytes.HasPrefix(source, []byte("\x1b")) {
 		return nil, 0, fmt.Errorf("%s: bytecode is not accepted", chunk)
 	}
-	proto, tokens, err = lua.Compile(string(source), chunk, limit, !atUsers)
+	proto, tokens, err = lua.Compile(string(source), chunk, limits)
 	var unreadable *parse.Error
 	if errors.As(err, &unreadable) {
 		err = wordParseError(unreadable, source, chunk)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lua"
 )
 
 // The limits of scripts. All are counts, so that every node stops at the same place.
@@ -35,8 +36,10 @@ type Engine struct {
 	cached      scriptList // by EVAL, in the order of use
 	cachedCount int
 	cachedSize  int // of the footprints
+	cachedBytes int // of the compiled scripts
 	loadedCount int
 	loadedBytes int // of the sources
+	loadedSize  int // of the compiled scripts, bytes
 
 	libraries *librarySet
 	level     uint64 // the machine's, at which libraries are counted
@@ -49,7 +52,7 @@ type Engine struct {
 	derived map[string]*program // by source
 	order   []string            // of the keys of derived, oldest first
 
-	derivedSize int // of the footprints
+	derivedSize int // bytes
 }
 
 // Usage is what scripts and functions have done since the engine was made.
@@ -95,6 +98,10 @@ func (e *Engine) SetLevel(level uint64) {
 	if !changed {
 		return
 	}
+	e.mu.Lock()
+	// they were counted as at the other level
+	e.derived, e.order, e.derivedSize = map[string]*program{}, nil, 0
+	e.mu.Unlock()
 	for _, l := range e.libraries.list {
 		// what fails to load is as on a node that restores it
 		_ = e.count(l)
@@ -104,7 +111,7 @@ func (e *Engine) SetLevel(level uint64) {
 
 // compile compiles a script from a request, and charges the request.
 func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
-	p, work, err := compileScriptWithin(source, x.Level, tokenLimit(x.Level))
+	p, work, err := compileScriptWithin(source, limitsAt(x.Level))
 	if x.Level >= commands.LevelBounded {
 		x.Spend(work)
 	}
@@ -192,7 +199,7 @@ func (e *Engine) Eval(x *commands.Call, script commands.Script) error {
 func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
-	case c.cached != nil: // charged when it was first compiled
+	case c.cached != nil: // it was charged, but could not be compiled when it was restored
 		c.program, err = compileScript([]byte(c.source), x.Level)
 	default:
 		c.program, err = e.compile(x, []byte(c.source))
@@ -238,13 +245,13 @@ func (e *Engine) entryInterpreter(level uint64) *interpreter {
 func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
-	case c.cached != nil: // charged when it was first compiled; it stays compiled from now on
+	case c.cached != nil: // the same; it stays compiled from now on
 		if c.program, err = compileScript([]byte(c.source), x.Level); err == nil {
 			c.cached.program.Store(c.program)
 		}
 	default:
 		var work int
-		c.program, work, err = e.derive(c.source, x.Level)
+		c.program, work, err = e.derive(c.source, limitsAt(x.Level))
 		if x.Level >= commands.LevelBounded {
 			// also if known: the derived programs are not part of the state
 			x.Spend(work)
@@ -286,12 +293,11 @@ func (e *Engine) takeReader(level uint64) *interpreter {
 
 // derive returns the compiled form of a source, from a small cache outside the state, and the cost
 // of compiling it. It compiles outside the lock.
-func (e *Engine) derive(source string, level uint64) (p *program, work int, err error) {
-	limit := tokenLimit(level)
-	if p = e.known(source); p != nil && (limit == 0 || p.tokens <= limit) {
+func (e *Engine) derive(source string, limits lua.Limits) (p *program, work int, err error) {
+	if p = e.known(source); p != nil && (limits.Tokens == 0 || p.tokens <= limits.Tokens) {
 		return p, p.work, nil
 	}
-	p, work, err = compileScriptWithin([]byte(source), level, limit)
+	p, work, err = compileScriptWithin([]byte(source), limits)
 	if err != nil {
 		return nil, work, err
 	}
@@ -302,9 +308,9 @@ func (e *Engine) derive(source string, level uint64) (p *program, work int, err 
 	}
 	e.derived[source] = p
 	e.order = append(e.order, source)
-	e.derivedSize += footprint(len(source))
+	e.derivedSize += p.size
 	for len(e.order) > maxDerivedPrograms || e.derivedSize > maxDerivedSize && len(e.order) > 1 {
-		e.derivedSize -= footprint(len(e.order[0]))
+		e.derivedSize -= e.derived[e.order[0]].size
 		delete(e.derived, e.order[0])
 		e.order = append(e.order[:0], e.order[1:]...)
 	}

@@ -297,6 +297,8 @@ func (in *interpreter) failure(e *lua.ApiError, name string) string {
 		source = goSource
 	case !ok:
 		source = "@" + in.failedSource
+	case in.L.G.Strict: // the name may be long
+		source = in.affordable(source, in.failedSource)
 	}
 	return text + " script: " + name + ", on " + source + ":" + strconv.Itoa(in.failedLine) + "."
 }

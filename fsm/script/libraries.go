@@ -337,18 +337,18 @@ func (e *Engine) count(l *library) error {
 
 // compile compiles the code of a library and charges the request for it.
 func (l *library) compile(x *commands.Call, body []byte) error {
-	limit, above := 0, false
+	limits := lua.Limits{Released: true}
 	if x != nil {
-		limit, above = tokenLimit(x.Level), atUsers(x.Level)
+		limits = limitsAt(x.Level)
 	}
-	proto, tokens, err := compileChunk(body, libraryChunk, limit, above)
-	if limit > 0 {
+	proto, tokens, err := compileChunk(body, libraryChunk, limits)
+	if limits.Tokens > 0 {
 		x.Spend(compileWork(tokens, len(body)))
 	}
 	if err != nil {
 		return commands.Errorf("ERR Error compiling function: %s", err)
 	}
-	l.program = &program{proto: proto}
+	l.program = &program{proto: proto, size: programBytes + len(l.Source) + proto.Size()}
 	return nil
 }
 

@@ -34,23 +34,36 @@ func raiseCompileError(context *funcContext, line int, format string, args ...an
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// Compile compiles a source of at most limit tokens; 0: any number. Errors call it name, and are
-// *parse.Error and *CompileError. Compile also returns the number of tokens: time and memory are
-// linear in that and in the length of the source. With released the chunk also runs as at feature
-// levels up to 2, in a state that does not round powers.
-func Compile(source, name string, limit int, released bool) (proto *FunctionProto, tokens int,
-	err error) {
+// Limits bounds what Compile reads, and says where the result runs.
+type Limits struct {
+	Tokens int // 0: any number
+	// Links counts each variable of outer functions that a function uses, itself or for functions
+	// within it, as a token. Nested functions may use many more than the source names.
+	Links bool
+	// Released makes a chunk that also runs as at feature levels up to 2, in a state that does not
+	// round powers.
+	Released bool
+}
+
+// links counts the variables of outer functions that functions use.
+type links struct{ count, most int }
+
+// Compile compiles a source within limits. Errors call it name, and are *parse.Error and
+// *CompileError. Compile also returns the number of tokens: time and memory are linear in that and
+// in the length of the source.
+func Compile(source, name string,
+	limits Limits) (proto *FunctionProto, tokens int, err error) {
 	f := &folding{rounded: true}
-	proto, tokens, err = compileWith(source, name, limit, f)
-	if err == nil && released && f.differs {
-		proto.released, _, err = compileWith(source, name, limit, &folding{})
+	proto, tokens, err = compileWith(source, name, limits, f)
+	if err == nil && limits.Released && f.differs {
+		proto.released, _, err = compileWith(source, name, limits, &folding{})
 	}
 	return proto, tokens, err
 }
 
-func compileWith(source, name string, limit int, fold *folding) (proto *FunctionProto, tokens int,
-	err error) {
-	chunk, tokens, err := parse.Parse(source, name, limit)
+func compileWith(source, name string, limits Limits,
+	fold *folding) (proto *FunctionProto, tokens int, err error) {
+	chunk, tokens, err := parse.Parse(source, name, limits.Tokens)
 	if err != nil {
 		return nil, tokens, err
 	}
@@ -67,8 +80,15 @@ func compileWith(source, name string, limit int, fold *folding) (proto *Function
 	if len(chunk) > 0 {
 		f.SetLastLine(eline(chunk[len(chunk)-1]) + 1)
 	}
+	linked := &links{}
+	if limits.Links {
+		if limits.Tokens > 0 {
+			linked.most = limits.Tokens - tokens + 1
+		}
+		defer func() { tokens += linked.count }()
+	}
 	context := newFuncContext(name, nil)
-	context.fold = fold
+	context.fold, context.links = fold, linked
 	compileFunctionExpr(context, f, ecnone(0))
 	return context.proto, tokens, nil
 }
@@ -267,6 +287,7 @@ type funcContext struct {
 	labelPc  []int32
 	constant map[LValue]int
 	visible  scopes // of all enclosing functions, too
+	links    *links // the same
 	depth    int    // of nesting, enclosing functions included
 	fold     *folding
 }
@@ -277,7 +298,8 @@ func newFuncContext(source string, parent *funcContext) *funcContext {
 		labelPc: make([]int32, 1, 16),
 	}
 	if parent != nil {
-		fc.visible, fc.depth, fc.fold = parent.visible, parent.depth, parent.fold
+		fc.visible, fc.links, fc.depth = parent.visible, parent.links, parent.depth
+		fc.fold = parent.fold
 	} else {
 		fc.visible = scopes{}
 	}
@@ -351,6 +373,9 @@ func (fc *funcContext) UpvalueIndex(name string, line int) int {
 	if i >= maxUpvalues {
 		raiseCompileError(fc, line, "function at line %d has more than %d upvalues",
 			fc.proto.LineDefined, maxUpvalues)
+	}
+	if fc.links.count++; fc.links.count == fc.links.most {
+		raiseCompileError(fc, line, parse.TooLong)
 	}
 	if fc.upvalue == nil {
 		fc.upvalue = map[string]int{}

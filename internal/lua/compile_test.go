@@ -94,17 +94,44 @@ func TestCompileIsLinear(t *testing.T) {
 func TestNumeralsCount(t *testing.T) {
 	for numeral, least := range map[string]int{"1": 3, "1.5e22": 3, "0xffffffffffffffffffff": 3,
 		"1e-310": 33, "2.2250738585072011e-308": 33, strings.Repeat("1", 800): 133} {
-		_, tokens, err := Compile("return "+numeral, "x", 0, false)
+		_, tokens, err := Compile("return "+numeral, "x", Limits{})
 		if err != nil || tokens < least || least == 3 && tokens > 3 {
 			t.Errorf("%s: %d tokens, want %d; %v", numeral, tokens, least, err)
 		}
 	}
 }
 
+// A variable that is used in nested functions counts in each of them.
+func TestLinksCount(t *testing.T) {
+	const depth, variables = 50, 20
+	names, uses := make([]string, variables), make([]string, variables)
+	for i := range names {
+		names[i] = fmt.Sprintf("a%d", i)
+		uses[i] = names[i] + "()"
+	}
+	source := "local " + strings.Join(names, ",") + strings.Repeat(" f(function()", depth) +
+		strings.Join(uses, " ") + strings.Repeat(" end)", depth)
+	proto, tokens, err := Compile(source, "x", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all, err := Compile(source, "x", Limits{Links: true})
+	if err != nil || all != tokens+depth*variables {
+		t.Errorf("%d tokens, with links %d: %v", tokens, all, err)
+	}
+	for limit, ok := range map[int]bool{all: true, all - 1: false, tokens: false} {
+		_, got, err := Compile(source, "x", Limits{Tokens: limit, Links: true})
+		if (err == nil) != ok || got > limit+1 {
+			t.Errorf("%d allowed: %d, %v", limit, got, err)
+		}
+	}
+	runtime.KeepAlive(proto)
+}
+
 // A limit stops the compiler at that token.
 func TestTokenLimit(t *testing.T) {
 	for tokens, ok := range map[int]bool{4: false, 5: true, 6: true} {
-		_, got, err := Compile("return 1 + a", "x", tokens, false)
+		_, got, err := Compile("return 1 + a", "x", Limits{Tokens: tokens})
 		if (err == nil) != ok || ok && got != 5 {
 			t.Errorf("%d tokens allowed: %d, %v", tokens, got, err)
 		}

@@ -296,6 +296,6 @@ func TestPrototypesAreShared(t *testing.T) {
 
 // compile compiles a source of any number of tokens.
 func compile(source, name string) (*FunctionProto, error) {
-	p, _, err := Compile(source, name, 0, true)
+	p, _, err := Compile(source, name, Limits{Released: true})
 	return p, err
 }

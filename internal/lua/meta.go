@@ -1,6 +1,9 @@
 package lua
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // errReadOnly is the error of an assignment to a read-only table, or to a global.
 const errReadOnly = "Attempt to modify a readonly table"
@@ -110,8 +113,12 @@ func (L *LState) rawSet(tb *LTable, key, value LValue) {
 	switch k := key.(type) {
 	case LNumber:
 		if i := int(k); i >= 1 && i <= len(tb.array) && LNumber(i) == k && value != LNil {
-			if valueBytes(value) != 0 && valueBytes(tb.array[i-1]) == 0 {
+			old := tb.array[i-1]
+			if valueBytes(value) != 0 && valueBytes(old) == 0 {
 				L.G.Budget.ChargeBytes(L, numberBytes)
+			}
+			if old == LNil {
+				tb.holes--
 			}
 			tb.array[i-1] = value
 			return
@@ -131,10 +138,22 @@ func (L *LState) rawSet(tb *LTable, key, value LValue) {
 			tb.setEntry(i, key, value)
 			return
 		}
+		if value != LNil && (!tb.exact() || tb.shapeless(key, value)) {
+			L.G.Budget.Instructions -= tb.reach()
+			units, bytes := tb.entryGrowth()
+			L.G.Budget.ChargeBytes(L, bytes+valueBytes(value))
+			L.G.Budget.Charge(L, units)
+			tb.addEntry(key, value)
+			return
+		}
 	case *LNilType:
 		L.RaiseError("table index is nil")
 	}
 	L.G.Budget.Instructions -= tb.reach()
+	if i := tb.appends(key); i > 0 {
+		L.RawSetInt(tb, i, value)
+		return
+	}
 	if units, bytes := tb.growth(key, value); units|bytes != 0 {
 		L.G.Budget.ChargeBytes(L, bytes)
 		L.G.Budget.Charge(L, units)
@@ -170,17 +189,20 @@ func (L *LState) RawSet(tb *LTable, key, value LValue) {
 
 // RawSetInt is RawSet with an integer key.
 func (L *LState) RawSetInt(tb *LTable, key int, value LValue) {
-	if key >= 1 && key <= int(tb.size) {
+	if key >= 1 && (key <= int(tb.size) || tb.appends(LNumber(key)) > 0) {
 		if tb.marks&watched != 0 {
 			L.G.Touched = true
 		}
 		units, bytes := tb.arrayGrowth(key, value)
 		L.G.Budget.ChargeBytes(L, bytes)
 		L.G.Budget.Charge(L, units)
+		if key > int(tb.size) {
+			tb.size = max(1, 2*tb.size)
+		}
 		tb.setArray(key, value)
 		return
 	}
-	L.RawSet(tb, LNumber(key), value)
+	L.RawSet(tb, number(LNumber(key)), value)
 }
 
 // Put is RawSet without raising: once the budget is spent it sets nothing and returns false.
@@ -340,7 +362,17 @@ func (L *LState) join(values []LValue, last LValue) LValue {
 		return LString(x + y)
 	}
 	L.ChargeSlots(4 * len(values))
-	parts := L.G.joined[:0] // the next one reuses it
+	var room [8]string
+	if len(values) < len(room) {
+		return L.joinInto(room[:0], values, last)
+	}
+	parts := slices.Grow(L.G.joined[:0], len(values)+1) // the next one reuses it
+	L.G.joined = parts[:len(values)+1]
+	return L.joinInto(parts, values, last)
+}
+
+// joinInto is join with room for the parts, which does not grow.
+func (L *LState) joinInto(parts []string, values []LValue, last LValue) LValue {
 	total := 0
 	for _, v := range values {
 		s := L.text(v)
@@ -349,11 +381,8 @@ func (L *LState) join(values []LValue, last LValue) LValue {
 	}
 	s := L.text(last)
 	parts = append(parts, s)
-	L.G.joined = parts
 	L.ChargeString(total + len(s))
-	text := strings.Join(parts, "")
-	clear(parts)
-	return LString(text)
+	return LString(strings.Join(parts, ""))
 }
 
 // ChargeString charges for a new string of n bytes: the work of writing it and its memory.

@@ -168,6 +168,11 @@ func (tb *LTable) addKey(key, value LValue) {
 		tb.addEntry(key, value)
 		return
 	}
+	if tb.appends(key) > 0 {
+		tb.size = max(1, 2*tb.size)
+		tb.RawSet(key, value)
+		return
+	}
 	if tb.shape == nil && len(tb.entries) == 0 && tb.hint == 0 { // there is no hash part
 		if size, hash := tb.sizesWith(key); hash == 0 {
 			tb.size = int32(size)
@@ -185,6 +190,18 @@ func (tb *LTable) addKey(key, value LValue) {
 		tb.dead++
 	}
 	tb.addEntry(key, value)
+}
+
+// appends returns a key that doubles the array: the next one, without holes before it, in a table
+// without a hash part. It returns 0 for others.
+func (tb *LTable) appends(key LValue) int {
+	n, _ := key.(LNumber)
+	size := int(tb.size)
+	if n != LNumber(size+1) || len(tb.array) != size || tb.holes != 0 || size&(size-1) != 0 ||
+		tb.shape != nil || len(tb.entries) > 0 || tb.hint > 0 {
+		return 0
+	}
+	return size + 1
 }
 
 // sizesWith returns the size of the array and the number of keys in the hash part that C Lua
@@ -246,6 +263,11 @@ func (tb *LTable) resize(size, keys int) {
 	}
 	left := len(kept)
 	if size < len(tb.array) {
+		for i := size; i < len(tb.array); i++ {
+			if tb.array[i] == LNil {
+				tb.holes--
+			}
+		}
 		clear(tb.array[size:])
 		tb.array = tb.array[:size]
 		tb.trim()
@@ -362,6 +384,9 @@ func (tb *LTable) shapeGrowth(key, value LValue) (units, bytes int64) {
 func (tb *LTable) border() int {
 	size := int(tb.size)
 	if len(tb.array) < size { // the last place of the array is nil
+		if tb.holes == 0 {
+			return len(tb.array)
+		}
 		low, high := 0, size
 		for high-low > 1 {
 			if m := (low + high) / 2; m > len(tb.array) || tb.array[m-1] == LNil {

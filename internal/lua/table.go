@@ -23,7 +23,8 @@ type LTable struct {
 	strings map[string]int32
 	others  map[LValue]int32
 	shape   *shape // see needsShape
-	length  int32  // of the longest array that the table had, in release 0.1
+	length  int32  // of the longest array that the table had, if its sizes are not exact
+	holes   int32  // in the array, if its sizes are exact
 	size    int32  // up to which positive integers are in the array
 	dead    int32  // entries without a value
 	hint    uint8  // of the nodes that the table began with: their logarithm plus one, or 0
@@ -190,7 +191,7 @@ func (tb *LTable) setEntry(i int, key, value LValue) {
 func (tb *LTable) setArray(index int, value LValue) {
 	switch n := len(tb.array); {
 	case index <= n:
-		tb.array[index-1] = value
+		tb.replace(index, value)
 		if index == n && value == LNil {
 			tb.trim()
 		}
@@ -209,9 +210,22 @@ func (tb *LTable) setArray(index int, value LValue) {
 		for i := n; i < index-1; i++ {
 			tb.array[i] = LNil
 		}
+		tb.holes += int32(index - 1 - n)
 		tb.array[index-1] = value
 		tb.length = max(tb.length, int32(index))
 	}
+}
+
+// replace sets the value of a key up to the highest one.
+func (tb *LTable) replace(index int, value LValue) {
+	if old := tb.array[index-1]; (old == LNil) != (value == LNil) {
+		if value == LNil {
+			tb.holes++
+		} else {
+			tb.holes--
+		}
+	}
+	tb.array[index-1] = value
 }
 
 // nextSlots returns the array's size after growing for an index, nextEntries that of the entries.
@@ -238,6 +252,9 @@ func (tb *LTable) growth(key, value LValue) (units, bytes int64) {
 	exact := tb.exact()
 	if value == LNil && !exact {
 		return 0, 0
+	}
+	if i := tb.appends(key); exact && i > 0 {
+		return tb.arrayGrowth(i, value)
 	}
 	if tb.index(key) >= 0 {
 		if value == LNil && tb.shape == nil { // needsShape
@@ -311,6 +328,7 @@ func (tb *LTable) trim() {
 	for n > 0 && tb.array[n-1] == LNil {
 		n--
 		tb.array[n] = nil
+		tb.holes--
 	}
 	tb.array = tb.array[:n]
 }
@@ -386,7 +404,9 @@ func (tb *LTable) RawGetString(key string) LValue {
 func (tb *LTable) Insert(position int, value LValue) {
 	tb.array = append(tb.array, LNil)
 	copy(tb.array[position:], tb.array[position-1:])
-	tb.array[position-1] = value
+	tb.array[position-1] = LNil
+	tb.holes++
+	tb.replace(position, value)
 	tb.length = max(tb.length, int32(len(tb.array)))
 	tb.trim()
 }
@@ -394,6 +414,7 @@ func (tb *LTable) Insert(position int, value LValue) {
 // Remove removes and returns the value at a position of the array, from 1 to its length.
 func (tb *LTable) Remove(position int) LValue {
 	value := tb.array[position-1]
+	tb.replace(position, LNil)
 	copy(tb.array[position-1:], tb.array[position:])
 	tb.array[len(tb.array)-1] = LNil
 	tb.trim()
@@ -434,69 +455,53 @@ func (tb *LTable) Next(key LValue) (next, value LValue) {
 	return next, value
 }
 
-// steps is how many empty positions a step of a walk skipped.
-type steps struct {
-	array, entries int
-	inArray        bool // where the step ended
-}
-
-// units returns the cost. Release 0.1 saw no steps before the last part of a table, nor those of
-// the last step.
-func (s steps) units(found, exact bool) int64 {
-	switch {
-	case exact:
-		return int64(s.array+s.entries) / stepsSkipped
-	case !found:
-		return 0
-	case s.inArray:
-		return int64(s.array) / stepsSkipped
-	}
-	return int64(s.entries) / stepsSkipped
-}
-
 // stepsSkipped is how many empty positions one unit pays for.
 const stepsSkipped = 4
 
-// step is Next with what it skipped. ok is false if the key never was in the table.
-func (tb *LTable) step(key LValue) (next, value LValue, s steps, ok bool) {
-	from, entryFrom := 0, 0
+// step is Next with how many empty positions it skipped. Release 0.1 saw none before the last part
+// of a table, nor those of the last step. ok is false if the key never was in the table.
+func (tb *LTable) step(key LValue) (next, value LValue, skipped int, ok bool) {
+	from, entryFrom, exact := 0, 0, tb.exact()
 	if key != LNil {
 		n, isNumber := key.(LNumber)
 		i, isArray := tb.arrayIndex(n)
 		switch {
-		case isNumber && isArray && !tb.exact() && i > int(tb.length):
-			return LNil, LNil, s, false
+		case isNumber && isArray && !exact && i > int(tb.length):
+			return LNil, LNil, 0, false
 		case isNumber && isArray:
 			from = i
 		default:
 			if i = tb.index(key); i < 0 {
-				return LNil, LNil, s, false
+				return LNil, LNil, 0, false
 			}
 			from, entryFrom = len(tb.array), i+1
 		}
 	}
 	for i := from; i < len(tb.array); i++ {
 		if v := tb.array[i]; v != LNil {
-			return number(LNumber(i + 1)), v, steps{array: i - from, inArray: true}, true
+			return number(LNumber(i + 1)), v, i - from, true
 		}
 	}
-	s.array = max(0, len(tb.array)-from)
+	if exact && from < len(tb.array) {
+		skipped = len(tb.array) - from
+	}
 	for i := entryFrom; i < len(tb.entries); i++ {
 		if e := &tb.entries[i]; e.value != LNil {
-			s.entries = i - entryFrom
-			return e.key, e.value, s, true
+			return e.key, e.value, skipped + i - entryFrom, true
 		}
 	}
-	s.entries = len(tb.entries) - entryFrom
-	return LNil, LNil, s, true
+	if exact {
+		skipped += len(tb.entries) - entryFrom
+	}
+	return LNil, LNil, skipped, true
 }
 
 // Next returns the pair after a key in a walk over the table, which begins after LNil and ends with
 // the key LNil, and charges for it. ok is false if the key never was in the table.
 func (L *LState) Next(tb *LTable, key LValue) (next, value LValue, ok bool) {
-	next, value, s, ok := tb.step(key)
+	next, value, skipped, ok := tb.step(key)
 	if ok {
-		L.G.Budget.Charge(L, 2+s.units(next != LNil, L.G.Strict))
+		L.G.Budget.Charge(L, 2+int64(skipped)/stepsSkipped)
 	}
 	return next, value, ok
 }
