@@ -55,6 +55,8 @@ var Classes = []string{
 	"state that cannot be read again",
 	"snapshot that is not read back",
 	"a vote without what was acknowledged",
+	"work that nobody pays for",
+	"a length that is not that of C Lua",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
