@@ -501,6 +501,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 		before, end := len(s.reply.Buf), endedOK
 		if err != nil {
 			s.decide(&p.recorded, nil)
+			s.failWatch(p)
 			s.fail(err)
 			end = endingOf(err)
 		} else {
@@ -529,6 +530,7 @@ func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	if reply[0] == '-' {
 		line, _, _ := strings.Cut(string(reply[1:min(len(reply), 64)]), "\r")
 		s.countError(line)
+		s.failWatch(p)
 		s.reply.Buf = append(s.reply.Buf, reply...)
 		return
 	}

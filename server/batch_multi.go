@@ -325,6 +325,14 @@ func (s *session) keepWatch(keys [][]byte, reply []byte) {
 	s.reply.Status("OK")
 }
 
+// failWatch gives back what WATCH was charged, if p is one: it has failed and watches nothing.
+func (s *session) failWatch(p *pending) {
+	if p.step == watched {
+		keys := p.args[1:]
+		s.tx.bytes = max(s.tx.bytes-argBytes(keys)-watchCost*len(keys), 0)
+	}
+}
+
 func unwatch(s *session, _ *commands.Spec, _ [][]byte) {
 	s.tx.watch, s.tx.known = nil, nil
 	if !s.tx.open {

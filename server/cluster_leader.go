@@ -158,6 +158,7 @@ func (s *Server) followLeader() {
 		} else if !away && s.leaderlessFor(leaderMissed) {
 			away = true // once: if no node has a leader, they come back
 			s.sendSeekersAway()
+			s.dropCaches()
 		}
 		again := time.NewTimer(look)
 		select {
@@ -179,6 +180,14 @@ func (s *Server) leaderlessFor(d time.Duration) bool {
 
 // switchChannel is where Sentinel announces a new master.
 const switchChannel = "+switch-master"
+
+// dropCaches has clients that track keys drop all that they cache: what is changed elsewhere, this
+// node does not learn.
+func (s *Server) dropCaches() {
+	if s.tracking.on.Load() > 0 {
+		s.pubsub.delivery.put(parcel{changes: []keyChange{{all: true}}})
+	}
+}
 
 // sendSeekersAway disconnects clients that wait for a change of leader. An isolated node learns of
 // none, and a client that listens to one Sentinel tries another only after losing it. Redis's

@@ -244,3 +244,22 @@ func TestAnswersOfTheSessionAreBounded(t *testing.T) {
 		t.Fatalf("%.300q", got)
 	}
 }
+
+// A WATCH that fails takes no room from the transactions that follow.
+func TestFailedWatchIsNotCharged(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxRequestBytes = 10000 })
+	c := n.dial(t)
+	key := strings.Repeat("k", 1000)
+	for _, outcome := range []Outcome{NotRun, Unknown} {
+		n.fake.set(func() { n.fake.fail = &Error{outcome, "TRYAGAIN not now"} })
+		for range 20 {
+			if got := c.call("WATCH", key); got != "-TRYAGAIN not now\r\n" {
+				t.Fatalf("%q", got)
+			}
+		}
+		n.fake.set(func() { n.fake.fail = nil })
+	}
+	if got := c.call("WATCH", key); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -528,4 +529,25 @@ func TestTargetThatQuits(t *testing.T) {
 	target.call("QUIT")
 	writer.call("SET", "k", "1")
 	reader.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + id + "\r\n")
+}
+
+// A node that is cut off learns of no change: its clients drop what they cache, once, and again
+// when it is cut off again.
+func TestCachesOfANodeThatIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.dial(t)
+		c.call("HELLO", "3")
+		c.call("CLIENT", "TRACKING", "ON")
+		for range 2 {
+			n.follow(t)
+			c.call("GET", "k")
+			n.lead("")
+			eventually(t, "cut off", func() bool { return n.leaderlessFor(2 * leaderMissed) })
+			c.want(">2\r\n$10\r\ninvalidate\r\n_\r\n")
+			if got := c.call("PING"); got != "+PONG\r\n" { // and nothing more
+				t.Errorf("%q", got)
+			}
+		}
+	})
 }

@@ -60,6 +60,7 @@ func TestGoneBehindMuchInput(t *testing.T) {
 				eventually(t, what, func() bool {
 					return n.waitQueues.blocked.Load() == 0 && len(n.all()) == 1
 				})
+				n.idle(t)
 				if spec.Group == "list" {
 					if got := main.call("RPUSH", "k", "x"); got != ":1\r\n" {
 						t.Errorf("%s: %q", what, got)

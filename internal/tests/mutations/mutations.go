@@ -57,6 +57,7 @@ var Classes = []string{
 	"a vote without what was acknowledged",
 	"work that nobody pays for",
 	"a length that is not that of C Lua",
+	"caches kept on a node that is cut off",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
