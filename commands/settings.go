@@ -35,6 +35,9 @@ const (
 	SettingGiveBack = "give-back"
 	// SettingDropWaits ends all waits of the node whose id follows: the leader does not reach it.
 	SettingDropWaits = "drop-waits"
+	// SettingServeWaits serves those who wait although not all waits are back that a change of
+	// leader has dropped: their nodes have had their time.
+	SettingServeWaits = "serve-waits"
 
 	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision
 	// that created the user, or ErrWrongPass.

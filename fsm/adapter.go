@@ -41,6 +41,7 @@ type Adapter struct {
 	level     atomic.Uint64 // the machine's
 	users     atomic.Pointer[Users]
 	waits     atomic.Int64  // commands that wait in the machine
+	held      atomic.Bool   // nobody is served
 	worked    atomic.Uint64 // work of the applied entries
 	panics    atomic.Uint64 // of requests
 	saved     atomic.Uint64 // Machine.changes at the newest snapshot
@@ -116,7 +117,8 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	a.worked.Add(result.Spent)
 	a.level.Store(a.m.Level()) // only this goroutine changes it
 	a.users.Store(a.m.Users())
-	a.waits.Store(int64(len(a.m.waiting.all)))
+	a.waits.Store(a.m.waiting.size())
+	a.held.Store(a.m.Held())
 	if a.observer != nil {
 		a.observer.Applied(revision, clockMs, result.Facts)
 	}
@@ -319,6 +321,9 @@ func (a *Adapter) Waits(number uint64) bool {
 	return a.m.Waits(number)
 }
 
+// Held is Machine.Held. It never blocks.
+func (a *Adapter) Held() bool { return a.held.Load() }
+
 // WaitingNodes is Machine.WaitingNodes. It blocks only if there are any.
 func (a *Adapter) WaitingNodes() []string {
 	if a.waits.Load() == 0 {
@@ -388,7 +393,8 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())
 	a.users.Store(m.Users())
-	a.waits.Store(int64(len(m.waiting.all)))
+	a.waits.Store(m.waiting.size())
+	a.held.Store(m.Held())
 	a.saved.Store(0)
 	a.mu.Unlock()
 	// Clients were not notified of the changes that came with the snapshot.

@@ -149,8 +149,9 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	if !r.readOnly {
 		r.m.nextPosition(r.env)
 	}
-	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken, Behind: q.Behind,
-		OOM: r.m.oom()}
+	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken,
+		Behind: q.Behind || q.Wait != nil && r.m.Held(),
+		OOM:    r.m.oom()}
 	stop := r.env.Work + r.maxWork()
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call

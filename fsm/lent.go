@@ -175,9 +175,6 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 
 // appendTo appends the encoding for a snapshot.
 func (v *lent) appendTo(dst []byte) []byte {
-	if len(v.loans) == 0 {
-		return dst
-	}
 	dst = binary.AppendUvarint(dst, uint64(len(v.loans)))
 	for _, l := range v.loans {
 		dst = binary.AppendUvarint(dst, l.number)
@@ -190,11 +187,8 @@ func (v *lent) appendTo(dst []byte) []byte {
 	return dst
 }
 
-// restore reads what appendTo wrote. A snapshot before there were loans has none.
+// restore reads what appendTo wrote.
 func (v *lent) restore(c *wire.Cursor) {
-	if c.Len() == 0 {
-		return
-	}
 	for range c.Count(6) {
 		v.add(loan{c.Uvarint(), changedKey{int(c.Byte()), c.Text()}, c.Text(), c.Varint(),
 			c.Varint()})

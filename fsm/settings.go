@@ -55,6 +55,9 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 	case name == commands.SettingDropWaits && len(values) == 1:
 		m.dropWaits(r.env, string(values[0]))
 		return nil
+	case name == commands.SettingServeWaits && len(values) == 0:
+		m.waiting.returning = nil
+		return nil
 	case name == commands.SettingDefaultUser:
 		return m.setDefaultUser(r.env, values...)
 	}

@@ -35,6 +35,8 @@ type waiting struct {
 	ready   []changedKey             // may serve someone, in the order of their changes
 	isReady map[changedKey]struct{}
 	lent    lent
+	// returning are the waits that the term has dropped and not kept again
+	returning returning
 
 	// not part of the state
 	node   string // this node's id: it builds the replies of its own waiters
@@ -88,6 +90,15 @@ func (w *waiter) bytes() int {
 	return n
 }
 
+// size counts the commands that wait, or are to wait again.
+func (v *waiting) size() int64 {
+	n := len(v.all)
+	for _, c := range v.returning {
+		n += c.waiters
+	}
+	return int64(n)
+}
+
 func newWaiting() waiting {
 	return waiting{numbers: map[uint64]*waiter{}, queues: map[changedKey][]*waiter{},
 		isReady: map[changedKey]struct{}{}}
@@ -110,7 +121,7 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) com
 	if q.Wait.Era != p.Era {
 		return p
 	}
-	v.leave(q.Wait.Number) // an attempt whose reply its node did not get
+	again := v.leave(q.Wait.Number) // an attempt whose reply its node did not get
 	if q.Wait.Order == 0 || q.Wait.Order > v.newest {
 		v.newest++
 		q.Wait.Order = v.newest
@@ -121,7 +132,14 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) com
 		return p
 	}
 	v.add(w)
-	p.Order = w.order
+	if p.Order = w.order; len(v.returning) > 0 {
+		for _, k := range keys { // it has taken nothing, whatever is there
+			v.changed(k)
+		}
+		if !again {
+			v.returning.came(w.node)
+		}
+	}
 	return p
 }
 
@@ -195,6 +213,9 @@ func removed(queue []*waiter, w *waiter) []*waiter {
 func (v *waiting) enter(term, index uint64) (dropped bool) {
 	if term == v.term {
 		return false
+	}
+	for _, c := range v.counts {
+		v.returning.expect(c.node, c.waiters)
 	}
 	v.term, v.era, v.eras = term, index, nil
 	v.all, v.counts, v.ready, v.bytes = nil, nil, nil, 0
@@ -288,7 +309,7 @@ func (r *runner) wait(q *commands.Request, start int) {
 func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 	v := &m.waiting
 	v.swept = [keyspace.Databases]bool{}
-	for len(v.ready) > 0 && env.Work < limit && m.morePositions() {
+	for len(v.ready) > 0 && !m.Held() && env.Work < limit && m.morePositions() {
 		key := v.ready[0]
 		if len(v.queues[key]) > 0 {
 			env.Work += lookWork
@@ -385,10 +406,12 @@ func (m *Machine) SetNode(id string) { m.waiting.node = id }
 // Waits reports whether the machine has the wait of that number.
 func (m *Machine) Waits(number uint64) bool { return m.waiting.numbers[number] != nil }
 
-// WaitingNodes returns the ids of the nodes with commands that wait.
+// WaitingNodes returns the ids of the nodes with commands that wait, or are to wait again.
 func (m *Machine) WaitingNodes() (ids []string) {
-	for _, c := range m.waiting.counts {
-		ids = append(ids, c.node)
+	for _, c := range slices.Concat(m.waiting.counts, m.waiting.returning) {
+		if !slices.Contains(ids, c.node) {
+			ids = append(ids, c.node)
+		}
 	}
 	return ids
 }
@@ -409,6 +432,7 @@ func (m *Machine) leaveWait(number []byte) error {
 func (m *Machine) dropWaits(env *commands.Env, node string) {
 	env.Work += lookWork * uint64(len(m.waiting.all))
 	m.waiting.drop(node, m.index)
+	m.waiting.returning.forget(node)
 	m.tellDropped(node)
 }
 
@@ -429,7 +453,7 @@ var errWaitingCorrupt = errors.New("its waits are invalid")
 func (v *waiting) freeze() *waiting {
 	return &waiting{term: v.term, era: v.era, eras: slices.Clone(v.eras), newest: v.newest,
 		all: slices.Clone(v.all), ready: slices.Clone(v.ready),
-		lent: lent{loans: slices.Clone(v.lent.loans)}}
+		lent: lent{loans: slices.Clone(v.lent.loans)}, returning: slices.Clone(v.returning)}
 }
 
 // appendTo appends the encoding for a snapshot.
@@ -456,7 +480,10 @@ func (v *waiting) appendTo(dst []byte) []byte {
 		dst = append(dst, byte(k.db))
 		dst = wire.AppendBytes(dst, k.key)
 	}
-	return v.lent.appendTo(dst)
+	if len(v.lent.loans)+len(v.returning) == 0 {
+		return dst // as before there were these
+	}
+	return v.returning.appendTo(v.lent.appendTo(dst))
 }
 
 // restore reads what appendTo wrote.
@@ -474,7 +501,10 @@ func (v *waiting) restore(record []byte) error {
 	for range c.Count(2) {
 		v.changed(changedKey{int(c.Byte()), c.Text()})
 	}
-	v.lent.restore(&c)
+	if c.Len() > 0 {
+		v.lent.restore(&c)
+		v.returning.restore(&c)
+	}
 	if !c.Done() {
 		return errWaitingCorrupt
 	}

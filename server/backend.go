@@ -81,6 +81,9 @@ type Backend interface {
 	// WaitingNodes returns the ids of the nodes with commands that wait in the state. It is cheap
 	// if there are none.
 	WaitingNodes() []string
+	// WaitsHeld reports whether the state serves nobody until waits are back that a change of
+	// leader has dropped. It never waits.
+	WaitsHeld() bool
 	// Observe sets the key filter for Deliver; nil reports no changed keys. Deliver receives every
 	// change that a batch sent afterwards does not see.
 	Observe(wants func(db int, key string) bool)

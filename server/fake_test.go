@@ -397,6 +397,13 @@ func (f *fakeBackend) Waits(number uint64) bool {
 	return !f.hidesWaits && f.machine.Waits(number)
 }
 
+// WaitsHeld implements Backend.
+func (f *fakeBackend) WaitsHeld() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.Held()
+}
+
 // WaitingNodes implements Backend.
 func (f *fakeBackend) WaitingNodes() []string {
 	f.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// contactLimit is how long the leader waits to hear from a node before it drops the node's
 	// waits: nobody knows whether those clients are there.
 	contactLimit = time.Second
+	// returnLimit is how long those who wait are not served after a change of leader, because not
+	// all waits are back.
+	returnLimit = 500 * time.Millisecond
 	// watchPeriod is the time between two looks at the nodes with waits.
 	watchPeriod = 50 * time.Millisecond
 	// servedLimit is how long a command that has been served waits for its reply, which this node
@@ -386,10 +390,12 @@ func (s *Server) awaitLeaving() {
 }
 
 // watchWaits drops the waits of nodes that this node does not reach, or that have been started
-// again since it looked, while it leads.
+// again since it looked, while it leads. When it begins to lead, it has the nodes send their waits
+// again, and ends the hold if some do not come.
 func (s *Server) watchWaits() {
 	defer s.background.Done()
 	started := map[string]time.Time{}
+	term, held := s.backend.Status().Term, time.Time{}
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
@@ -406,9 +412,22 @@ func (s *Server) watchWaits() {
 		if st.Role != "leader" {
 			continue
 		}
+		if st.Term != term {
+			term = st.Term
+			// It ends no wait, but as an entry of the term it drops all.
+			s.changeWaits(commands.SettingLeaveWait, "0")
+		}
+		switch {
+		case !s.backend.WaitsHeld():
+			held = time.Time{}
+		case held.IsZero():
+			held = time.Now()
+		case time.Since(held) >= returnLimit:
+			s.changeWaits(commands.SettingServeWaits)
+		}
 		for _, id := range nodes {
 			if id != st.NodeID && (!st.hears(id) || st.restarted(id, started)) {
-				s.dropWaits(id)
+				s.changeWaits(commands.SettingDropWaits, id)
 			}
 		}
 	}
@@ -434,11 +453,16 @@ func (st *Status) restarted(id string, started map[string]time.Time) bool {
 	return !before.IsZero() && began.Sub(before) > contactLimit
 }
 
-func (s *Server) dropWaits(id string) {
+// changeWaits has the machine change its waits, as the leader decides.
+func (s *Server) changeWaits(words ...string) {
+	var cmd [][]byte
+	for _, w := range words {
+		cmd = append(cmd, []byte(w))
+	}
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{{[]byte(commands.SettingDropWaits), []byte(id)}}})
+		Cmds: [][][]byte{cmd}})
 	if _, err := s.backend.Write(s.ctx, Workload{LeaderWait: -1}, batch, 1); err != nil {
-		s.warnings.Warn("the waits of a node that is not reached are not dropped yet", "node", id,
-			"error", err)
+		s.warnings.Warn("what waits in the state is not changed yet", "change",
+			strings.Join(words, " "), "error", err)
 	}
 }

@@ -462,6 +462,37 @@ func TestOrderOfArrivalOverNodes(t *testing.T) {
 	}
 }
 
+// Order of arrival holds over changes of leader, also on a cluster where nothing else happens: the
+// push is the first request of the new term.
+func TestOrderOfArrivalOverLeaders(t *testing.T) {
+	ps := startProcesses(t, 3)
+	_, rest := leader(t, ps)
+	ctx := context.Background()
+	push := ps[0].client()
+	const rounds = 2
+	for round := range rounds {
+		list := fmt.Sprint("l", round)
+		var os []*popper
+		for i := range 9 {
+			os = append(os, startPopper(ps[i%3], ps[i%3].client(), list, make(chan popped, 100)))
+		}
+		rest[round].lead()
+		var elements []any
+		for i := range os {
+			elements = append(elements, fmt.Sprint(round, "-", i))
+		}
+		if err := push.RPush(ctx, list, elements...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for i, o := range os {
+			o.want(t, elements[i].(string))
+			wait.For(t, 10*time.Second, "all of its node wait again", func() bool {
+				return i < 6 || ps[i%3].blocked(o.client) == 3*(round+1)
+			})
+		}
+	}
+}
+
 // A follower is killed while its clients wait: each of them may have taken one element, and no more
 // are lost.
 func TestFollowerKilledWhileClientsWait(t *testing.T) {

@@ -57,6 +57,7 @@ var Classes = []string{
 	"a vote without what was acknowledged",
 	"work that nobody pays for",
 	"a length that is not that of C Lua",
+	"order of arrival lost with the leader",
 	"caches kept on a node that is cut off",
 }
 
