@@ -138,8 +138,8 @@ func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 //
 // A batch at its work limit stops before its next request: it has fewer replies than requests, and
 // those without one did not run. From commands.LevelBounded on, an entry at its limit stops before
-// its next batch. It stops likewise when it has used up its positions. An error means that the entry
-// cannot be applied; the machine must not be used again.
+// its next batch. It stops likewise when it has used up its positions. An error means that the
+// entry cannot be applied; the machine must not be used again.
 func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.verify(e.Check); err != nil {
 		return Result{}, err
@@ -220,8 +220,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 
 // morePositions reports whether the entry has a position for another request. Requests of one
 // position would have equal fencing tokens, and WATCH would not see what the second changes. So an
-// entry ends with its positions: what is left is proposed again, and who waits is served by the next
-// entry. Below commands.LevelUsers nobody waits, and an entry has no more requests than positions.
+// entry ends with its positions: what is left is proposed again, and who waits is served by the
+// next entry. Below commands.LevelUsers nobody waits, and an entry has no more requests than
+// positions.
 func (m *Machine) morePositions() bool {
 	return m.position <= keyspace.MaxPosition || m.level < commands.LevelUsers
 }
