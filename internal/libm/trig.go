@@ -158,10 +158,10 @@ type part struct {
 }
 
 // part splits an argument of at most π/4.
-func (r num) part() part {
-	f := r.fraction()
+func (a num) part() part {
+	f := a.fraction()
 	n := f.hi >> 57
-	p := part{i: uint(n+1) / 2, minus: n&1 != 0, r: r}
+	p := part{i: uint(n+1) / 2, minus: n&1 != 0, r: a}
 	if nearest := (fix{uint64(p.i) << 58, 0}); p.minus {
 		p.d = nearest.sub(f)
 	} else {
@@ -172,7 +172,7 @@ func (r num) part() part {
 	s := square.mul(series(sinSeries[:], square, true))
 	p.e = square.mul(series(cosSeries[:], square, true))
 	p.d = p.d.sub(p.d.mul(s))
-	p.r.m = r.m.sub(r.m.mul(s))
+	p.r.m = a.m.sub(a.m.mul(s))
 	return p
 }
 
