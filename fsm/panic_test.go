@@ -43,6 +43,16 @@ func brokenTable() *commands.Table {
 	})
 }
 
+// applyCaught is Apply, with a panic as an error.
+func applyCaught(m *Machine, e *Entry, answer bool) (r Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Apply panics: %v", p)
+		}
+	}()
+	return m.Apply(1, e, answer)
+}
+
 func TestPanicsAreAnswered(t *testing.T) {
 	for _, c := range []struct{ name, lines string }{
 		{"handler", "bughandler k"},
@@ -66,7 +76,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 					batch = commands.AppendRequest(batch, &q)
 				}
 				e := &Entry{ClockMs: 1, WallUs: 1, Batches: [][]byte{batch}}
-				r, err := m.Apply(1, e, i == 0)
+				r, err := applyCaught(m, e, i == 0)
 				if err != nil {
 					t.Fatal(err)
 				}

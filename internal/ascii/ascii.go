@@ -28,7 +28,7 @@ func Lower[T Text](text T) string {
 
 // Upper returns the text with ASCII letters in upper case.
 func Upper[T Text](text T) string {
-	b := []byte(text)
+	b := append([]byte(nil), text...)
 	for i, c := range b {
 		if 'a' <= c && c <= 'z' {
 			b[i] = c - 'a' + 'A'

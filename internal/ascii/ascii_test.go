@@ -27,6 +27,10 @@ func TestFold(t *testing.T) {
 			}
 		}
 	}
+	argument := []byte("aB")
+	if Upper(argument) != "AB" || Lower(argument) != "ab" || string(argument) != "aB" {
+		t.Errorf("an argument became %q", argument)
+	}
 	if Equal("limit", "l\u0130mit") || Equal("k", "\u212a") || Equal("s", "\u017f") {
 		t.Error("letters that only Unicode folds are equal to ASCII's")
 	}

@@ -149,6 +149,12 @@ func (n *singleNode) WaitingNodes() []string {
 	return n.node.machine.WaitingNodes()
 }
 
+// WaitsHeld implements server.Backend.
+func (n *singleNode) WaitsHeld() bool {
+	defer n.lock()()
+	return n.node.machine.Held()
+}
+
 // lock keeps the machine as it is until unlock is called.
 func (n *singleNode) lock() (unlock func()) {
 	n.mu.Lock()
