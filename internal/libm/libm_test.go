@@ -156,7 +156,7 @@ func (f *function) isExact(x, y float64) bool {
 func TestCorrectlyRounded(t *testing.T) {
 	calls := 300
 	if tier.Checking() {
-		calls = 20_000
+		calls = 3000
 	}
 	for i := range functions {
 		f := &functions[i]
