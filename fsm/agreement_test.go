@@ -37,6 +37,7 @@ func TestMachinesAgree(t *testing.T) {
 func machinesAgree(t *testing.T, seed uint64) {
 	table := testTable()
 	g := random.NewCalls(table, seed)
+	g.OddCase = true
 	answering, silent, restored := newestMachine(table), newestMachine(table), (*Machine)(nil)
 	answering.SetNode("n1")
 	silent.SetNode("n1")

@@ -39,6 +39,7 @@ type Calls struct {
 	Pools   []Pool
 	Shunned []string
 	Strays  int    // one key in so many may not be of the command's group
+	OddCase bool   // some words have letters that only Unicode's rules fold
 	group   string // of the current command
 	Command string // its full name
 	clockMs int64
@@ -140,14 +141,15 @@ func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 	g.group, g.Command = spec.Group, spec.FullName()
 	words := strings.Split(spec.FullName(), "|")
 	words = append(words, g.Words(g.syntax[spec])...)
+	if g.OddCase && g.IntN(25) == 0 {
+		at := g.IntN(len(words))
+		words[at] = oddCase.Replace(words[at])
+	}
 	switch g.IntN(25) {
 	case 0:
 		words = append(words, g.Pick(valuePool))
 	case 1:
 		words[len(words)-1] = g.Pick(valuePool)
-	case 2:
-		at := g.IntN(len(words))
-		words[at] = oddCase.Replace(words[at])
 	}
 	return commandtest.Args(words...)
 }
