@@ -43,6 +43,8 @@ type Env struct {
 	Witness *Witness
 	// Known is what the node knows of locks; nil in entries.
 	Known Known
+	// Overseer measures the scripts of the request; nil: nobody does.
+	Overseer Overseer
 	// Lent receives each command that may write, before it runs, if something is lent to a client
 	// that may be gone; otherwise nil.
 	Lent func(spec *Spec, args [][]byte)

@@ -38,6 +38,12 @@ const (
 	// SettingServeWaits serves those who wait although not all waits are back that a change of
 	// leader has dropped: their nodes have had their time.
 	SettingServeWaits = "serve-waits"
+	// SettingRefuseScript refuses a script from now on: the ID of a ScriptVerdict and its TookMs,
+	// in decimal, follow. A node sends it whose processor time the script took in an entry.
+	SettingRefuseScript = "refuse-script"
+	// SettingAllowScript lets the script run that was refused and whose ID follows, for good. The
+	// reply is OK, or ErrNotRefused.
+	SettingAllowScript = "allow-script"
 
 	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision
 	// that created the user, or ErrWrongPass.
@@ -55,6 +61,9 @@ const ErrNotWaiting Error = "ERR no such wait"
 
 // ErrNotLent is the error for giving back what is not lent any more.
 const ErrNotLent Error = "ERR nothing is lent to that wait"
+
+// ErrNotRefused is the error for allowing a script that the machine does not refuse.
+const ErrNotRefused Error = "ERR no such script was refused"
 
 // Errors about users that several parts give.
 const (

@@ -24,6 +24,8 @@ type Adapter struct {
 	deliver func([]commands.Event)
 	fatal   func(error)
 	alarm   func(what string) // a request panicked; nil: nobody is told
+	// a script took far too long; nil: nobody is told
+	slowScript func(commands.SlowScript)
 
 	watched  atomic.Bool              // report the commands that scripts call
 	interest atomic.Pointer[Interest] // in changes of keys; nil: in none
@@ -44,6 +46,7 @@ type Adapter struct {
 	held      atomic.Bool   // nobody is served
 	worked    atomic.Uint64 // work of the applied entries
 	panics    atomic.Uint64 // of requests
+	slow      atomic.Uint64 // scripts
 	saved     atomic.Uint64 // Machine.changes at the newest snapshot
 	checked   uint64        // index of this node's newest check; only the proposer uses it
 }
@@ -78,10 +81,16 @@ func NewAdapter(
 ) *Adapter {
 	a := &Adapter{origin: origin, table: table, deliver: deliver, fatal: fatal,
 		m: NewMachine(table)}
-	a.m.alarm = a.panicked
+	a.attend(a.m)
 	a.level.Store(a.m.Level())
 	a.users.Store(a.m.Users())
 	return a
+}
+
+// attend has a machine tell the adapter what goes wrong.
+func (a *Adapter) attend(m *Machine) {
+	m.alarm = a.panicked
+	m.ofEntries, m.ofReads = overseer{a, false}, overseer{a, true}
 }
 
 // Applied is what Apply returns for an entry that this process made.
@@ -146,6 +155,21 @@ func (a *Adapter) panicked(p any) {
 	if a.alarm != nil {
 		a.alarm(fmt.Sprintf("%v\n%s", p, debug.Stack()))
 	}
+}
+
+// SetSlowScript sets the function that is told of each script that took far longer than its work
+// should, before the first entry. It must not block, and is called while an entry or a read runs,
+// also concurrently. It is not called for entries that were in this node's log when it started.
+func (a *Adapter) SetSlowScript(f func(commands.SlowScript)) { a.slowScript = f }
+
+// SlowScripts returns how many such scripts there were since the process started.
+func (a *Adapter) SlowScripts() uint64 { return a.slow.Load() }
+
+// ScriptVerdicts returns the scripts that are refused, or were and are allowed, oldest first.
+func (a *Adapter) ScriptVerdicts() []commands.ScriptVerdict {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.ScriptVerdicts()
 }
 
 // Panics returns how many requests panicked since the process started.
@@ -388,7 +412,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 		m.Witness(true)
 	}
 	m.SetNode(a.m.waiting.node)
-	m.alarm = a.panicked
+	a.attend(m)
 	a.m = m
 	a.applied.Store(m.Index())
 	a.level.Store(m.Level())

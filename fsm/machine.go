@@ -39,6 +39,8 @@ type Machine struct {
 	facts    bool           // entries with replies report them
 	known    commands.Known // for reads; nil: nothing
 	alarm    func(p any)    // gets the panic of a request; may be nil
+
+	ofEntries, ofReads commands.Overseer // of scripts; nil: nobody
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -168,7 +170,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
 		Users: m.users.Users, ChangeUsers: m.changeUsers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
-		Witness: m.witness,
+		Witness: m.witness, Overseer: m.ofEntries,
 	}
 	m.waiting.lent.expire(m.ks.Now())
 	env.Lent = m.lends()
@@ -281,6 +283,9 @@ func (m *Machine) ScriptFlags(s commands.Script) (flags commands.FunctionFlags, 
 	flags, declared, _ = m.engine.Declared(m.level, s)
 	return flags, declared
 }
+
+// ScriptVerdicts returns the scripts that are refused, or were and are allowed, oldest first.
+func (m *Machine) ScriptVerdicts() []commands.ScriptVerdict { return m.engine.Verdicts() }
 
 // Stats is what INFO shows of the machine.
 type Stats struct {

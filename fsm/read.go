@@ -44,7 +44,7 @@ func (m *Machine) readWitnessed(
 		witness.BeginRead(m.ks)
 	}
 	env := &commands.Env{
-		Witness: witness, Known: m.known,
+		Witness: witness, Known: m.known, Overseer: m.ofReads,
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
 		Table: m.table, Users: m.users.Users, Lent: m.abortsLent(),
 		ChangeUsers: func(*acl.Users, ...string) { abort() },

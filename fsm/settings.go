@@ -2,7 +2,12 @@
 
 package fsm
 
-import "github.com/coordd/coordd/commands"
+import (
+	"strconv"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm/script"
+)
 
 const errNotReadable commands.Error = "ERR a setting is not read by a request"
 
@@ -58,10 +63,30 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 	case name == commands.SettingServeWaits && len(values) == 0:
 		m.waiting.returning = nil
 		return nil
+	case name == commands.SettingRefuseScript && len(values) == 2:
+		return m.refuseScript(string(values[0]), string(values[1]))
+	case name == commands.SettingAllowScript && len(values) == 1:
+		if err := m.mayCall(r, q, "RAFT", "ALLOW-SCRIPT", string(values[0])); err != nil {
+			return err
+		}
+		if !m.engine.Allow(string(values[0])) {
+			return commands.ErrNotRefused
+		}
+		return nil
 	case name == commands.SettingDefaultUser:
 		return m.setDefaultUser(r.env, values...)
 	}
 	return commands.ErrNoSetting
+}
+
+// refuseScript refuses a script that took so many ms in an entry.
+func (m *Machine) refuseScript(id, tookMs string) error {
+	ms, err := strconv.ParseInt(tookMs, 10, 64)
+	if err != nil || ms <= 0 || len(id) > script.MaxID {
+		return commands.ErrNoSetting
+	}
+	m.engine.Refuse(id, ms)
+	return nil
 }
 
 func (m *Machine) setNotify(text string) error {

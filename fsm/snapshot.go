@@ -16,9 +16,10 @@ import (
 
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
-// the scripts and libraries, from commands.LevelUsers on the third the users, then what waits if
-// the header says so, then one record per key in the keyspace's order, from that level on with what
-// the key is used for: equal machines give equal bytes.
+// the scripts and libraries, from commands.LevelUsers on the third the users, then what the header
+// says that there is: what waits, and the scripts that were refused. Then comes one record per key
+// in the keyspace's order, from that level on with what the key is used for: equal machines give
+// equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -42,8 +43,15 @@ type header struct {
 	level        uint64 // firstLevel
 	timeUs       int64  // instants.lastUs; from LevelBounded on
 	limit        uint64 // memoryLimit.encode; 0
-	waits        uint64 // 1: there is a record of what waits; 0
+	parts        uint64 // which optional records there are; 0
 }
+
+// Parts of a header.
+const (
+	partWaits    = 1 << iota // what waits
+	partVerdicts             // scripts that were refused
+	knownParts   = 1<<iota - 1
+)
 
 func (h *header) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, h.index)
@@ -59,11 +67,11 @@ func (h *header) appendTo(dst []byte) []byte {
 	if h.level >= commands.LevelBounded {
 		dst = binary.AppendUvarint(dst, uint64(h.timeUs))
 	}
-	if h.limit != 0 || h.waits != 0 {
+	if h.limit != 0 || h.parts != 0 {
 		dst = binary.AppendUvarint(dst, h.limit)
 	}
-	if h.waits != 0 {
-		dst = binary.AppendUvarint(dst, h.waits)
+	if h.parts != 0 {
+		dst = binary.AppendUvarint(dst, h.parts)
 	}
 	return dst
 }
@@ -101,7 +109,7 @@ func readHeader(c *wire.Cursor) header {
 			c.Fail()
 		}
 		if c.Len() > 0 && h.level <= FeatureLevel {
-			if h.waits = c.Uvarint(); h.waits != 1 {
+			if h.parts = c.Uvarint(); h.parts == 0 || h.parts > knownParts {
 				c.Fail()
 			}
 		}
@@ -112,12 +120,13 @@ func readHeader(c *wire.Cursor) header {
 // Snapshot is the state of a machine at one index. It may be written while the machine applies
 // more.
 type Snapshot struct {
-	header  []byte
-	scripts []byte
-	users   []byte   // nil below commands.LevelUsers
-	waits   *waiting // nil: nothing has waited yet
-	keys    *keyspace.Frozen
-	marks   bool
+	header   []byte
+	scripts  []byte
+	users    []byte   // nil below commands.LevelUsers
+	waits    *waiting // nil: nothing has waited yet
+	verdicts []byte   // nil: none
+	keys     *keyspace.Frozen
+	marks    bool
 }
 
 // Snapshot freezes the current state; the pause does not depend on the number of keys.
@@ -128,10 +137,15 @@ func (m *Machine) Snapshot() *Snapshot {
 		limit: m.limit.encode(),
 	}
 	if !m.waiting.empty() {
-		h.waits = 1
+		h.parts |= partWaits
 	}
-	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
-	if h.waits != 0 {
+	verdicts := m.engine.AppendVerdicts(nil)
+	if verdicts != nil {
+		h.parts |= partVerdicts
+	}
+	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
+		verdicts: verdicts}
+	if h.parts&partWaits != 0 {
 		s.waits = m.waiting.freeze()
 	}
 	if m.level >= commands.LevelUsers {
@@ -153,6 +167,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	if s.waits != nil {
 		out.record(s.waits.appendTo(nil))
+	}
+	if s.verdicts != nil {
+		out.record(s.verdicts)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -223,8 +240,13 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 			return nil, r.error(err.Error())
 		}
 	}
-	if h.waits != 0 {
+	if h.parts&partWaits != 0 {
 		if err := m.waiting.restore(r.record()); err != nil {
+			return nil, r.error(err.Error())
+		}
+	}
+	if h.parts&partVerdicts != 0 {
+		if err := m.engine.RestoreVerdicts(r.record()); err != nil {
 			return nil, r.error(err.Error())
 		}
 	}

@@ -93,6 +93,8 @@ type Backend interface {
 	// ScriptFlags returns the flags that a script, as this node knows it, declares. declared is
 	// false if it declares none, or is unknown.
 	ScriptFlags(s commands.Script) (flags commands.FunctionFlags, declared bool)
+	// ScriptVerdicts returns the scripts that are refused, or were and are allowed, oldest first.
+	ScriptVerdicts() []commands.ScriptVerdict
 	// Users are the users as this node has applied them; nil until it has caught up with a leader
 	// once.
 	Users() *Users

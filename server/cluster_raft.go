@@ -5,6 +5,7 @@ package server
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -26,6 +27,10 @@ var raftSpecs = []commands.Spec{{
 			"Transfers leadership to the most up-to-date voter, or to a given one.", raftTransfer),
 		raftSub("snapshot", 2, "",
 			"Writes a snapshot of this node's state and waits until it is complete.", save),
+		since("0.2.0", raftReport("scripts", "Lists the scripts that are refused because they "+
+			"held up the cluster, and those that were allowed.", raftScripts)),
+		since("0.2.0", raftSub("allow-script", 3, "id",
+			"Lets a script run that is refused, for good.", raftAllowScript)),
 		{
 			Name: "backup", Kind: commands.Admin, Arity: 2, Group: "cluster", Since: "0.1.0",
 			Flags: commands.NoScript | commands.NoMulti,
@@ -44,6 +49,9 @@ var raftSpecs = []commands.Spec{{
 			"TRANSFER [<id>]",
 			"    Transfer leadership to the most up-to-date voter, or to a given one.",
 			"SNAPSHOT", "    Write a snapshot of this node's state and wait until it is complete.",
+			"SCRIPTS",
+			"    List the scripts that are refused because they held up the cluster.",
+			"ALLOW-SCRIPT <id>", "    Let such a script run, for good.",
 			"BACKUP", "    Return a backup of the whole state, as one string."),
 	},
 }}
@@ -64,6 +72,12 @@ func raftReport(name, summary string,
 	spec := raftSub(name, 2, "", summary, run)
 	spec.Flags |= commands.Discovery
 	return audited(commands.AuditNever, spec)
+}
+
+// since returns a command of a later release.
+func since(release string, spec commands.Spec) commands.Spec {
+	spec.Since = release
+	return spec
 }
 
 // raftMembers replies with one map per member. The leader knows most about them; if it does not
@@ -199,6 +213,36 @@ func raftRemove(s *session, _ *commands.Spec, args [][]byte) {
 
 func raftPromote(s *session, _ *commands.Spec, args [][]byte) {
 	s.change(MemberChange{Kind: PromoteMember, ID: string(args[2])})
+}
+
+// raftScripts replies with one map per script, as this node has applied them.
+func raftScripts(s *session, _ *commands.Spec, _ [][]byte) {
+	verdicts := s.srv.backend.ScriptVerdicts()
+	s.w.Array(len(verdicts))
+	for _, v := range verdicts {
+		state := "refused"
+		if v.Allowed {
+			state = "allowed"
+		}
+		s.pairs([]pair{{"id", v.ID}, {"state", state}, {"took-ms", v.TookMs}})
+	}
+}
+
+func raftAllowScript(s *session, _ *commands.Spec, args [][]byte) {
+	id := string(args[2])
+	err := s.share([]setting{{
+		words: [][]byte{[]byte(commands.SettingAllowScript), args[2]},
+		applied: func(s *Server) bool {
+			return !slices.ContainsFunc(s.backend.ScriptVerdicts(),
+				func(v commands.ScriptVerdict) bool { return v.ID == id && !v.Allowed })
+		},
+	}})
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.srv.log.Info("client allowed a script", "client", s.addr, "id", id)
+	s.w.Status("OK")
 }
 
 func raftTransfer(s *session, _ *commands.Spec, args [][]byte) {

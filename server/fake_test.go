@@ -397,6 +397,13 @@ func (f *fakeBackend) Waits(number uint64) bool {
 	return !f.hidesWaits && f.machine.Waits(number)
 }
 
+// ScriptVerdicts implements Backend.
+func (f *fakeBackend) ScriptVerdicts() []commands.ScriptVerdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.ScriptVerdicts()
+}
+
 // WaitsHeld implements Backend.
 func (f *fakeBackend) WaitsHeld() bool {
 	f.mu.Lock()

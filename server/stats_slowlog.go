@@ -84,8 +84,19 @@ func (l *slowlog) note(s *session, spec *commands.Spec, args [][]byte, took time
 	if threshold < 0 || took.Microseconds() < threshold || spec.Has(commands.SkipSlowlog) {
 		return
 	}
-	e := slowEntry{at: time.Now().Unix(), took: took, args: slowCall(redact(spec, args)),
-		addr: s.addr, name: beginning(s.name)}
+	l.add(slowEntry{took: took, args: slowCall(redact(spec, args)), addr: s.addr,
+		name: beginning(s.name)})
+}
+
+// NoteSlowScript adds a script to the SLOWLOG that took far longer than its work should, whoever
+// called it on whichever node: SCRIPT, its id, and its source.
+func (s *Server) NoteSlowScript(x commands.SlowScript) {
+	s.slowlog.add(slowEntry{took: time.Duration(x.TookMs) * time.Millisecond,
+		args: slowCall([][]byte{[]byte("SCRIPT"), []byte(x.ID), []byte(x.Source)})})
+}
+
+func (l *slowlog) add(e slowEntry) {
+	e.at = time.Now().Unix()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.id = l.nextID

@@ -15,14 +15,13 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/lua"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
 	"github.com/coordd/coordd/internal/tests/tier"
+	"github.com/coordd/coordd/internal/threadtime"
 )
 
 // The most that a snippet may cost a unit: this many times the time of a plain instruction, the
@@ -48,15 +47,6 @@ func (s snippet) String() string {
 
 // price is what a snippet took a unit.
 type price struct{ ns, bytes float64 }
-
-// threadTime returns the processor time of this thread in nanoseconds.
-func threadTime(t testing.TB) int64 {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
-		t.Fatal(err)
-	}
-	return now.Nano()
-}
 
 // scale measures snippets beside plain loops.
 type scale struct {
@@ -94,12 +84,12 @@ func (s *scale) run(c snippet) price {
 	L.Push(f)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	from := threadTime(s.t)
+	from := threadtime.Now()
 	failed := L.PCall(0, 1)
 	if failed == nil {
 		in.answer(in.x, L.Get(-1))
 	}
-	took := threadTime(s.t) - from
+	took := threadtime.Now() - from
 	runtime.ReadMemStats(&after)
 	units := float64(s.units - max(in.budget.Instructions, 0))
 	charged := float64(scriptBytes - max(in.budget.Bytes, 0))

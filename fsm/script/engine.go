@@ -44,6 +44,8 @@ type Engine struct {
 	libraries *librarySet
 	level     uint64 // the machine's, at which libraries are counted
 
+	verdicts []commands.ScriptVerdict // in the order of the first about each
+
 	writer *interpreter // of the scripts that entries run
 
 	mu      sync.Mutex // guards what follows: reads run concurrently
@@ -125,6 +127,7 @@ type chosen struct {
 	cached  *cachedScript   // nil: a function, or a script that EVALSHA cannot call
 	name    string          // the SHA1 of a script that is cached, or the name of a function
 	program *program        // nil: not compiled yet
+	library *library        // of a function
 }
 
 // Flags returns what the caller of a script or function knows of it before it runs: the flags that
@@ -163,9 +166,18 @@ func (e *Engine) Declared(
 	return 0, false, read
 }
 
-// choose finds what is called, without any change. It fails if EVALSHA does not know the script, or
-// if FCALL_RO calls a function that may write.
+// choose finds what is called, without any change. It fails if EVALSHA does not know the script, if
+// FCALL_RO calls a function that may write, and if the script is refused.
 func (e *Engine) choose(level uint64, script commands.Script) (chosen, error) {
+	c, err := e.called(level, script)
+	if err == nil {
+		err = e.refused(&c)
+	}
+	return c, err
+}
+
+// called is choose without what is refused.
+func (e *Engine) called(level uint64, script commands.Script) (chosen, error) {
 	if script.Function != nil {
 		return e.chooseFunction(level, script)
 	}
@@ -212,7 +224,7 @@ func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	}
 	in := e.entryInterpreter(x.Level)
 	e.writer = nil // after a panic, too: what the script left behind is nobody's
-	if in.account(x, c.program, c.name, c.script) {
+	if in.account(x, &c) {
 		e.writer = in
 	}
 	e.mu.Lock()
@@ -267,7 +279,7 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 		return errWritesInReadOnly
 	}
 	in := e.takeReader(x.Level)
-	reusable := in.account(x, c.program, c.name, c.script)
+	reusable := in.account(x, &c)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if reusable {

@@ -145,7 +145,7 @@ func TestHostileScriptsEndAtTheSameWork(t *testing.T) {
 			t.Errorf("%s\n  %.200q, want %q", c.source, first, c.stop)
 		}
 		second, again := runHostile(t, used, c.source) // on an interpreter that has run others
-		if second != first || again != left {
+		if second != first || again.Instructions != left.Instructions || again.Bytes != left.Bytes {
 			t.Errorf("%s\n  one node  %.200q %+v\n  the other %.200q %+v", c.source, first, left,
 				second, again)
 		}

@@ -29,6 +29,7 @@ type interpreter struct {
 	L       *lua.LState
 	globals *lua.LTable
 	leaving func(*lua.LState) // leave
+	looking func() bool       // look
 
 	libraries []*loadedLibrary // whose code has run
 
@@ -49,7 +50,9 @@ type interpreter struct {
 
 	// Of the running script.
 	x            *commands.Call
-	loading      *registered // by the library whose code runs, or nil
+	overseer     commands.Overseer  // nil: none
+	watch        commands.Stopwatch // of overseer, once it worked for a while
+	loading      *registered        // by the library whose code runs, or nil
 	readOnly     bool
 	measuring    bool // write counts what it would write
 	measure      *measure
@@ -85,7 +88,7 @@ func newInterpreter(table *commands.Table, atUsers bool) *interpreter {
 	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget,
 		atUsers: atUsers}
 	L.G.NamesCalls, L.G.RoundsPowers, L.G.Strict = atUsers, atUsers, atUsers
-	in.leaving = in.leave
+	in.leaving, in.looking = in.leave, in.look
 	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}
 	L.Panic = in.capture
@@ -136,8 +139,9 @@ const (
 // the function's name. The interpreter must not be used again unless reusable.
 func (in *interpreter) run(x *commands.Call, p *program, name string,
 	script commands.Script) (reusable bool) {
-	return in.runWithin(x, p, name, script, lua.Budget{Instructions: instructionsFor(x),
-		Bytes: scriptBytes})
+	b := lua.Budget{Instructions: instructionsFor(x), Bytes: scriptBytes}
+	in.oversee(x, &b)
+	return in.runWithin(x, p, name, script, b)
 }
 
 // instructionsFor is the instruction budget of a script that x calls: in a transaction, what
@@ -146,10 +150,10 @@ func instructionsFor(x *commands.Call) int64 { return int64(min(x.Left(), script
 
 // account is run, and adds to the work of the call the larger share that the script used of its
 // budgets, instructions or memory. That includes the work of the commands that it called.
-func (in *interpreter) account(x *commands.Call, p *program, name string,
-	script commands.Script) (reusable bool) {
+func (in *interpreter) account(x *commands.Call, c *chosen) (reusable bool) {
 	before, instructions := x.Work, instructionsFor(x)
-	reusable = in.run(x, p, name, script)
+	defer in.overseen(c)
+	reusable = in.run(x, c.program, c.name, c.script)
 	unused := in.budget.Instructions
 	if in.aborted {
 		unused = in.unused

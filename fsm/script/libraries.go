@@ -270,7 +270,7 @@ func (e *Engine) chooseFunction(level uint64, script commands.Script) (chosen, e
 		return chosen{}, errWritesInReadOnly
 	}
 	script.ReadOnly, script.AllowOOM = readOnly, f.Flags&commands.AllowOOM != 0
-	return chosen{script: script, name: f.Name, program: l.program}, nil
+	return chosen{script: script, library: l, name: f.Name, program: l.program}, nil
 }
 
 // readLibrary makes a library of its source and runs the code, which registers its functions. taken
@@ -294,6 +294,9 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if x == nil {
 		err = e.count(l)
 	} else {
+		if err := e.refused(&chosen{library: l}); err != nil {
+			return nil, err
+		}
 		err = e.load(x, l)
 	}
 	switch {
@@ -308,7 +311,7 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 // load runs the code of a library from a request, which it charges.
 func (e *Engine) load(x *commands.Call, l *library) error {
 	in := e.entryInterpreter(x.Level)
-	reusable, err := in.loadLibrary(l,
+	reusable, err := in.loadLibrary(x, l,
 		lua.Budget{Instructions: loadInstructions, Bytes: loadBytes})
 	x.Spend(int(l.cost))
 	if err != nil && in.budget.Spent() == lua.ErrInstructions && x.Level >= commands.LevelUsers {
@@ -327,7 +330,7 @@ func (e *Engine) count(l *library) error {
 	var err error
 	for _, users := range []bool{atUsers(e.level), false} {
 		counted := *l
-		if _, err = newInterpreter(e.table, users).loadLibrary(&counted, lenientLoad); err == nil {
+		if _, err = newInterpreter(e.table, users).loadLibrary(nil, &counted, lenientLoad); err == nil {
 			*l = counted
 			return nil
 		}

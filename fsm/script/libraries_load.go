@@ -71,9 +71,14 @@ func (in *interpreter) openLibraries(missing *lua.LTable) {
 	readOnly(in.libraryGlobals)
 }
 
-// loadLibrary runs a library's code within a budget and records what it registers. The interpreter
-// must not be used again unless reusable.
-func (in *interpreter) loadLibrary(l *library, b lua.Budget) (reusable bool, err error) {
+// loadLibrary runs a library's code within a budget and records what it registers. x is the request
+// that loads it, or nil. The interpreter must not be used again unless reusable.
+func (in *interpreter) loadLibrary(x *commands.Call, l *library, b lua.Budget) (reusable bool,
+	err error) {
+	if x != nil {
+		in.oversee(x, &b)
+		defer in.overseen(&chosen{library: l})
+	}
 	in.begin(b)
 	found, failed := in.register(l.program)
 	if failed != nil {
@@ -128,6 +133,8 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	}
 	call := *in.budget
 	*in.budget = lenientLoad
+	in.budget.Watch = call.Watch
+	in.budget.Begin()
 	found, failed := in.register(p)
 	took := lua.Budget{Instructions: lenientLoad.Instructions - in.budget.Instructions,
 		Bytes: lenientLoad.Bytes - in.budget.Bytes}

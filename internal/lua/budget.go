@@ -6,6 +6,8 @@ import "math"
 const (
 	ErrInstructions = "script stopped: it used up its instruction budget"
 	ErrMemory       = "script stopped: it used up its memory budget"
+	// ErrTime is for what its budget should have stopped long before: see Budget.Watch.
+	ErrTime = "script stopped: it ran for much longer than its instructions should take"
 )
 
 // Budget is what a script may still use. Below zero it is spent, and stays so: each later charge
@@ -14,6 +16,23 @@ type Budget struct {
 	Instructions int64 // units of work left, 25 ns each at most
 	// bytes left to allocate; garbage is not credited, because collectors differ between nodes
 	Bytes int64
+	// Watch, if set, is called whenever the script has used up another watchedUnits, and ends it
+	// with ErrTime by returning true.
+	Watch func() (late bool)
+
+	watched int64 // Instructions at which to call Watch again; 0: only when they are spent
+	late    bool
+}
+
+// watchedUnits is a 300th of the budget of a script: what takes a script's whole time many times
+// over without being charged for it is noticed within as small a part of it.
+const watchedUnits = 1 << 15
+
+// Begin has Watch called from now on.
+func (b *Budget) Begin() {
+	if b.Watch != nil {
+		b.watched = max(b.Instructions-watchedUnits, 0)
+	}
 }
 
 // Charge deducts units of work, and raises ErrInstructions in L if fewer were left. Amounts below
@@ -22,13 +41,27 @@ func (b *Budget) Charge(L *LState, units int64) {
 	if units <= 0 {
 		return
 	}
-	if b.Instructions = subtract(b.Instructions, units); b.Instructions < 0 {
-		L.raiseSpent()
+	if b.Instructions = subtract(b.Instructions, units); b.Instructions < b.watched {
+		L.look()
 	}
 }
 
 // raiseSpent ends a script whose budget is spent.
 func (L *LState) raiseSpent() { L.RaiseError(L.G.Budget.Spent()) }
+
+// look calls Watch, and ends a script whose budget is spent or that is late.
+func (L *LState) look() {
+	b := &L.G.Budget
+	if b.Instructions >= 0 {
+		if !b.Watch() {
+			b.Begin()
+			return
+		}
+		b.Instructions, b.late = -1, true
+	}
+	b.watched = 0
+	L.raiseSpent()
+}
 
 // ChargeBytes deducts n bytes, and raises ErrMemory in L if fewer were left. It is called before
 // the allocation.
@@ -53,6 +86,8 @@ func (b *Budget) Take(units, bytes int64) {
 // Spent returns the text of the error that stops the script, "" while there is budget left.
 func (b *Budget) Spent() string {
 	switch {
+	case b.late:
+		return ErrTime
 	case b.Bytes < 0:
 		return ErrMemory
 	case b.Instructions < 0:

@@ -111,6 +111,7 @@ func (L *LState) Opened() { L.G.opened = true }
 // Begin gives the state a budget for a run.
 func (L *LState) Begin(b Budget) {
 	L.G.Budget, L.G.Touched, L.G.CurrentThread, L.G.Run = b, false, L, nil
+	L.G.Budget.Begin()
 	L.SetTop(0)
 }
 

@@ -24,8 +24,8 @@ frame:
 	for {
 		inst := code[cf.pc]
 		cf.pc++
-		if b.Instructions--; b.Instructions < 0 {
-			L.raiseSpent()
+		if b.Instructions--; b.Instructions < b.watched {
+			L.look()
 		}
 		A := int(inst>>18) & 0xff
 		switch inst >> 26 {

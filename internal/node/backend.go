@@ -73,6 +73,9 @@ func (n backend) Level() uint64 { return n.adapter.Level() }
 // Waits implements server.Backend.
 func (n backend) Waits(number uint64) bool { return n.adapter.Waits(number) }
 
+// ScriptVerdicts implements server.Backend.
+func (n backend) ScriptVerdicts() []commands.ScriptVerdict { return n.adapter.ScriptVerdicts() }
+
 // WaitsHeld implements server.Backend.
 func (n backend) WaitsHeld() bool { return n.adapter.Held() }
 

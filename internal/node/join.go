@@ -44,6 +44,7 @@ func (n *Node) follow() {
 	}()
 	go n.awaitUsers(ctx)
 	go n.settleUsers(ctx)
+	go n.refuseSlowScripts(ctx)
 	if len(n.cfg.Discover) > 0 {
 		return // the cluster joins by itself
 	}

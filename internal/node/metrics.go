@@ -74,6 +74,12 @@ var (
 	metricPanics = Metrics.Counter("coordd_internal_errors_total",
 		"Requests that met a bug in coordd and got an internal error. The log shows some of them.")
 
+	metricSlowScripts = Metrics.Counter("coordd_slow_scripts_total",
+		"Scripts that took far longer than their work should: those of reads were ended, those "+
+			"of entries are refused (RAFT SCRIPTS).")
+	metricRefusedScripts = Metrics.Gauge("coordd_refused_scripts",
+		"Scripts that are refused because they held up the cluster.")
+
 	metricAcquired = Metrics.Counter("coordd_lock_acquisitions_total",
 		"Attempts to acquire a lock: granted, refused (each attempt of clients that poll).",
 		"label", "result")
@@ -128,6 +134,14 @@ func (n *Node) metricsHandler() http.Handler {
 func (n *Node) giveMetrics(o metrics.Out) {
 	o.Value(metricBuild, 1, n.cfg.Version, thisBuild.Go, thisBuild.Processor, thisBuild.Commit)
 	o.Value(metricPanics, float64(n.adapter.Panics()))
+	o.Value(metricSlowScripts, float64(n.adapter.SlowScripts()))
+	refused := 0
+	for _, v := range n.adapter.ScriptVerdicts() {
+		if !v.Allowed {
+			refused++
+		}
+	}
+	o.Value(metricRefusedScripts, float64(refused))
 	for _, s := range n.locks.Snapshot() {
 		giveLocks(o, &s)
 	}

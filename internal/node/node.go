@@ -136,24 +136,25 @@ func (l Listeners) Close() {
 
 // Node is a running node.
 type Node struct {
-	cfg       Config
-	log       *slog.Logger
-	adapter   *fsm.Adapter
-	cluster   *cluster.Node
-	server    *server.Server
-	audit     *audit.Log
-	tracer    *tracing.Tracer
-	locks     *locks.Observer
-	client    net.Listener   // the first listener for clients; nil: they use another one
-	others    []net.Listener // more of them
-	secure    net.Listener   // for clients over TLS; nil: none
-	certs     certificates
-	http      *http.Server
-	webAddr   string
-	page      *web.Page     // nil: there is none
-	pageConns *web.Listener // of page
-	failed    chan error    // what ended the node
-	panicLog  rate.Sometimes
+	cfg         Config
+	log         *slog.Logger
+	adapter     *fsm.Adapter
+	cluster     *cluster.Node
+	server      *server.Server
+	audit       *audit.Log
+	tracer      *tracing.Tracer
+	locks       *locks.Observer
+	client      net.Listener   // the first listener for clients; nil: they use another one
+	others      []net.Listener // more of them
+	secure      net.Listener   // for clients over TLS; nil: none
+	certs       certificates
+	http        *http.Server
+	webAddr     string
+	page        *web.Page     // nil: there is none
+	pageConns   *web.Listener // of page
+	failed      chan error    // what ended the node
+	panicLog    rate.Sometimes
+	slowScripts chan commands.SlowScript
 
 	// closed when cluster is set: until then the node loads its data
 	opened chan struct{}
@@ -171,7 +172,8 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n := &Node{
 		cfg: cfg, log: log, client: ls.Client,
 		failed: make(chan error, 8), stop: make(chan struct{}), opened: make(chan struct{}),
-		panicLog: rate.Sometimes{First: 3, Interval: time.Minute},
+		panicLog:    rate.Sometimes{First: 3, Interval: time.Minute},
+		slowScripts: make(chan commands.SlowScript, maxSlowScripts),
 	}
 	var pages net.Listener
 	defer func() {
@@ -222,6 +224,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
 	n.adapter.SetNode(cfg.ID)
 	n.adapter.SetAlarm(n.requestPanicked)
+	n.adapter.SetSlowScript(n.slowScript)
 	rules, err := locks.ParseRules(cfg.LockLabels)
 	if err != nil {
 		return nil, fmt.Errorf("lock labels: %w", err)

@@ -149,6 +149,9 @@ func (n *singleNode) WaitingNodes() []string {
 	return n.node.machine.WaitingNodes()
 }
 
+// ScriptVerdicts implements server.Backend.
+func (n *singleNode) ScriptVerdicts() []commands.ScriptVerdict { return nil }
+
 // WaitsHeld implements server.Backend.
 func (n *singleNode) WaitsHeld() bool {
 	defer n.lock()()

@@ -1,0 +1,50 @@
+// Scripts that took far longer than their work should: named, and refused if they were in an entry
+// (docs/adr/0055).
+
+package node
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/coordd/coordd/commands"
+)
+
+// maxSlowScripts is how many may wait to be named. More follow each other too fast to have been
+// slow.
+const maxSlowScripts = 16
+
+// slowScript is told of such a script, by the goroutine that ran it.
+func (n *Node) slowScript(s commands.SlowScript) {
+	select {
+	case n.slowScripts <- s:
+	default:
+	}
+}
+
+// refuseSlowScripts names such scripts, and has the cluster refuse those of entries. Every node
+// does: the one that proposed the entry may be ended because it was slow.
+func (n *Node) refuseSlowScripts(ctx context.Context) {
+	for {
+		var s commands.SlowScript
+		select {
+		case s = <-n.slowScripts:
+		case <-ctx.Done():
+			return
+		}
+		n.server.NoteSlowScript(s)
+		if s.Ended {
+			n.log.Warn("a script that reads ran far longer than it should and was ended; please "+
+				"report it", "id", s.ID, "took_ms", s.TookMs, "source", s.Source)
+			continue
+		}
+		n.log.Error("a script held up the cluster, far longer than it should; it is refused "+
+			"until RAFT ALLOW-SCRIPT allows it; please report it", "id", s.ID, "took_ms",
+			s.TookMs, "source", s.Source)
+		err := n.settle(ctx, []byte(commands.SettingRefuseScript), []byte(s.ID),
+			strconv.AppendInt(nil, s.TookMs, 10))
+		if err != nil {
+			n.log.Error("the cluster did not refuse a slow script", "id", s.ID, "error", err)
+		}
+	}
+}
