@@ -57,6 +57,9 @@ func machinesAgree(t *testing.T, seed uint64) {
 		if index%10 == 0 {
 			setRandomLimit(g, answering, e)
 		}
+		if index%30 == 0 {
+			refuseRandomScript(g, e)
+		}
 		if index > agreementEntries/3 {
 			randomWaits(g, answering, e, &term)
 		}
@@ -312,6 +315,15 @@ func randomEntry(g *random.Calls) *Entry {
 	e.ClockMs, e.WallUs = g.Stamps()
 	e.Origin, e.Batches = g.Uint64(), g.Batches()
 	return e
+}
+
+// refuseRandomScript adds the refusal of a script to an entry, or lets it run again.
+func refuseRandomScript(g *random.Calls, e *Entry) {
+	words := []string{commands.SettingRefuseScript, g.Pick(random.SHAPool), "1234"}
+	if g.IntN(3) == 0 {
+		words = []string{commands.SettingAllowScript, g.Pick(random.SHAPool)}
+	}
+	e.Batches = append(e.Batches, settingOf("", 0, words...))
 }
 
 // setRandomLimit adds a change of maxmemory to an entry: to none, to less than m holds, to that, or

@@ -59,6 +59,7 @@ var Classes = []string{
 	"a length that is not that of C Lua",
 	"order of arrival lost with the leader",
 	"caches kept on a node that is cut off",
+	"a refusal that is forgotten",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:

@@ -186,8 +186,8 @@ var OwnKeys = map[string][]string{
 	"set": {"s1", "s2"}, "stream": {"x1", "x2"}, "geo": {"g1", "g2"},
 }
 
-// shaPool names the scripts, and one that never existed.
-var shaPool = func() []string {
+// SHAPool names the scripts, and one that never existed.
+var SHAPool = func() []string {
 	pool := []string{strings.Repeat("0", 40)}
 	for _, s := range scriptPool {
 		pool = append(pool, fmt.Sprintf("%x", sha1.Sum([]byte(s))))
@@ -227,7 +227,7 @@ type Pool struct {
 
 // pools are searched in order; the first match counts.
 var pools = []Pool{
-	{"sha1", shaPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
+	{"sha1", SHAPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
 	{"function", []string{"f1", "f2", "F3", "f4", "risk", "r\u0130sk", "ris\u212a"}},
 	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"member", memberPool},
 	{"numfields", []string{"1", "1", "1", "2", "2", "3", "0"}}, {"field", memberPool},
