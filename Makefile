@@ -69,7 +69,7 @@ check: deps
 check-race: export COORDD_CHECK = 1
 check-race:
 	sh .ci/only tier. '$(RACE)' $(GO) test -race $(TESTFLAGS) -timeout 30m
-	sh .ci/test $(GO) test -race $(TESTFLAGS) ./fsm/script ./commands/keyspace ./internal/tests/differential
+	COORDD_CHECK= sh .ci/test $(GO) test -race $(TESTFLAGS) ./fsm/script ./commands/keyspace ./internal/tests/differential
 
 check-plain: export COORDD_CHECK = 1
 check-plain:
