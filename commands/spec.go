@@ -53,6 +53,7 @@ const (
 	RunsQueue    // runs the queued transaction: EXEC
 	SelectsDB    // changes the selected database
 	KeepsCaching // leaves CLIENT CACHING in force for the next command
+	Ends         // does nothing to its keys but to add elements at their ends or take some there
 	Unflagged    // neither write nor readonly for COMMAND, whatever its kind
 
 	// Discovery marks Admin commands that only show members: a node answers them before it knows

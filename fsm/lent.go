@@ -65,31 +65,21 @@ func (v *lent) expire(nowMs int64) {
 // elements at the ends. Databases can be swapped: those of all count.
 func (v *lent) end(name string, spec *commands.Spec) {
 	for i := len(v.loans) - 1; i >= 0 && v.names[name] > 0; i-- {
-		if l := &v.loans[i]; l.key.key == name && !leaves(spec.Name, l.class) {
+		if l := &v.loans[i]; l.key.key == name && !leaves(spec, l.class) {
 			v.remove(i)
 		}
 	}
 }
 
 // leaves reports whether a command leaves a key so that what was taken from it can go back.
-func leaves(name, class string) bool {
-	switch name {
-	case "lpush", "rpush", "lpushx", "rpushx", "lpop", "rpop", "lmpop", "blpop", "brpop", "blmpop",
-		"lmove", "blmove", "rpoplpush", "brpoplpush":
-		return class == "list"
-	case "zpopmin", "zpopmax", "zmpop", "bzpopmin", "bzpopmax", "bzmpop":
-		return class == "sorted-set"
-	}
-	return false
+func leaves(spec *commands.Spec, class string) bool {
+	return spec.Has(commands.Ends) && spec.Group == class
 }
 
-// takes reports whether what a command takes can go back: it moved it nowhere else.
-func takes(name string) bool {
-	switch name {
-	case "blpop", "brpop", "blmpop", "bzpopmin", "bzpopmax", "bzmpop":
-		return true
-	}
-	return false
+// takes reports whether what a command takes can go back: it moved it to no other key.
+func takes(spec *commands.Spec, args [][]byte, waited int) bool {
+	keys, _ := spec.KeyIndexes(args)
+	return spec.Has(commands.Ends) && len(keys) == waited
 }
 
 // touched calls f for a command that may end loans, with the names of their keys that it

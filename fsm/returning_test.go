@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
 )
 
 // again sends a wait again after a change of leader, with its place.
@@ -60,6 +61,27 @@ func TestOrderHoldsOverLeaders(t *testing.T) {
 		if got := v.text(v.apply(v.waitRequest("n1", 5, "BLPOP k 0"))); got != "*2 $1 k $1 d" {
 			t.Errorf("a later one gets %q", got)
 		}
+	}
+}
+
+// A key is still to be looked at when the only one who waits for it has left: a machine that was
+// restored then does the same work in the next entry.
+func TestReadyKeyOfWhoLeft(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n2", 1, "BLPOP other 0")
+	w.term++
+	w.apply() // n2 is to come back: nobody is served
+	w.eras["n1"] = w.eraOf("n1")
+	w.wait("n1", 2, "BLPOP k 0")
+	w.run("RPUSH k a")
+	if len(w.waiting.ready) != 1 {
+		t.Fatalf("ready: %v", w.waiting.ready)
+	}
+	w.apply(commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{commandtest.Args(commands.SettingLeaveWait, "2")}})
+	file := snapshotBytes(t, w.Snapshot())
+	if again := snapshotBytes(t, restore(t, file, w.table).Snapshot()); !bytes.Equal(file, again) {
+		t.Errorf("a restored machine gives another snapshot:\n%q\n%q", file, again)
 	}
 }
 

@@ -249,9 +249,12 @@ func (v *waiting) drop(node string, index uint64) {
 
 // changed notes that a key may serve those that wait for it.
 func (v *waiting) changed(k changedKey) {
-	if _, waited := v.queues[k]; !waited {
-		return
+	if _, waited := v.queues[k]; waited {
+		v.addReady(k)
 	}
+}
+
+func (v *waiting) addReady(k changedKey) {
 	if _, known := v.isReady[k]; !known {
 		v.isReady[k] = struct{}{}
 		v.ready = append(v.ready, k)
@@ -370,8 +373,8 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	q.Woken, q.Wait = true, nil
 	lends, deadlineMs := false, m.ks.DB(key.db).Find([]byte(key.key)).Deadline()
 	if spec, err := m.table.ResolveAt(m.level, q.Cmds[0]); err == nil {
-		lends = takes(spec.Name)
 		indexes := spec.WaitedKeys(q.Cmds[0])
+		lends = takes(spec, q.Cmds[0], len(indexes))
 		at := slices.IndexFunc(indexes, func(i int) bool {
 			return string(q.Cmds[0][i]) == key.key
 		})
@@ -499,7 +502,7 @@ func (v *waiting) restore(record []byte) error {
 		}
 	}
 	for range c.Count(2) {
-		v.changed(changedKey{int(c.Byte()), c.Text()})
+		v.addReady(changedKey{int(c.Byte()), c.Text()}) // also if who waited for it has left
 	}
 	if c.Len() > 0 {
 		v.lent.restore(&c)
