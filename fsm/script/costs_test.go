@@ -209,6 +209,9 @@ func instructions() []snippet {
 			}
 		}
 	}
+	for _, body := range []string{`local x = #doubling`, `doubling[#doubling + 1] = nil`} {
+		kept = append(kept, snippet{before: shapes["doubling"], body: body})
+	}
 	return append(kept, answers()...)
 }
 
@@ -248,8 +251,10 @@ func TestInstructionsAreChargedForTheirTime(t *testing.T) {
 
 // shapes are arguments, and what makes them.
 var shapes = map[string]string{
-	"emptied":  `local emptied = {} for i = 1, 2000 do emptied["k" .. i] = 1 end for k in pairs(emptied) do emptied[k] = nil end`,
-	"holes":    `local holes = {} for i = 1, 3000 do holes[i] = 1 end for i = 2, 2999 do holes[i] = nil end`,
+	"emptied": `local emptied = {} for i = 1, 2000 do emptied["k" .. i] = 1 end for k in pairs(emptied) do emptied[k] = nil end`,
+	"holes":   `local holes = {} for i = 1, 3000 do holes[i] = 1 end for i = 2, 2999 do holes[i] = nil end`,
+	// C Lua looks for its length one by one
+	"doubling": `local doubling, at, k = {}, {}, 8193 for i = 1, 8192 do doubling[i] = 1 end while k <= 2^31 do at[#at + 1] = k k = k * 2 end for i = #at, 1, -1 do doubling[at[i]] = 1 end`,
 	"sparse":   `local sparse = {} sparse[1000000] = 1`,
 	"nils":     `local nils = {unpack({}, 1, 4000)} nils[4000] = 1`,
 	"long":     `local long = {} for i = 1, 5000 do long[i] = i end`,

@@ -173,7 +173,7 @@ func (e *msgpackEncoder) isArray(t *lua.LTable) bool {
 
 // array appends t[1] to t[#t], and honors metamethods.
 func (e *msgpackEncoder) array(t *lua.LTable, level int) {
-	n := t.Len()
+	n := e.L.Length(t)
 	e.collection(0x90, 0xdc, 0xdd, n)
 	for i := 1; i <= n; i++ {
 		v := t.RawGetInt(i)

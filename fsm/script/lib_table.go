@@ -28,7 +28,7 @@ func openTable(L *lua.LState) *lua.LTable {
 }
 
 func tableGetn(L *lua.LState) int {
-	L.Push(lua.LNumber(checkTable(L, 1).Len()))
+	L.Push(lua.LNumber(L.Length(checkTable(L, 1))))
 	return 1
 }
 
@@ -60,7 +60,7 @@ func tableInsert(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
 	b.Charge(L, 1)
-	length := t.Len()
+	length := L.Length(t)
 	switch L.GetTop() {
 	case 2:
 		L.RawSetInt(t, length+1, L.Get(2))
@@ -118,7 +118,7 @@ func tableRemove(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
 	b.Charge(L, 1)
-	length := t.Len()
+	length := L.Length(t)
 	position := optInt(L, 2, length)
 	if position < 1 || position > length {
 		return 0
@@ -145,7 +145,7 @@ func tableConcat(L *lua.LState) int {
 	b := budgetOf(L)
 	var last int
 	if L.Get(4) == lua.LNil {
-		last = t.Len()
+		last = L.Length(t)
 	} else {
 		last = checkInt(L, 4)
 	}
@@ -207,7 +207,7 @@ func tableForeach(L *lua.LState) int {
 func tableForeachi(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	b := budgetOf(L)
-	n := t.Len()
+	n := L.Length(t)
 	for i := 1; i <= n; i++ {
 		b.Charge(L, 1)
 		if callForeach(L, f, lua.LNumber(i), t.RawGetInt(i)) {
@@ -236,7 +236,7 @@ func luaUnpack(L *lua.LState) int {
 	first := optInt(L, 2, 1)
 	last := 0
 	if L.Get(3) == lua.LNil {
-		last = t.Len()
+		last = L.Length(t)
 	} else {
 		last = checkInt(L, 3)
 	}

@@ -24,7 +24,7 @@ type sorter struct {
 func tableSort(L *lua.LState) int {
 	t := checkTable(L, 1)
 	b := budgetOf(L)
-	n := t.Len()
+	n := L.Length(t)
 	if L.Get(2) != lua.LNil {
 		checkFunction(L, 2)
 	}

@@ -24,9 +24,9 @@ type Budget struct {
 	late    bool
 }
 
-// watchedUnits is a 300th of the budget of a script: what takes a script's whole time many times
-// over without being charged for it is noticed within as small a part of it.
-const watchedUnits = 1 << 15
+// watchedUnits bounds how often an operation that takes far longer than its charge runs before
+// somebody looks. A look takes a thousandth of the time of so many units.
+const watchedUnits = 1 << 11
 
 // Begin has Watch called from now on.
 func (b *Budget) Begin() {

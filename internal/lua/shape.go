@@ -380,12 +380,20 @@ func (tb *LTable) shapeGrowth(key, value LValue) (units, bytes int64) {
 	return units, bytes
 }
 
-// border returns the length that C Lua finds: some n with t[n] and without t[n+1].
-func (tb *LTable) border() int {
+// What the search for a border pays for: elements of the array that a unit looks at, and units of a
+// look at another key.
+const (
+	bordersSeen = 4
+	borderKey   = 2
+)
+
+// border returns the length that C Lua finds: some n with t[n] and without t[n+1]. It also returns
+// what looking for it costs: somebody may have built the table so that each look takes long.
+func (tb *LTable) border() (n int, units int64) {
 	size := int(tb.size)
 	if len(tb.array) < size { // the last place of the array is nil
 		if tb.holes == 0 {
-			return len(tb.array)
+			return len(tb.array), 0
 		}
 		low, high := 0, size
 		for high-low > 1 {
@@ -395,27 +403,31 @@ func (tb *LTable) border() int {
 				low = m
 			}
 		}
-		return low
+		return low, int64(bits.Len32(uint32(size))) / bordersSeen
 	}
 	if len(tb.entries) == 0 {
-		return size
+		return size, 0
 	}
+	perKey := borderKey + tb.reach()
 	low, high := size, size+1
 	for tb.RawGetInt(high) != LNil {
+		units += perKey
 		low = high
-		if high > math.MaxInt32/2 { // as C Lua: somebody built the table to be slow
-			return tb.linearBorder()
+		if high > math.MaxInt32/2 { // as C Lua
+			n = tb.linearBorder()
+			return n, units + int64(min(n, size))/bordersSeen + int64(max(0, n-size))*perKey
 		}
 		high *= 2
 	}
 	for high-low > 1 {
+		units += perKey
 		if m := (low + high) / 2; tb.RawGetInt(m) == LNil {
 			high = m
 		} else {
 			low = m
 		}
 	}
-	return low
+	return low, units
 }
 
 func (tb *LTable) linearBorder() int {

@@ -58,13 +58,16 @@ func newTable(slots, keys int, exact bool) *LTable {
 	return tb
 }
 
-// Len returns the length: in release 0.1 the highest positive integer key, 0 if there is none, then
-// the one that C Lua finds.
-func (tb *LTable) Len() int {
+// Length returns the length of a table: in release 0.1 the highest positive integer key, 0 if there
+// is none, then the one that C Lua finds. It charges for the search, and the next instruction
+// raises.
+func (L *LState) Length(tb *LTable) int {
 	if !tb.exact() {
 		return len(tb.array)
 	}
-	return tb.border()
+	n, units := tb.border()
+	L.G.Budget.Instructions -= units
+	return n
 }
 
 // begin gives an empty table the sizes that a constructor asks for.

@@ -1,7 +1,5 @@
 package lua
 
-import "math/bits"
-
 // How a call began.
 const (
 	callDone  = iota // a Go function has run
@@ -181,10 +179,7 @@ frame:
 			case LString:
 				R[A] = number(LNumber(len(v)))
 			case *LTable:
-				if v.exact() {
-					b.Instructions -= int64(bits.Len32(uint32(v.size))) / lengthSteps
-				}
-				R[A] = number(LNumber(v.Len()))
+				R[A] = number(LNumber(L.Length(v)))
 			default:
 				L.RaiseError("attempt to get length of a " + v.Type().String() + " value")
 			}
@@ -488,9 +483,6 @@ func (L *LState) resizeArray(tb *LTable, size int) {
 	tb.needsShape()
 	tb.resize(size, len(tb.shape.nodes))
 }
-
-// lengthSteps is how many steps of a search for a table's length one unit pays for.
-const lengthSteps = 4
 
 // prepareLoop converts the initial values of a loop to numbers and takes one step back.
 func (L *LState) prepareLoop(r []LValue) {
