@@ -1,7 +1,7 @@
 // What the machine has taken for commands that waited, and may still put back: a client can be gone
 // when its command is served, which only its node finds out. Until then what was taken is lent. A
-// command that relies on its absence ends that: whoever was told that the key is gone, or what it
-// holds, must not see the element again (docs/adr/0040).
+// command that writes to the key ends that, unless it only adds or takes elements at its ends: what
+// was put back would undo it. For whoever reads, putting it back is a push (docs/adr/0040).
 
 package fsm
 
@@ -145,9 +145,11 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	m.waiting.lent.remove(at)
 	db, key := m.ks.DB(l.key.db), []byte(l.key.key)
 	absent := db.Find(key) == nil
-	if absent && l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() {
+	if l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() { // it expired, whatever has its name now
 		return commands.ErrNotLent
 	}
+	r.env.Lent = nil // it ends no other loan of the key
+	defer func() { r.env.Lent = m.lends() }()
 	var out commands.RESP
 	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: l.key.db, Proto: 2}, Args: q.Cmds[0][2:],
 		Out: &out, Stop: r.env.Work + r.maxWork()}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -91,6 +92,48 @@ func TestGiveBackKeepsTheDeadline(t *testing.T) {
 		}
 		if got := w.run("PTTL k"); got != ttl {
 			t.Errorf("late %v: it has %s ms", late, got)
+		}
+	}
+}
+
+// An element whose key has expired does not come back with a later key of that name.
+func TestGiveBackAfterTheDeadline(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n2", 7, "BLPOP k 0")
+	w.apply(commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{
+		commandtest.Args("RPUSH", "k", "job"), commandtest.Args("PEXPIRE", "k", "500")}})
+	w.clock += 600
+	w.run("RPUSH k new")
+	if got := w.giveBack(7, "LPUSH k job"); got != notLent {
+		t.Error(got)
+	}
+	w.reply("LRANGE k 0 -1", "*1 $3 new")
+}
+
+// What several were given comes back, in whatever order: putting one back ends no loan of another.
+func TestGiveBackOfMany(t *testing.T) {
+	for _, c := range []struct{ command, push, back, elements, count string }{
+		{"BLPOP k 0", "RPUSH k a b c", "LPUSH k %s", "a b c", "LLEN k"},
+		{"BRPOP k 0", "RPUSH k a b c", "RPUSH k %s", "c b a", "LLEN k"},
+		{"BLMPOP 0 1 k LEFT", "RPUSH k a b c", "LPUSH k %s", "a b c", "LLEN k"},
+		{"BZPOPMIN k 0", "ZADD k 1 a 2 b 3 c", "ZADD k 1 %s", "a b c", "ZCARD k"},
+		{"BZPOPMAX k 0", "ZADD k 1 a 2 b 3 c", "ZADD k 1 %s", "c b a", "ZCARD k"},
+		{"BZMPOP 0 1 k MIN", "ZADD k 1 a 2 b 3 c", "ZADD k 1 %s", "a b c", "ZCARD k"},
+	} {
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
+			w := newWaitMachine(t)
+			for i := range order {
+				w.wait("n2", uint64(i+1), c.command)
+			}
+			w.run(c.push)
+			w.reply(c.count, ":0")
+			for _, i := range order {
+				line := fmt.Sprintf(c.back, strings.Fields(c.elements)[i])
+				if got := w.giveBack(i+1, line); got != "+OK" {
+					t.Errorf("%s, %s in order %v: %s", c.command, line, order, got)
+				}
+			}
+			w.reply(c.count, ":3")
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/wire"
 )
@@ -361,6 +362,8 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 		if p := recover(); p != nil { // nobody must wait behind a command that cannot run
 			m.panicked(p)
 			v.leave(w.number)
+			m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
+				Wait: w.number})
 			served = true
 		}
 	}()
@@ -382,11 +385,10 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	}
 	m.events.client = q.Client
 	r := runner{m: m, env: env}
-	deny := env.Deny
+	defer func(deny func(acl.Denial)) { env.Deny = deny }(env.Deny)
 	env.Deny = r.deny
 	r.begin(nil, commands.MaxRequestWork)
 	r.run(q, w.node == v.node)
-	env.Deny = deny
 	if r.tx.Blocked {
 		return false
 	}

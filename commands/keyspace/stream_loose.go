@@ -171,7 +171,7 @@ func (s *Stream) readOverlapping(r *reader, nodes uint64) {
 	}
 	s.loosen(r)
 	o := overlaps{nodes: make([]overlap, nodes), senseless: map[overlapAt]bool{}}
-	if !o.read(r.Cursor, 0) {
+	if !o.read(r.Cursor) {
 		r.Fail()
 		return
 	}
@@ -199,41 +199,68 @@ type overlap struct {
 
 type overlapAt struct{ node, left int }
 
-// read reads the nodes from i on, and reports whether they make sense.
-func (o *overlaps) read(c wire.Cursor, i int) bool {
-	if i == len(o.nodes) {
-		return o.end(c)
+// overlapTry is a node from some place on, with the entries that may be its own. Its stack is not
+// Go's: a record can have a million nodes.
+type overlapTry struct {
+	at      overlapAt
+	node    streamNode
+	entries []StreamEntry
+	ends    []wire.Cursor // what follows the node with none of them, the first, …
+	likely  int           // how many probably are
+	tried   int
+}
+
+// read reads the nodes, and reports whether they make sense.
+func (o *overlaps) read(c wire.Cursor) bool {
+	var tries []overlapTry
+	for {
+		if i := len(tries); i == len(o.nodes) {
+			if o.end(c) {
+				return true
+			}
+		} else if at := (overlapAt{i, c.Len()}); !o.senseless[at] {
+			if t, ok := o.begin(c, at); ok {
+				tries = append(tries, t)
+			} else {
+				o.senseless[at] = true
+			}
+		}
+		for {
+			if len(tries) == 0 {
+				return false
+			}
+			t := &tries[len(tries)-1]
+			if t.tried < len(t.ends) {
+				k := (t.likely + t.tried) % len(t.ends)
+				o.nodes[len(tries)-1], c = overlap{t.node, t.entries[:k]}, t.ends[k]
+				t.tried++
+				break
+			}
+			o.senseless[t.at] = true
+			tries = tries[:len(tries)-1]
+		}
 	}
-	at := overlapAt{i, c.Len()}
-	if o.senseless[at] {
-		return false
-	}
+}
+
+// begin reads a node and all that may be its entries. It fails if there is none.
+func (o *overlaps) begin(c wire.Cursor, at overlapAt) (t overlapTry, ok bool) {
 	r := &reader{Cursor: c}
 	n := readLooseNode(r)
 	n.live = readCount(int64(r.Uvarint()))
-	var entries []StreamEntry
-	ends := []wire.Cursor{r.Cursor}
-	for before, ok := n.first.Prev(); !r.Failed(); {
+	if r.Failed() || at.node > 0 && !o.nodes[at.node-1].first.Less(n.first) {
+		return t, false
+	}
+	t = overlapTry{at: at, node: n, ends: []wire.Cursor{r.Cursor}}
+	for before, ok := n.first.Prev(); ; {
 		e := StreamEntry{ID: readStreamID(r), packed: r.Bytes()}
 		if r.Failed() || ok && !before.Less(e.ID) || n.last.Less(e.ID) || !isPacked(e.packed) {
 			break
 		}
 		before, ok = e.ID, true
-		entries, ends = append(entries, e), append(ends, r.Cursor)
+		t.entries, t.ends = append(t.entries, e), append(t.ends, r.Cursor)
 	}
-	if ends[0].Failed() || i > 0 && !o.nodes[i-1].first.Less(n.first) {
-		o.senseless[at] = true
-		return false
-	}
-	likely := max(min(n.live, len(entries)), 0) // then more, since others' are there too
-	for k := range ends {
-		k = (likely + k) % len(ends)
-		if o.nodes[i] = (overlap{n, entries[:k]}); o.read(ends[k], i+1) {
-			return true
-		}
-	}
-	o.senseless[at] = true
-	return false
+	t.likely = max(min(n.live, len(t.entries)), 0) // then more, since others' are there too
+	return t, true
 }
 
 // isPacked reports whether b is the encoding of pack for pairs of texts.

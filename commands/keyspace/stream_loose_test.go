@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // TestSetLastKeepsNodesInOrder: a last id below that of a deleted entry leaves nodes in order, and
@@ -81,6 +83,34 @@ func firstRecord(s *Stream) []byte {
 	dst = binary.AppendUvarint(dst, s.added)
 	dst = s.appendNodes(dst)
 	return binary.AppendUvarint(dst, 0)
+}
+
+// manyNodes is the record of a stream of n nodes without entries.
+func manyNodes(n int) []byte {
+	last := StreamID{Ms: uint64(n + 1)}
+	record := binary.AppendUvarint(StreamID{}.appendTo(last.appendTo(nil)), 0)
+	record = binary.AppendUvarint(record, uint64(n))
+	for i := range n {
+		id := StreamID{Ms: uint64(i + 1)}
+		record = append(id.appendTo(id.appendTo(record)), 0, 0, 0, 0)
+	}
+	return append(record, 0)
+}
+
+// A record with as many nodes as bytes for them takes memory in proportion, and no stack. One that
+// cannot be of release 0.1 is not searched for overlapping nodes.
+func TestRecordOfManyNodes(t *testing.T) {
+	detector.Skip(t)
+	const nodes = 1_000_000
+	record := manyNodes(nodes)
+	r := newReader(record, New(), false)
+	if s := readStream(r); !r.Done() || s.Len() != 0 {
+		t.Errorf("%d bytes of %d are left", r.Len(), len(record))
+	}
+	r = newReader(record, New(), true)
+	if readStream(r); r.Done() {
+		t.Error("a record with marks passes for one of 0.1")
+	}
 }
 
 // TestLooseStreams: a loose stream and what is read from its record stay equal, whatever is done to

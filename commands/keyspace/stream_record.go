@@ -100,7 +100,7 @@ func readStream(r *reader) *Stream {
 	} else {
 		s.readNodes(r, nodes, last)
 	}
-	if s.readGroups(r); !r.Done() && nodes&looseNodes == 0 {
+	if s.readGroups(r); !r.Done() && nodes&looseNodes == 0 && !r.marks {
 		r.Cursor, *s = at, empty
 		s.entries, s.nodes, s.groups = NewStream().entries, NewStream().nodes, NewStream().groups
 		s.readOverlapping(r, nodes)
