@@ -5,8 +5,8 @@ package commands
 type Overseer interface {
 	// Watch returns the stopwatch of a script that has worked for a while.
 	Watch() Stopwatch
-	// Slow is told of a script that took far longer than its work should, when it has ended. It
-	// must not block.
+	// Slow receives a script that took far longer than its work should, when it has ended. It must
+	// not block.
 	Slow(s SlowScript)
 }
 

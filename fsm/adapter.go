@@ -157,7 +157,7 @@ func (a *Adapter) panicked(p any) {
 	}
 }
 
-// SetSlowScript sets the function that is told of each script that took far longer than its work
+// SetSlowScript sets the function that receives each script that took far longer than its work
 // should, before the first entry. It must not block, and is called while an entry or a read runs,
 // also concurrently. It is not called for entries that were in this node's log when it started.
 func (a *Adapter) SetSlowScript(f func(commands.SlowScript)) { a.slowScript = f }

@@ -330,7 +330,8 @@ func (e *Engine) count(l *library) error {
 	var err error
 	for _, users := range []bool{atUsers(e.level), false} {
 		counted := *l
-		if _, err = newInterpreter(e.table, users).loadLibrary(nil, &counted, lenientLoad); err == nil {
+		in := newInterpreter(e.table, users)
+		if _, err = in.loadLibrary(nil, &counted, lenientLoad); err == nil {
 			*l = counted
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 // slow.
 const maxSlowScripts = 16
 
-// slowScript is told of such a script, by the goroutine that ran it.
+// slowScript receives such a script, on the goroutine that ran it.
 func (n *Node) slowScript(s commands.SlowScript) {
 	select {
 	case n.slowScripts <- s:
