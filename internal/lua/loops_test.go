@@ -78,8 +78,9 @@ func TestLoopsArePaidFor(t *testing.T) {
 				continue
 			}
 			text := string(source[fset.Position(f.Pos()).Offset:fset.Position(f.End()).Offset])
-			switch charges := strings.Contains(text, "Charge") || strings.Contains(text, ".Take(") ||
-				strings.Contains(text, "Instructions"); {
+			charges := strings.Contains(text, "Charge") || strings.Contains(text, ".Take(") ||
+				strings.Contains(text, "Instructions")
+			switch {
 			case unpaid[f.Name.Name] != "":
 				seen[f.Name.Name] = true
 			case !charges:
