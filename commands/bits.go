@@ -305,7 +305,8 @@ func bitJoin(arg []byte) (join func(a, b uint64) uint64, ok bool) {
 	return nil, isWord(arg, "NOT")
 }
 
-// joinBits joins strings, padded with zeros, to one of size bytes.
+// joinBits joins strings, padded with zeros, to one of size bytes. It visits no byte of the padding:
+// only what the strings hold is charged.
 func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte {
 	result := make([]byte, size)
 	copy(result, sources[0])
@@ -315,20 +316,22 @@ func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte 
 		}
 		return result
 	}
+	end, clears := size, join(1, 0) == 0
 	for _, s := range sources[1:] {
+		if clears {
+			end = min(end, len(s))
+		}
+		s = s[:min(end, len(s))]
 		r := result
-		for ; len(r) >= 8 && len(s) >= 8; r, s = r[8:], s[8:] {
+		for ; len(s) >= 8; r, s = r[8:], s[8:] {
 			binary.LittleEndian.PutUint64(r, join(binary.LittleEndian.Uint64(r),
 				binary.LittleEndian.Uint64(s)))
 		}
-		for i := range r {
-			var c byte
-			if i < len(s) {
-				c = s[i]
-			}
+		for i, c := range s {
 			r[i] = byte(join(uint64(r[i]), uint64(c)))
 		}
 	}
+	clear(result[end:])
 	return result
 }
 
