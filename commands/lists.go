@@ -183,11 +183,13 @@ func (end listEnd) span(l *keyspace.List, n int) (first, last int) {
 }
 
 // push adds an element at the end of a list that is open for changes.
-func (end listEnd) push(l *keyspace.List, value []byte) {
+func (end listEnd) push(l *keyspace.List, values ...[]byte) {
 	if end == leftEnd {
-		l.PushFront(value)
-	} else {
-		l.PushBack(value)
+		l.PushFront(values...)
+		return
+	}
+	for _, v := range values {
+		l.PushBack(v)
 	}
 }
 

@@ -14,9 +14,7 @@ func push(end listEnd, existing bool) Handler {
 			return nil
 		}
 		e, l := editList(x, x.Args[1])
-		for _, value := range x.Args[2:] {
-			end.push(l, value)
-		}
+		end.push(l, x.Args[2:]...)
 		x.changed(e, NotifyList, end.pushed())
 		x.Out.Int(int64(l.Len()))
 		return nil

@@ -52,11 +52,19 @@ func (l *List) Clone() Collection {
 	return &List{slices.Clone(l.head), l.mid, slices.Clone(l.tail), l.weight}
 }
 
-// PushFront inserts a copy of value at the front.
-func (l *List) PushFront(value []byte) {
-	l.head = slices.Insert(l.head, 0, newElement(value))
-	l.bytes += itemSize(len(value))
-	l.spill()
+// PushFront inserts copies of values at the front, one after another. Together they move the others
+// fewer times.
+func (l *List) PushFront(values ...[]byte) {
+	for len(values) > 0 {
+		some := values[:min(len(values), pieceMax)]
+		values = values[len(some):]
+		l.head = slices.Insert(l.head, 0, make([]element, len(some))...)
+		for i, v := range some {
+			l.head[len(some)-1-i] = newElement(v)
+			l.bytes += itemSize(len(v))
+		}
+		l.spill()
+	}
 }
 
 // PushBack appends a copy of value.
