@@ -21,6 +21,7 @@
 # make monitoring    rules and dashboard in a real Prometheus, through a failover; two minutes
 # make crashpoints   crashes and disk errors at each operation of a node's disk; as root, on Linux
 # make simulate      SEEDS simulated clusters, two at a time; see docs/adr/0044-simulation.md
+# make costs         random scripts and commands, and what a unit of their charge really takes
 # make architectures the same bits on arm64, emulated; some minutes
 # make proof         simulations, crash points, laboratory, soak, arm64 and planted bugs; a night
 # make soak          the slow tests: more failures, longer fuzzing
@@ -42,7 +43,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script internal/ascii internal
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures restores proof
+.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -176,6 +177,10 @@ restores:
 	COORDD_RESTORES=$(RESTORES) $(GO) test ./fsm -run TestRestoredMachinesStayEqual -count 1 -v \
 		-timeout 24h
 
+COSTS ?= 100
+costs:
+	COORDD_COSTS=$(COSTS) $(GO) test ./fsm ./fsm/script -run AreChargedForTheirTime -count 1 -v -timeout 24h
+
 SEEDS ?= 10000
 simulate:
 	COORDD_CHECK=1 COORDD_SIMULATE=$(SEEDS) $(GO) test ./internal/tests/sim -run TestSimulations -count 1 -v -timeout 24h
@@ -216,6 +221,7 @@ proof:
 	sh .ci/deps chaos
 	$(MAKE) simulate
 	$(MAKE) restores
+	$(MAKE) costs COSTS=1000
 	$(MAKE) crashpoints CRASHPOINTS=all
 	COORDD_CHAOS=1 COORDD_LAB_RUNS=300 COORDD_LAB_SECONDS=30 COORDD_LAB_SOAK=60 $(GO) test \
 		./internal/tests/lab -run 'TestPairs|TestSoak' -count 1 -v -timeout 10h

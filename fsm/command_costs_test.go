@@ -1,0 +1,210 @@
+//go:build linux
+
+// What a unit of work of a command takes: random calls, some of thousands of arguments, on values of
+// thousands of elements.
+
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/detector"
+	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/tier"
+	"github.com/coordd/coordd/internal/threadtime"
+)
+
+// The most that a call may take: so many times 25 ns a unit, the least of several tries, if it takes
+// long at all. What a call takes besides is the price of an entry.
+const (
+	mostOfUnit   = 8
+	shortestCall = time.Millisecond
+	unit         = 25 * time.Nanosecond
+	// wordWork is what reading a word of an entry takes. It is not charged: the limits of requests
+	// bound it.
+	wordWork = 2
+)
+
+// costsData has values of thousands of elements under the keys that calls of their groups use.
+const costsData = `for i = 1, 5000 do
+	local v = 'v' .. i
+	redis.call('hset', 'h1', v, i) redis.call('zadd', 'z1', i % 50, v) redis.call('rpush', 'l1', v)
+	redis.call('sadd', 's1', v) redis.call('xadd', 'x1', i .. '-1', 'f', v)
+	redis.call('geoadd', 'g1', i % 90, i % 60, v) redis.call('pfadd', 'k3', v)
+	redis.call('set', v, i, 'px', 100000 + i)
+	if i % 2 == 0 then redis.call('sadd', 's2', v) redis.call('zadd', 'z2', i, v)
+		redis.call('hset', 'h2', v, i) redis.call('hpexpire', 'h2', 100000 + i, 'fields', 1, v)
+		redis.call('rpush', 'l2', 1) end
+end
+redis.call('xgroup', 'create', 'x1', 'm1', '0') redis.call('setrange', 'k1', 100000, 'v')
+redis.call('set', 'k2', string.rep('ab', 50000))`
+
+// costsMachine measures calls on a machine with that data.
+type costsMachine struct {
+	t        testing.TB
+	snapshot []byte
+	*Machine
+	keys int
+}
+
+func newCostsMachine(t testing.TB) *costsMachine {
+	c := &costsMachine{t: t, Machine: newestMachine(testTable())}
+	for _, words := range [][]string{{"EVAL", costsData, "0"},
+		{"XREADGROUP", "GROUP", "m1", "m1", "COUNT", "3000", "STREAMS", "x1", ">"}} {
+		reply := mustApply(t, c.Machine, c.Index()+1, &Entry{ClockMs: 1, WallUs: 1,
+			Batches: [][]byte{request(words...)}}, true).Replies[0]
+		if reply[0] == '-' {
+			t.Fatalf("%s: %s", words[0], reply)
+		}
+	}
+	c.keys, c.snapshot = c.ks.Len(), snapshotBytes(t, c.Snapshot())
+	return c
+}
+
+// renew gives the machine its data back.
+func (c *costsMachine) renew() { c.Machine = restore(c.t, c.snapshot, testTable()) }
+
+// run returns the time and the work of a call.
+func (c *costsMachine) run(call [][]byte) (took time.Duration, work uint64) {
+	c.t.Helper()
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Cmds: [][][]byte{call}})
+	e := &Entry{ClockMs: c.ClockMs() + 1, WallUs: 1, Batches: [][]byte{batch}}
+	from := threadtime.Now()
+	r := mustApply(c.t, c.Machine, c.Index()+1, e, true)
+	return threadtime.Now() - from, r.Spent
+}
+
+// price returns how many units of time a unit of work of a call took, the least of some tries.
+func (c *costsMachine) price(call [][]byte) (price float64, took time.Duration) {
+	for i := range 6 {
+		if i > 0 {
+			c.renew()
+		}
+		d, work := c.run(call)
+		p := float64(d) / float64(unit) / float64(work+uint64(wordWork*len(call)))
+		if i == 0 || p < price {
+			price, took = p, d
+		}
+		if price <= mostOfUnit || d < shortestCall {
+			break
+		}
+	}
+	return price, took
+}
+
+// fixedCalls are calls that took far longer than their charge.
+func fixedCalls() [][]string {
+	absent := make([]string, 3000) // of strings, beside a long one
+	for i := range absent {
+		absent[i] = "absent" + strconv.Itoa(i)
+	}
+	front := make([]string, 5000)
+	for i := range front {
+		front[i] = strconv.Itoa(i)
+	}
+	return [][]string{
+		append([]string{"BITOP", "XOR", "d", "k1"}, absent...),
+		append([]string{"BITOP", "AND", "d", "k1"}, absent...),
+		append([]string{"LPUSH", "l1"}, front...),
+	}
+}
+
+// longCall repeats the last words of a call some thousand times.
+func longCall(g *random.Calls, call [][]byte) [][]byte {
+	if len(call) < 2 {
+		return call
+	}
+	last := call[len(call)-1-g.IntN(min(3, len(call)-1)):]
+	for range 1000 + g.IntN(3000) {
+		for _, w := range last {
+			if g.IntN(2) == 0 {
+				w = strconv.AppendInt(slices.Clip(w), g.Int64N(5000), 10)
+			}
+			call = append(call, w)
+		}
+	}
+	return call
+}
+
+// TestCommandsAreChargedForTheirTime measures some calls of each command.
+func TestCommandsAreChargedForTheirTime(t *testing.T) {
+	detector.Skip(t)
+	rounds, seed := 1, uint64(1) // always the same: what only chance finds is for make costs
+	if tier.Checking() {
+		rounds = 6
+	}
+	if text := os.Getenv("COORDD_COSTS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+		seed = random.Seed(t)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c := newCostsMachine(t)
+	g := random.NewCalls(c.table, seed)
+	g.Strays = 10
+	for _, words := range fixedCalls() { // that were too cheap once
+		call := commandtest.Args(words...)
+		if price, took := c.price(call); price > mostOfUnit && took >= shortestCall {
+			t.Errorf("%.1f times its charge, %v: %s", price, took, callText(call))
+		}
+		c.renew()
+	}
+	type found struct {
+		price float64
+		took  time.Duration
+		text  string
+	}
+	var all []found
+	for range rounds {
+		for _, spec := range g.Specs {
+			if strings.HasPrefix(spec.Name, "flush") {
+				continue
+			}
+			call := g.Call([]*commands.Spec{spec})
+			if g.IntN(2) == 0 {
+				call = longCall(g, call)
+			}
+			if _, err := c.table.ResolveAt(c.level, call); err != nil {
+				continue // the node refuses it
+			}
+			if c.ks.Len() < c.keys/2 {
+				c.renew()
+			}
+			price, took := c.price(call)
+			text := fmt.Sprintf("%.150s (%d words)", callText(call), len(call))
+			if took >= shortestCall {
+				all = append(all, found{price, took, text})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(b.price, a.price) })
+	for i, f := range all[:min(len(all), 30)] {
+		t.Logf("%2d. %5.1f times, %v: %s", i+1, f.price, f.took, f.text)
+		if f.price > mostOfUnit {
+			t.Errorf("%.1f times its charge, %v: %s", f.price, f.took, f.text)
+		}
+	}
+}
+
+// callText returns the first words of a call.
+func callText(call [][]byte) string {
+	var text strings.Builder
+	for _, w := range call[:min(len(call), 12)] {
+		text.WriteString(resp.Quote(string(w)) + " ")
+	}
+	return text.String()
+}
