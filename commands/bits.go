@@ -305,8 +305,8 @@ func bitJoin(arg []byte) (join func(a, b uint64) uint64, ok bool) {
 	return nil, isWord(arg, "NOT")
 }
 
-// joinBits joins strings, padded with zeros, to one of size bytes. It visits no byte of the padding:
-// only what the strings hold is charged.
+// joinBits joins strings, padded with zeros, to one of size bytes. It visits no byte of the
+// padding: only what the strings hold is charged.
 func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte {
 	result := make([]byte, size)
 	copy(result, sources[0])

@@ -1,7 +1,7 @@
 //go:build linux
 
-// What a unit of work of a command takes: random calls, some of thousands of arguments, on values of
-// thousands of elements.
+// What a unit of work of a command takes: random calls, some of thousands of arguments, on values
+// of thousands of elements.
 
 package fsm
 
@@ -25,8 +25,8 @@ import (
 	"github.com/coordd/coordd/internal/threadtime"
 )
 
-// The most that a call may take: so many times 25 ns a unit, the least of several tries, if it takes
-// long at all. What a call takes besides is the price of an entry.
+// The most that a call may take: so many times 25 ns a unit, the least of several tries, if it
+// takes long at all. What a call takes besides is the price of an entry.
 const (
 	mostOfUnit   = 8
 	shortestCall = time.Millisecond
