@@ -16,9 +16,11 @@ const (
 	// longRun is when a script becomes suspect. Until then, and for all others, nobody asks for
 	// processor time: that is the thread's, which must stay the goroutine's meanwhile.
 	longRun = 250 * time.Millisecond
-	// slowRun is how much processor time after that makes a script slow: only this tells it from
-	// one whose process had to wait.
-	slowRun = time.Second
+	// slowRead is how much processor time after that a read may take, and slowRun makes an entry's
+	// script slow: only this tells it from one whose process had to wait. A script that uses up its
+	// budget on a slow processor must not be refused.
+	slowRead = time.Second
+	slowRun  = 4 * time.Second
 )
 
 // overseers are the two that an adapter gives its machine: of entries, and of what is in no log.
@@ -27,12 +29,18 @@ type overseer struct {
 	ends bool // what takes too long
 }
 
-func (o overseer) Watch() commands.Stopwatch { return &stopwatch{began: time.Now(), ends: o.ends} }
+func (o overseer) Watch() commands.Stopwatch {
+	w := &stopwatch{began: time.Now(), ends: o.ends, most: slowRun}
+	if o.ends {
+		w.most = slowRead
+	}
+	return w
+}
 
 func (o overseer) Slow(s commands.SlowScript) {
 	s.Ended = o.ends
 	o.a.slow.Add(1)
-	if o.a.slowScript != nil && !o.a.replaying {
+	if o.a.slowScript != nil && (o.ends || !o.a.replaying) {
 		o.a.slowScript(s)
 	}
 }
@@ -40,6 +48,7 @@ func (o overseer) Slow(s commands.SlowScript) {
 type stopwatch struct {
 	began  time.Time
 	ends   bool
+	most   time.Duration // after longRun
 	locked bool          // the goroutine has its thread
 	before time.Duration // processor time of the thread by then
 }
@@ -47,7 +56,7 @@ type stopwatch struct {
 func (w *stopwatch) Look() (late bool) {
 	switch {
 	case w.locked:
-		return w.ends && w.took() >= slowRun
+		return w.ends && w.took() >= w.most
 	case time.Since(w.began) >= longRun:
 		runtime.LockOSThread()
 		w.locked, w.before = true, threadtime.Now()
@@ -63,7 +72,7 @@ func (w *stopwatch) Stop() (tookMs int64) {
 	}
 	took := w.took()
 	runtime.UnlockOSThread()
-	if took < slowRun {
+	if took < w.most {
 		return 0
 	}
 	return (longRun + took).Milliseconds()
