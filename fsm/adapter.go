@@ -44,6 +44,7 @@ type Adapter struct {
 	users     atomic.Pointer[Users]
 	waits     atomic.Int64  // commands that wait in the machine
 	held      atomic.Bool   // nobody is served
+	refused   atomic.Int64  // scripts
 	worked    atomic.Uint64 // work of the applied entries
 	panics    atomic.Uint64 // of requests
 	slow      atomic.Uint64 // scripts
@@ -128,6 +129,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	a.users.Store(a.m.Users())
 	a.waits.Store(a.m.waiting.size())
 	a.held.Store(a.m.Held())
+	a.refused.Store(int64(a.m.engine.Refused()))
 	if a.observer != nil {
 		a.observer.Applied(revision, clockMs, result.Facts)
 	}
@@ -164,6 +166,9 @@ func (a *Adapter) SetSlowScript(f func(commands.SlowScript)) { a.slowScript = f 
 
 // SlowScripts returns how many such scripts there were since the process started.
 func (a *Adapter) SlowScripts() uint64 { return a.slow.Load() }
+
+// RefusedScripts returns how many scripts are refused. It never blocks.
+func (a *Adapter) RefusedScripts() int64 { return a.refused.Load() }
 
 // ScriptVerdicts returns the scripts that are refused, or were and are allowed, oldest first.
 func (a *Adapter) ScriptVerdicts() []commands.ScriptVerdict {
@@ -419,6 +424,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.users.Store(m.Users())
 	a.waits.Store(m.waiting.size())
 	a.held.Store(m.Held())
+	a.refused.Store(int64(m.engine.Refused()))
 	a.saved.Store(0)
 	a.mu.Unlock()
 	// Clients were not notified of the changes that came with the snapshot.

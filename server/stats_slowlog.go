@@ -91,6 +91,9 @@ func (l *slowlog) note(s *session, spec *commands.Spec, args [][]byte, took time
 // NoteSlowScript adds a script to the SLOWLOG that took far longer than its work should, whoever
 // called it on whichever node: SCRIPT, its id, and its source.
 func (s *Server) NoteSlowScript(x commands.SlowScript) {
+	if s.slowlog.threshold.Load() < 0 {
+		return
+	}
 	s.slowlog.add(slowEntry{took: time.Duration(x.TookMs) * time.Millisecond,
 		args: slowCall([][]byte{[]byte("SCRIPT"), []byte(x.ID), []byte(x.Source)})})
 }

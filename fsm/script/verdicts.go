@@ -123,6 +123,16 @@ func (e *Engine) judge(v commands.ScriptVerdict) {
 	e.verdicts = append(e.verdicts, v)
 }
 
+// Refused returns how many scripts are refused.
+func (e *Engine) Refused() (n int) {
+	for i := range e.verdicts {
+		if !e.verdicts[i].Allowed {
+			n++
+		}
+	}
+	return n
+}
+
 // Verdicts returns the scripts that are refused, or were and are allowed, oldest first.
 func (e *Engine) Verdicts() []commands.ScriptVerdict { return slices.Clone(e.verdicts) }
 

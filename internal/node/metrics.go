@@ -135,13 +135,7 @@ func (n *Node) giveMetrics(o metrics.Out) {
 	o.Value(metricBuild, 1, n.cfg.Version, thisBuild.Go, thisBuild.Processor, thisBuild.Commit)
 	o.Value(metricPanics, float64(n.adapter.Panics()))
 	o.Value(metricSlowScripts, float64(n.adapter.SlowScripts()))
-	refused := 0
-	for _, v := range n.adapter.ScriptVerdicts() {
-		if !v.Allowed {
-			refused++
-		}
-	}
-	o.Value(metricRefusedScripts, float64(refused))
+	o.Value(metricRefusedScripts, float64(n.adapter.RefusedScripts()))
 	for _, s := range n.locks.Snapshot() {
 		giveLocks(o, &s)
 	}

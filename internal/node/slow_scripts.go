@@ -38,13 +38,18 @@ func (n *Node) refuseSlowScripts(ctx context.Context) {
 				"report it", "id", s.ID, "took_ms", s.TookMs, "source", s.Source)
 			continue
 		}
-		n.log.Error("a script held up the cluster, far longer than it should; it is refused "+
-			"until RAFT ALLOW-SCRIPT allows it; please report it", "id", s.ID, "took_ms",
-			s.TookMs, "source", s.Source)
+		n.log.Error("a script held up the cluster, far longer than it should; please report it",
+			"id", s.ID, "took_ms", s.TookMs, "source", s.Source)
+		if n.adapter.Level() < commands.LevelUsers {
+			n.log.Warn("a slow script is not refused: some nodes run an older release", "id", s.ID)
+			continue
+		}
 		err := n.settle(ctx, []byte(commands.SettingRefuseScript), []byte(s.ID),
 			strconv.AppendInt(nil, s.TookMs, 10))
 		if err != nil {
 			n.log.Error("the cluster did not refuse a slow script", "id", s.ID, "error", err)
+			continue
 		}
+		n.log.Warn("a slow script is refused, unless RAFT ALLOW-SCRIPT allowed it", "id", s.ID)
 	}
 }

@@ -72,8 +72,8 @@ func TestSlowScriptIsRefused(t *testing.T) {
 		}
 		return s["state"].(string)
 	}
-	if got := list(); got != "refused" {
-		t.Errorf("before: %s", got)
+	if got := list(); got != "refused" || nodes[2].adapter.RefusedScripts() != 1 {
+		t.Errorf("before: %s, %d refused", got, nodes[2].adapter.RefusedScripts())
 	}
 	if err := c.Do(t.Context(), "RAFT", "ALLOW-SCRIPT", "other").Err(); err == nil ||
 		err.Error() != commands.ErrNotRefused.Error() {
@@ -82,8 +82,8 @@ func TestSlowScriptIsRefused(t *testing.T) {
 	if err := c.Do(t.Context(), "RAFT", "ALLOW-SCRIPT", slow.ID).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if got := list(); got != "allowed" {
-		t.Errorf("after: %s", got)
+	if got := list(); got != "allowed" || nodes[2].adapter.RefusedScripts() != 0 {
+		t.Errorf("after: %s, %d refused", got, nodes[2].adapter.RefusedScripts())
 	}
 	for i, c := range clients {
 		if n, err := c.Eval(t.Context(), source, nil).Int(); err != nil || n < i+1 {
