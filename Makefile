@@ -29,6 +29,11 @@
 # make packages      build a release twice, compare, and install the deb; as root, four minutes
 # make containers    render the chart, and run its nodes and those of the compose file as processes
 # docs/testing.md describes them.
+#
+# Random tests always have the same seeds, so that make test and make check fail for a change only.
+# These look for faults by chance; COORDD_TEST_SEED repeats one.
+differential restores costs simulate crashpoints attack soak chaos: export COORDD_TEST_SEED ?= random
+
 GO ?= go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0

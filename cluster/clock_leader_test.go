@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -278,8 +279,7 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 // entry.
 func TestInstantsRise(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		seed := rand.Uint64()
-		t.Logf("seed %d", seed)
+		seed := seeds.Of(t)
 		random := rand.New(rand.NewPCG(seed, 1))
 		c := newCluster(t, 3, func(cfg *Config) { cfg.SnapshotThreshold = 64 })
 		c.clock("n2").shiftWall(time.Minute)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/hashicorp/raft"
 )
 
@@ -169,11 +170,7 @@ func TestReadsDoNotWaitForTheDisk(t *testing.T) {
 // what the others have not.
 func TestPowerFailures(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		seed := rand.Uint64()
-		if *powerSeed != 0 {
-			seed = *powerSeed
-		}
-		t.Logf("-power-seed %d", seed)
+		seed := seeds.Of(t)
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		c, powers := powered(t, 3, nil)
 		l := c.startLoad(2)
@@ -210,10 +207,7 @@ func TestPowerFailures(t *testing.T) {
 	})
 }
 
-var (
-	powerFailures = flag.Int("power-failures", 3, "power failures of TestPowerFailures")
-	powerSeed     = flag.Uint64("power-seed", 0, "seed of TestPowerFailures; 0: a new one")
-)
+var powerFailures = flag.Int("power-failures", 3, "power failures of TestPowerFailures")
 
 // heldLog is a leader's log store over a disk that can be held up.
 type heldLog struct {

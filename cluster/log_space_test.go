@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -169,13 +168,14 @@ type fullStore struct {
 	raft.SnapshotStore
 	dir    string
 	writes bool // it fails only when something is written
+	begun  atomic.Int64
 }
 
 func (s *fullStore) List() ([]*raft.SnapshotMeta, error) { return nil, nil }
 
 func (s *fullStore) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64,
 	raft.Transport) (raft.SnapshotSink, error) {
-	name := filepath.Join(s.dir, snapshotsName, fmt.Sprintf("1-1-%d.tmp", rand.Int64()))
+	name := filepath.Join(s.dir, snapshotsName, fmt.Sprintf("1-1-%d.tmp", s.begun.Add(1)))
 	err := os.MkdirAll(name, 0o700)
 	if err == nil && !s.writes {
 		err = syscall.ENOSPC

@@ -23,6 +23,7 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -225,8 +226,7 @@ func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
 // was acknowledged is there, and the log works.
 func TestLogSurvivesPowerFailures(t *testing.T) {
 	t.Parallel() // in memory, beside each other
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	points, opened := 0, 0
 	for last := 0; ; last++ {
@@ -286,8 +286,7 @@ func TestLogSurvivesErrors(t *testing.T) {
 			failures = append(failures, failure{cause, taken, 1}, failure{cause, taken, 2})
 		}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for at, some := 1, failures; ; at++ {
 		if !tier.Checking() {

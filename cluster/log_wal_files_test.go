@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
 	walfs "github.com/hashicorp/raft-wal/fs"
@@ -22,8 +23,7 @@ import (
 // reopened and written from an earlier position on. It does not grow beyond its reserved size.
 func TestZerosStayBehindEntries(t *testing.T) {
 	const size = 4 * zeroAhead
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	v, dir := &walFiles{fileLayer: osFiles{walfs.New()}}, t.TempDir()
 	f, err := v.Create(dir, "a.wal", size)

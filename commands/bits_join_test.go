@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"math/rand/v2"
 	"testing"
 )
@@ -9,8 +10,7 @@ import (
 // TestBitopByByte joins strings of random lengths, some absent, and compares with what the
 // operations do to each byte.
 func TestBitopByByte(t *testing.T) {
-	seed := rand.Uint64()
-	t.Log("seed", seed)
+	seed := seeds.Of(t)
 	g := rand.New(rand.NewPCG(seed, 0))
 	for name, of := range map[string]func(a, b byte) byte{
 		"AND": func(a, b byte) byte { return a & b }, "OR": func(a, b byte) byte { return a | b },

@@ -7,31 +7,16 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
-
-// testSeed is the seed of a random test: COORDD_TEST_SEED, or a new one, which is printed.
-func testSeed(t *testing.T) uint64 {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("COORDD_TEST_SEED: %v", err)
-		}
-	}
-	t.Logf("COORDD_TEST_SEED=%d", seed)
-	return seed
-}
 
 // testRun runs calls against its own keyspace, each in an entry.
 type testRun struct {
@@ -65,7 +50,7 @@ func (r *testRun) do(args [][]byte) (reply []byte, changed bool) {
 
 func TestRandomCallsAgainstRedis(t *testing.T) {
 	real := commandtest.DialRedis(t)
-	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 1))}
+	g := &callMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 1))}
 	each := 3000
 	if tier.Checking() {
 		each = 30_000

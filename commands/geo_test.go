@@ -9,6 +9,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/geo"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 func TestGeoCallsThatChangeNothing(t *testing.T) {
@@ -26,8 +27,7 @@ func TestGeoCallsThatChangeNothing(t *testing.T) {
 
 // A search finds the members that a look at all members finds, in small sets and large ones.
 func TestGeoSearchesFindAll(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	g := rand.New(rand.NewPCG(seed, 0))
 	for _, members := range []int{50, 3000} {
 		r := newTestRun()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/server"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestKeyPartsAgreeWithKeyIndexes(t *testing.T) {
 	const callsPerSpec = 300
 	table := commands.NewTable(commands.Specs(), server.Specs())
-	g := random.NewCalls(table, random.Seed(t))
+	g := random.NewCalls(table, seeds.Of(t))
 	for _, spec := range withSubcommands(table) {
 		found := 0
 		for range callsPerSpec {

@@ -12,6 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // largeValues has, for each key, the format of element i of a large value, and the command that
@@ -214,7 +215,7 @@ func TestLargeCallsOfTheFirstRelease(t *testing.T) {
 
 // Few or many, drawn numbers are the same by either algorithm.
 func TestDistinctDraws(t *testing.T) {
-	r := rand.New(rand.NewPCG(testSeed(t), 1))
+	r := rand.New(rand.NewPCG(seeds.Of(t), 1))
 	for range 200 {
 		n, seed := 1+r.IntN(300), r.Uint64()
 		count := 1 + r.IntN(n)

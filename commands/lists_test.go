@@ -13,10 +13,11 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 func TestListNotificationsAreThoseOfRedis(t *testing.T) {
-	r := rand.New(rand.NewPCG(testSeed(t), 6))
+	r := rand.New(rand.NewPCG(seeds.Of(t), 6))
 	pick := func(choices ...string) string { return choices[r.IntN(len(choices))] }
 	key := func() string { return pick("l1", "l2", "l3", "wrong") }
 	element := func() string { return pick("1", "2", "3", "a") }

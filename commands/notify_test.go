@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // notifiedRedis is a real server with a connection that receives its notifications.
@@ -64,7 +65,7 @@ func (r *notifiedRedis) call(call []string) (reply []byte, events []string) {
 }
 
 func TestZSetNotificationsAreThoseOfRedis(t *testing.T) {
-	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 5))}
+	g := &callMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 5))}
 	compareNotifications(t, g.zsetChange)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // limitRun is a keyspace whose clock the test sets.
@@ -84,7 +85,7 @@ func (b *bucket) take(nowMs, limit, count, periodMs, quantity int64) [5]int64 {
 }
 
 func TestRateLimitsAgainstABucket(t *testing.T) {
-	seed := testSeed(t)
+	seed := seeds.Of(t)
 	for round := range uint64(40) {
 		g := rand.New(rand.NewPCG(seed, round))
 		r := newLimitRun()
@@ -158,7 +159,7 @@ func (w *window) add(t *testing.T, nowMs, n, count, periodMs int64) {
 // The retry time is exact: after that many seconds a refused call passes and, if they are whole,
 // not a millisecond earlier.
 func TestRetryAfterIsExact(t *testing.T) {
-	g := rand.New(rand.NewPCG(testSeed(t), 2))
+	g := rand.New(rand.NewPCG(seeds.Of(t), 2))
 	for range 300 {
 		r := newLimitRun()
 		burst, count, period := g.Int64N(10), 1+g.Int64N(20), 1+g.Int64N(100)
@@ -191,7 +192,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 // A fixed window: INCREX with UBOUND and ENX lets N pass, refuses the rest without a change, and
 // starts the next window when its time is over.
 func TestIncrexWindowAgainstACounter(t *testing.T) {
-	g := rand.New(rand.NewPCG(testSeed(t), 3))
+	g := rand.New(rand.NewPCG(seeds.Of(t), 3))
 	for range 60 {
 		r := newLimitRun()
 		limit, windowMs := 1+g.Int64N(30), 1+g.Int64N(5000)
@@ -233,7 +234,7 @@ func TestIncrexWindowAgainstACounter(t *testing.T) {
 
 // Random sums of INCREX equal those of big integers, within 64 bits and the bounds.
 func TestIncrexAgainstBigIntegers(t *testing.T) {
-	g := rand.New(rand.NewPCG(testSeed(t), 4))
+	g := rand.New(rand.NewPCG(seeds.Of(t), 4))
 	number := func() int64 {
 		n := int64(g.Uint64() >> g.IntN(64))
 		return n * (1 - 2*g.Int64N(2))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // setCall returns a call whose reply is not random.
@@ -74,7 +75,7 @@ func sortedReply(reply []byte) string {
 }
 
 func TestSetCallsAreThoseOfRedis(t *testing.T) {
-	g := &callMaker{Rand: rand.New(rand.NewPCG(testSeed(t), 6))}
+	g := &callMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 6))}
 	compareNotifications(t, g.setCall)
 }
 

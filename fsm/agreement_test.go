@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // agreementEntries is the length of a log; one machine is restored half-way. agreementLogs is the
@@ -28,7 +29,7 @@ const (
 
 func TestMachinesAgree(t *testing.T) {
 	detector.Skip(t)
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	for i := range uint64(agreementLogs) {
 		t.Run(fmt.Sprint("log", i), func(t *testing.T) { machinesAgree(t, seed+i) })
 	}
@@ -127,7 +128,7 @@ func machinesAgree(t *testing.T, seed uint64) {
 // A snapshot is written while entries change all that it holds, for the race detector.
 func TestSnapshotBesideEntries(t *testing.T) {
 	table := testTable()
-	g := random.NewCalls(table, random.Seed(t))
+	g := random.NewCalls(table, seeds.Of(t))
 	m := newestMachine(table)
 	index := uint64(0)
 	apply := func(entries int) {

@@ -7,11 +7,12 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // What looks ahead passes the requests that run, one by one.
 func TestNextKeyPassesRequests(t *testing.T) {
-	g := random.NewCalls(testTable(), random.Seed(t))
+	g := random.NewCalls(testTable(), seeds.Of(t))
 	for range 200 {
 		for _, batch := range randomEntry(g).Batches {
 			var ahead, behind commands.RequestReader
@@ -57,7 +58,7 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 	if !m.ks.OutgrewCaches() {
 		t.Fatal("nothing is loaded ahead")
 	}
-	rng := rand.New(rand.NewPCG(1, random.Seed(t)))
+	rng := rand.New(rand.NewPCG(1, seeds.Of(t)))
 	for entry := range 300 {
 		e := &Entry{ClockMs: 1000}
 		var want []string

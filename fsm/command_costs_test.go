@@ -21,6 +21,7 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/threadtime"
 )
@@ -149,7 +150,7 @@ func TestCommandsAreChargedForTheirTime(t *testing.T) {
 		if rounds, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
-		seed = random.Seed(t)
+		seed = seeds.Of(t)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

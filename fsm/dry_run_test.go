@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // dryRunMachine has applied the calls at clock 1000.
@@ -225,7 +226,7 @@ const dryRunEntries = 6000
 func TestDryRunsAgreeWithEntries(t *testing.T) {
 	detector.Skip(t)
 	table := testTable()
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	g := random.NewCalls(table, seed)
 	m, twin := newestMachine(table), newestMachine(table)
 	aborted, answered := 0, 0

@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/detector"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // instantsOf returns the instants in replies, in order. The replies hold TIME's pairs and nothing
@@ -66,7 +66,7 @@ func timeScript(n int) (run []byte) {
 // batches, transactions and scripts, to a machine and to one that is sometimes restored from a
 // snapshot.
 func TestInstantsRiseFromRequestToRequest(t *testing.T) {
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	table := testTable()
 	m, twin := newestMachine(table), newestMachine(table)
@@ -187,7 +187,7 @@ func TestIdsFollowTime(t *testing.T) {
 // millisecond, in entries and in reads.
 func TestAbsoluteTimesComeBack(t *testing.T) {
 	detector.Skip(t)
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	m := newestMachine(testTable())
 	const offsetMs = 1_700_000_000_000

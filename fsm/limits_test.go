@@ -13,7 +13,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/detector"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // limitedCall is a call that takes one token from a limit.
@@ -25,7 +25,7 @@ type limitedCall struct {
 
 func TestConcurrentCallersStayWithinLimits(t *testing.T) {
 	detector.Skip(t)
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	for round := range uint64(20) {
 		g := rand.New(rand.NewPCG(seed, round))
 		limit, windowMs := 1+g.Int64N(20), 1000*(1+g.Int64N(5))

@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -83,7 +84,7 @@ var (
 // after every few of them must count and write the same, and answer what follows alike.
 func TestRestoredMachinesStayEqual(t *testing.T) {
 	detector.Skip(t)
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	g := restores{T: t, table: testTable()}
 	for round := range restoreRounds(t) {
 		g.round(seed + round)
@@ -109,7 +110,7 @@ type restores struct {
 
 func (g *restores) fail(format string, args ...any) {
 	g.Helper()
-	g.Fatalf("%s=%d: entry %d of%s\n%s", random.SeedVariable, g.seed, g.index, g.entries.String(),
+	g.Fatalf("%s=%d: entry %d of%s\n%s", seeds.Variable, g.seed, g.index, g.entries.String(),
 		fmt.Sprintf(format, args...))
 }
 

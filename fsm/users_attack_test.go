@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // secret is part of every value, member and field of the keys that calls name.
@@ -71,7 +72,7 @@ func TestRightsHoldAgainstRandomCalls(t *testing.T) {
 		{rules: "%W~*", writes: true},
 	} {
 		t.Run(c.rules, func(t *testing.T) {
-			g := random.NewCalls(testTable(), random.Seed(t))
+			g := random.NewCalls(testTable(), seeds.Of(t))
 			read, changed, denied := 0, 0, 0
 			var node *scenarioNode
 			var before uint64
@@ -128,7 +129,7 @@ func own(g *random.Calls, q *commands.Request) {
 // with her own keys and those, she does not see which node she is on.
 func TestRightsHideWhatKeysThereAre(t *testing.T) {
 	detector.Skip(t)
-	g := random.NewCalls(testTable(), random.Seed(t))
+	g := random.NewCalls(testTable(), seeds.Of(t))
 	good, denied := 0, 0
 	var full, empty *scenarioNode
 	do := func(node *scenarioNode, want string, words ...string) {

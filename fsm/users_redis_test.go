@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // bothHave returns the commands of the table that a real server has, too.
@@ -75,7 +76,7 @@ func TestDryRunsAsRedis(t *testing.T) {
 	detector.Skip(t)
 	real := commandtest.DialRedis(t)
 	table := testTable()
-	g := &ruleMaker{Calls: random.NewCalls(table, random.Seed(t))}
+	g := &ruleMaker{Calls: random.NewCalls(table, seeds.Of(t))}
 	g.Pools = append([]random.Pool{
 		{Part: "channel", Values: []string{"ch", "ch1", "a", "x", "ch*"}},
 		{Part: "subscribe pattern", Values: []string{"ch*", "ch1", "*"}},

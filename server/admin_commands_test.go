@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // addrOf returns a client's address as the server sees it.
@@ -302,7 +303,7 @@ func TestPauseHoldsAndFrees(t *testing.T) {
 		eventually(t, also[0]+" waits too", func() bool { return n.pause.size() == before+1 })
 		defer w.want(":0\r\n")
 	}
-	for _, i := range rand.Perm(5) {
+	for _, i := range rand.New(rand.NewPCG(seeds.Of(t), 0)).Perm(5) {
 		held[i].raw(pipeline([]string{"PING"}))
 	}
 	c.call("CLIENT", "UNPAUSE")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // inputs are streams that a server must answer as Redis does.
@@ -111,8 +112,7 @@ func converse(t *testing.T, network, addr, input string, rnd *rand.Rand) string 
 func TestStreamAsRedis(t *testing.T) {
 	socket := commandtest.NeedRedis(t)
 	n := start(t, nil)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	for i, input := range inputs {
 		want := converse(t, "unix", socket, input, rand.New(rand.NewPCG(seed, uint64(i))))
 		got := converse(t, "tcp", n.addr, input, rand.New(rand.NewPCG(seed, uint64(i))))

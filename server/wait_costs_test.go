@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // A command that waits for very many keys retries only with the changed ones, and leaves nothing
@@ -173,7 +174,7 @@ func overlapOfAll(prefixes, before []string) error {
 
 // Overlapping prefixes are found as by comparing all pairs.
 func TestOverlappingPrefixes(t *testing.T) {
-	seed := rand.Uint64()
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	word := func() string {
 		b := make([]byte, rnd.IntN(6))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // testCatalog has a container, and a category that no command is in.
@@ -147,8 +148,7 @@ func again(t *testing.T, users *Users, rnd *rand.Rand) *Users {
 
 // After every change the users of a snapshot and those of a file are the ones that were written.
 func TestUsersComeBack(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	c := testCatalog()
 	users, changes := New(c), 0

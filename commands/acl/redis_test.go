@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -141,8 +142,7 @@ func sortedCommands(line string) []string {
 func TestRulesAsRedis(t *testing.T) {
 	r := startRedis(t)
 	c := r.catalog()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	users, refused, shown := New(c), 0, 0
 	rounds := 2000
@@ -196,8 +196,7 @@ func TestFilesAsRedis(t *testing.T) {
 	}
 	r := startRedis(t, "--aclfile", path)
 	c := r.catalog()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	users, refused, loaded := New(c), 0, 0
 	rounds := 600

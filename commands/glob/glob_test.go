@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 func TestMatch(t *testing.T) {
@@ -62,8 +63,7 @@ func TestBombIsBounded(t *testing.T) {
 
 // The table says what the plain way says, for patterns of one word and of several.
 func TestTable(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	text := func(alphabet string, n int) []byte {
 		b := make([]byte, 1+rnd.IntN(n))
@@ -110,8 +110,7 @@ func TestAsRedis(t *testing.T) {
 		}
 		return v
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	text := func(alphabet string, n int) string {
 		b := make([]byte, rnd.IntN(n))

@@ -6,26 +6,15 @@ package keyspace
 import (
 	"bytes"
 	"fmt"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 )
 
-// dbRand returns the source of a random test. COORDD_TEST_SEED repeats one.
-func dbRand(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("COORDD_TEST_SEED: %v", err)
-		}
-	}
-	t.Logf("COORDD_TEST_SEED=%d repeats this test", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+// dbRand returns the source of a random test.
+func dbRand(t *testing.T) *rand.Rand { return rand.New(rand.NewPCG(seeds.Of(t), 0)) }
 
 // writable returns an empty keyspace within the entry of the given clock and index.
 func writable(nowMs int64, index uint64) *Keyspace {

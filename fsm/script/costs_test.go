@@ -21,7 +21,7 @@ import (
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/lua"
 	"github.com/coordd/coordd/internal/tests/detector"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/threadtime"
 )
@@ -418,7 +418,7 @@ func TestCallsAreChargedForTheirTime(t *testing.T) {
 		if rounds, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
-		seed = random.Seed(t)
+		seed = seeds.Of(t)
 	}
 	s := &scale{t: t, units: 5_000}
 	all := newSearcher(seed).search(s, rounds)

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 func TestLengthsLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	g := &historyMaker{Rand: rand.New(rand.NewPCG(random.Seed(t), 1))}
+	g := &historyMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 1))}
 	histories := 3_000
 	if tier.Checking() {
 		histories = 60_000

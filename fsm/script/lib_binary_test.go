@@ -6,7 +6,7 @@ package script
 import (
 	"fmt"
 	"github.com/coordd/coordd/internal/tests/detector"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -173,7 +173,7 @@ func TestCmsgpackLikeRedis(t *testing.T) {
 func TestRandomBytesLikeRedis(t *testing.T) {
 	detector.Skip(t)
 	redis := startRedis(t)
-	rnd := rand.New(rand.NewPCG(random.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(seeds.Of(t), 0))
 	literal := func(b []byte) string {
 		var s strings.Builder
 		for _, c := range b {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/lua"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 func TestCJSONEncodeLikeRedis(t *testing.T) {
@@ -102,7 +102,7 @@ func luaBytes(s string) string {
 
 func TestRandomJSONLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	rnd := rand.New(rand.NewPCG(random.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(seeds.Of(t), 0))
 	pieces := []string{"[", "]", "{", "}", ",", ":", `"a"`, `"b`, `"\u00e9"`, `"\n"`, `\`, `"`, "1",
 		"-2.5", "1e3", "0x1f", "nan", "inf", "true", "false", "null", " ", "[1,2]", `{"a":1}`,
 		`{"k":[`, "]}", "\x00", "é", "t", "+", "-", "."}

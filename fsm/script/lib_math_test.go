@@ -18,7 +18,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/libm"
 	"github.com/coordd/coordd/internal/lua"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // elementary are the functions of package libm by their names in math, and how many numbers they
@@ -189,7 +189,7 @@ func TestMathAsRedis(t *testing.T) {
 		calls = n
 	}
 	redis := startRedis(t)
-	r := rand.New(rand.NewPCG(random.Seed(t), 0))
+	r := rand.New(rand.NewPCG(seeds.Of(t), 0))
 	for _, name := range elementaryNames() {
 		differ, worst, round := 0, int64(0), 0
 		for n := 0; n < calls; n += 1000 {

@@ -5,7 +5,7 @@ package script
 
 import (
 	"fmt"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -81,7 +81,7 @@ func TestPatternsLikeRedis(t *testing.T) {
 
 func TestRandomPatternsLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	rnd := rand.New(rand.NewPCG(random.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(seeds.Of(t), 0))
 	pieces := []string{"a", "b", "c", ".", "%a", "%d", "%w", "%s", "%A", "[ab]", "[^a]", "[a-c]",
 		"[%d_]", "(", ")", "()", "(a)", "(.-)", "(%w*)",
 		"%1", "%2", "%b()", "%f[a]", "%f[%W]", "$", "^", "-", "*", "+", "?", "%%", "1", " ", "[]]",

@@ -4,7 +4,7 @@ package script
 
 import (
 	"fmt"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -116,7 +116,7 @@ func TestFormatLikeRedis(t *testing.T) {
 
 func TestFormatNumbersLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	rnd := rand.New(rand.NewPCG(random.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(seeds.Of(t), 0))
 	flags := []string{"", "-", "+", " ", "#", "0", "+0", "-#", "#0", " 0", "+-", "+ "}
 	for range 60 {
 		var code strings.Builder

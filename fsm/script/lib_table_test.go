@@ -4,7 +4,7 @@ package script
 
 import (
 	"fmt"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -74,7 +74,7 @@ func TestTableLikeRedis(t *testing.T) {
 
 func TestSortLikeRedis(t *testing.T) {
 	redis := startRedis(t)
-	rnd := rand.New(rand.NewPCG(random.Seed(t), 0))
+	rnd := rand.New(rand.NewPCG(seeds.Of(t), 0))
 	orders := []string{"a.k < b.k", "a.k > b.k", "a.k <= b.k", "a.k % 3 < b.k % 3", "a.n < b.n",
 		"(a.k * 7 + b.k * 3) % 5 < 2"}
 	for range 40 {

@@ -12,14 +12,14 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 func TestRandomProgramsLikeRedis(t *testing.T) {
 	real := commandtest.DialRedis(t)
 	here := newNode()
-	g := &programMaker{Rand: rand.New(rand.NewPCG(random.Seed(t), 1))}
+	g := &programMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 1))}
 	programs := 150
 	if tier.Checking() {
 		programs = 2000

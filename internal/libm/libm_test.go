@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -161,7 +161,7 @@ func TestCorrectlyRounded(t *testing.T) {
 	for i := range functions {
 		f := &functions[i]
 		t.Run(f.name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(random.Seed(t), uint64(i)))
+			r := rand.New(rand.NewPCG(seeds.Of(t), uint64(i)))
 			worst := 0.0
 			for n := range calls {
 				x, y := f.arguments(r)

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/tests/crashdisk"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // Variables of the environment.
@@ -184,7 +184,7 @@ func (y *try) keep(p point, hit crashdisk.Op, err error) {
 	name := strings.ReplaceAll(y.t.Name(), "/", "$/^")
 	y.t.Fatalf("%s, at operation %s: %v\nkept in %s (%v); to repeat it:\n"+
 		"%s=%d %s='%s' go test ./internal/tests/crashpoints -count 1 -run '^%s$'", p, hit, err, dir,
-		e, random.SeedVariable, y.seed, pointVariable, p, name)
+		e, seeds.Variable, y.seed, pointVariable, p, name)
 }
 
 // ended counts a node that ended with a sentence.

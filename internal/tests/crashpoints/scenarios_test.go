@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/tests/crashdisk"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -72,7 +72,7 @@ func TestCrashPoints(t *testing.T) {
 	}
 	r := &runner{seed: sampleSeed}
 	if !samples() {
-		r.seed = random.Seed(t)
+		r.seed = seeds.Of(t)
 	}
 	scenarios := r.scenarios()
 	for _, name := range slices.Sorted(maps.Keys(scenarios)) {

@@ -226,7 +226,7 @@ func (d *differential) filled(call [][]byte) [][]byte {
 	for i, arg := range call {
 		switch token := string(arg); token {
 		case ttlToken, farToken:
-			call[i] = strconv.AppendInt(nil, d.ttl(call, token == farToken), 10)
+			call[i] = strconv.AppendInt(nil, d.ttl(token == farToken), 10)
 		case whenToken, whenMsToken:
 			call[i] = strconv.AppendInt(nil, d.when(token == whenMsToken), 10)
 		case nextToken:
@@ -264,10 +264,7 @@ func (d *differential) filled(call [][]byte) [][]byte {
 
 // ttl is a TTL of 11 days to 300 years, or one near the largest time. All differ by so much that
 // the delay between the two servers never decides what GT and LT reply.
-func (d *differential) ttl(call [][]byte, far bool) int64 {
-	if !setsTTL(call) {
-		return 1000
-	}
+func (d *differential) ttl(far bool) int64 {
 	d.ttls++
 	const prime = 10007
 	ttl := 1_000_000 * (1 + int64(d.ttls)*7919%prime)
@@ -285,14 +282,6 @@ func (d *differential) when(ms bool) int64 {
 		return 1000 * seconds
 	}
 	return seconds
-}
-
-// setsTTL reports whether a call sets a TTL.
-func setsTTL(call [][]byte) bool {
-	return isCommand(call, "expire", "pexpire", "expireat", "pexpireat", "setex", "psetex") ||
-		slices.ContainsFunc(words("ex px exat pxat"), func(word string) bool {
-			return hasWord(call, word)
-		})
 }
 
 // integer is small, or near a power of two, or any.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // Stored distances are those of the real server but for the last bits of few. An error of a sine
@@ -40,7 +40,7 @@ func TestStoredDistances(t *testing.T) {
 		return got, want
 	}
 	both("FLUSHALL")
-	r := rand.New(rand.NewPCG(random.Seed(t), 0))
+	r := rand.New(rand.NewPCG(seeds.Of(t), 0))
 	for i := range places {
 		spread := math.Pow(10, -float64(i%6)) // some are near others
 		both("GEOADD", "g", fmt.Sprint(10+170*spread*(2*r.Float64()-1)),

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // reportFailure reports a round's difference and the requests that cause it.
@@ -21,7 +21,7 @@ func (d *differential) reportFailure(seed uint64, proto int, failure string, few
 		texts = append(texts, callText(q))
 	}
 	d.Errorf("after %d calls, RESP%d (%s=%d %s=1 repeats the round alone), %s\nafter:\n%s",
-		d.calls, proto, random.SeedVariable, seed, callsVariable, failure,
+		d.calls, proto, seeds.Variable, seed, callsVariable, failure,
 		strings.Join(texts[max(0, len(texts)-20):], "\n"))
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 const (
@@ -33,8 +34,8 @@ func TestDifferentialSessions(t *testing.T) {
 	d := newDifferential(t)
 	s := &sessions{differential: d, own: startNode(t, d.table)}
 	s.listSessionCommands()
-	calls := callsWanted(t) / sessionShare
-	seed := random.Seed(t)
+	calls := max(callsWanted(t)/sessionShare, 1)
+	seed := seeds.Of(t)
 	for d.calls < calls && d.differences < maxDifferences {
 		s.round(seed)
 		seed = d.nextSeed(seed)
@@ -121,7 +122,8 @@ func (s *sessions) round(seed uint64) {
 func (s *sessions) play(proto int, requests iter.Seq[request]) (failure string) {
 	d := s.differential
 	d.restart(proto)
-	s.own.reset(d.node, func() int64 { return time.Since(d.began).Milliseconds() + 1 })
+	began := d.began // connections of the last round may still end
+	s.own.reset(d.node, func() int64 { return time.Since(began).Milliseconds() + 1 })
 	s.pairs = nil
 	s.control = s.open(0)
 	for _, words := range sessionSettings {
@@ -136,6 +138,9 @@ func (s *sessions) play(proto int, requests iter.Seq[request]) (failure string) 
 	for q := range requests {
 		if p := s.pairs[q.conn]; p.waits == nil {
 			s.step(p, s.adapted(p, q.calls[0]))
+			unlock := s.own.lock()
+			d.outlasted(q)
+			unlock()
 		}
 		if d.failure != "" {
 			break

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -19,7 +19,7 @@ import (
 // is left with redis-server: which entries ~ removes depends on where its nodes end.
 func TestStreamNodes(t *testing.T) {
 	d := newDifferential(t)
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	rounds := uint64(4)
 	if tier.Checking() {
 		rounds = 40

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/internal/tests/netns"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // startApart starts three nodes in network namespaces, whose connections a test can cut.
@@ -17,7 +18,7 @@ func startApart(t *testing.T) ([]*process, *netns.Network) {
 	if why := netns.Missing(); why != "" {
 		t.Skip(why)
 	}
-	w, err := netns.New(testSeed(t), 3)
+	w, err := netns.New(seeds.Of(t), 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,22 +14,10 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
-
-// testSeed returns the seed of a random test: a new one, or COORDD_TEST_SEED's. It logs the seed.
-func testSeed(t *testing.T) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("COORDD_TEST_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("COORDD_TEST_SEED=%d", seed)
-	return seed
-}
 
 // talker is a connection that knows the expected reply to each request. Its keys are its own,
 // except the list that its neighbour fills.
@@ -184,7 +170,7 @@ func (k *talker) talk(round int) error {
 // to that node.
 func TestRepliesWhileLeadershipMoves(t *testing.T) {
 	tier.Check(t)
-	seed := testSeed(t)
+	seed := seeds.Of(t)
 	const talkers, rounds, moves = 12, 24, 6
 	// a busy machine must not hold its own elections
 	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")

@@ -18,6 +18,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -134,7 +135,7 @@ func runLockOp(c *redis.Client, key string, in lockInput) (out lockOutput, ran b
 }
 
 func TestLinearizableWhileLeadersDie(t *testing.T) {
-	seed := testSeed(t)
+	seed := seeds.Of(t)
 	kills := 2
 	if os.Getenv("COORDD_SOAK") != "" {
 		kills = 20

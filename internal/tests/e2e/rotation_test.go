@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -33,8 +34,7 @@ func TestKillsAtRotation(t *testing.T) {
 	if os.Getenv("COORDD_SOAK") != "" {
 		rounds = map[int]int{1: 150, 3: 50}
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {

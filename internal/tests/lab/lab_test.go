@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -37,7 +37,7 @@ func TestPairs(t *testing.T) {
 	if !chaos() {
 		t.Skip("run by make chaos")
 	}
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	all, skipped := plans(t, seed, numberOf(t, "COORDD_LAB_RUNS", defaultRuns))
 	for name, why := range skipped {
 		t.Logf("%s: %s", name, why)
@@ -71,7 +71,7 @@ func TestPairs(t *testing.T) {
 // TestKillAndPause is a short run on the loopback, with all workloads.
 func TestKillAndPause(t *testing.T) {
 	tier.Check(t)
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	p := &plan{number: 1, seed: seed, faults: [2]string{"kill", "pause"},
 		variants: [2]variant{kills[seed%2], pauses[1-seed%2]}, kind: kinds[0],
 		workloads: workloads, lasts: 5 * time.Second}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 const (
@@ -50,7 +50,7 @@ func TestSoak(t *testing.T) {
 	if lasts == 0 {
 		t.Skip("run by make proof")
 	}
-	seed := random.Seed(t)
+	seed := seeds.Of(t)
 	p := &plan{number: 1, seed: seed, kind: kinds[0], apart: missingNetwork() == "",
 		faults: [2]string{"nothing", "nothing"}}
 	s, err := newSite(p)

@@ -220,3 +220,22 @@ func TestServerFoldsASCII(t *testing.T) {
 		}
 	})
 }
+
+// ownChance is a function that draws from a source which no seed repeats.
+var ownChance = regexp.MustCompile(
+	`\brand\.(?:Float\d+|N|Perm|Shuffle|U?[Ii]nt(?:\d+)?N?|Exp\w*|Norm\w*)\(`)
+
+// TestRandomTestsHaveSeeds: a test takes what is random from package seeds, so that it fails for a
+// change and can be repeated.
+func TestRandomTestsHaveSeeds(t *testing.T) {
+	goSources(t, func(path string, src []byte) {
+		if !strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		for n, line := range strings.Split(string(src), "\n") {
+			if ownChance.MatchString(line) && !strings.Contains(line, "rand.Reader") {
+				t.Errorf("%s:%d: use package seeds", path, n+1)
+			}
+		}
+	})
+}

@@ -4,32 +4,14 @@ import (
 	"crypto/sha1"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
 )
-
-// SeedVariable names the environment variable that repeats a random test.
-const SeedVariable = "COORDD_TEST_SEED"
-
-// Seed returns the seed of a random test: a new one, or that of the environment. It logs the seed.
-func Seed(t testing.TB) uint64 {
-	seed := rand.Uint64()
-	if s := os.Getenv(SeedVariable); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("%s: %v", SeedVariable, err)
-		}
-	}
-	t.Logf("%s=%d repeats this test", SeedVariable, seed)
-	return seed
-}
 
 // Calls makes random calls, requests and entries. Equal seeds give equal ones.
 type Calls struct {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -43,7 +43,7 @@ func TestSimulations(t *testing.T) {
 	binary := build(t)
 	if n, err := strconv.ParseUint(os.Getenv("COORDD_SIMULATE"), 10, 64); err == nil {
 		const workers = 2
-		first := random.Seed(t)
+		first := seeds.Of(t)
 		var wg sync.WaitGroup
 		for i := range uint64(workers) {
 			wg.Go(func() {

@@ -21,7 +21,7 @@ import (
 
 var (
 	firstSeed    = flag.Uint64("sim.seed", 1, "the first seed")
-	seeds        = flag.Uint64("sim.seeds", 1, "how many seeds, one after another")
+	seedCount    = flag.Uint64("sim.seeds", 1, "how many seeds, one after another")
 	period       = flag.Duration("sim.for", 0, "begin no seed after that time; 0: run all")
 	repeats      = flag.Int("sim.repeats", 1, "how often each seed runs, to compare the histories")
 	scheduleFile = flag.String("sim.schedule", "", "run the schedule in this file instead")
@@ -54,7 +54,7 @@ func TestWorker(t *testing.T) {
 	began := time.Now()
 	var all result
 	done := 0
-	for seed := *firstSeed; seed-*firstSeed < *seeds; seed++ {
+	for seed := *firstSeed; seed-*firstSeed < *seedCount; seed++ {
 		if *period > 0 && time.Since(began) > *period {
 			break
 		}
