@@ -468,7 +468,7 @@ func (s *sessions) reportSessions(calls int) {
 	s.Logf("%d calls, %d commands of connections; %d calls waited, %d messages, %d invalidated "+
 		"keys, %d closed connections",
 		s.calls, len(s.local), s.waited, s.messages, s.changed, s.closed)
-	if calls >= 20_000 && (len(never) > 0 || s.waited < 50 || s.messages < 100 || s.changed < 50 ||
+	if calls >= 100_000 && (len(never) > 0 || s.waited < 50 || s.messages < 100 || s.changed < 50 ||
 		s.closed < 50) {
 		s.Errorf("too little was compared; these commands never succeeded: %v", never)
 	}
