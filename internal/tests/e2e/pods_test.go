@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,12 +81,16 @@ func (s *podSet) move(i int) {
 	s.dns.Set(podService, known...)
 }
 
+// addressesGiven counts the calls of freeAddress: each has an address of its own.
+var addressesGiven atomic.Int64
+
 // freeAddress returns an address of the loopback where the port is free.
 func freeAddress(t *testing.T, port int) string {
 	t.Helper()
-	process := os.Getpid()
-	for i := range 100 {
-		ip := fmt.Sprintf("127.%d.%d.%d", 1+process/250%250, process%250, 1+i)
+	process := int64(os.Getpid())
+	for range 100 {
+		n := addressesGiven.Add(1)
+		ip := fmt.Sprintf("127.%d.%d.%d", 1+(process/250+n/250)%250, process%250, 1+n%250)
 		if ln, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, port)); err == nil {
 			_ = ln.Close()
 			return ip

@@ -110,6 +110,22 @@ func TestModelsBite(t *testing.T) {
 			at(0, "transfer", []string{"0", "1", "5"}, 10, 20, "[-5 5]"),
 			at(1, "balances", nil, 15, 19, "[-5 0 0]")}},
 	})
+	job := []string{"0", "5"}
+	lent := func(rest ...*event) []*event { // client 2 may have taken the job, and it came back
+		return append([]*event{at(0, "zadd", job, 10, 20, "1"), at(2, "vanish", nil, 10, 20, "?"),
+			at(3, "comes back", []string{"2"}, 25, 26, "?"),
+			at(0, "zscore", job[:1], 30, 40, "nil")}, rest...)
+	}
+	bites[scheduled](t, &schedules(nil).(*schedule).keyed, []history{
+		{"a job that comes back", true, lent(at(0, "zscore", job[:1], 50, 60, "5"))},
+		{"a job that comes back after it was removed", false, lent(
+			at(1, "del", nil, 42, 44, "0"), at(0, "zscore", job[:1], 50, 60, "5"))},
+		{"a job that comes back over a later one", false, lent(
+			at(1, "zadd", []string{"0", "9"}, 42, 44, "1"),
+			at(0, "zscore", job[:1], 50, 60, "5"))},
+		{"a job that nobody has taken", false, []*event{at(0, "zadd", job, 10, 20, "1"),
+			at(0, "zpopmin", nil, 30, 40, "[]")}},
+	})
 	bites[number](t, watches(nil), []history{
 		{"a lost update", false, []*event{at(0, "add", nil, 10, 20, "nil"),
 			at(1, "add", nil, 15, 25, "nil")}},

@@ -65,6 +65,7 @@ var workloads = []workload{
 	{name: "buckets", newer: true, make: buckets},
 	{name: "throttle", make: throttle},
 	{name: "queues", make: queues},
+	{name: "schedules", newer: true, make: schedules},
 	{name: "streams", make: streams},
 	{name: "messages", make: messages},
 	{name: "caches", newer: true, make: caches},
