@@ -48,7 +48,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script internal/ascii internal
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-processes check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
+.PHONY: build test test-plain test-race check check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -65,29 +65,32 @@ test-race:
 
 test-plain:
 	sh .ci/test $(GO) test -p 2 $(TESTFLAGS) ./$(PROCESSES) $(addprefix ./,$(PLAIN))
-	sh .ci/only detector.Skip fsm $(GO) test $(TESTFLAGS)
+	sh .ci/only 'detector[.]Skip' fsm $(GO) test $(TESTFLAGS)
 
 # The tests that call tier.Check or do more if tier.Checking, and what make test does not have the
 # race detector watch.
 check: deps
-	$(MAKE) -j 3 -O check-race check-plain check-processes check-bare
+	$(MAKE) -j 4 -O check-processes-1 check-processes-2 check-plain check-race check-bare
 
 check-race: export COORDD_CHECK = 1
 check-race:
-	sh .ci/only tier. '$(RACE)' $(GO) test -race $(TESTFLAGS) -timeout 30m
-	COORDD_CHECK= sh .ci/test $(GO) test -race $(TESTFLAGS) ./fsm/script ./commands/keyspace ./internal/tests/differential
+	sh .ci/only 'tier[.]' '$(RACE)' $(GO) test -race $(TESTFLAGS) -timeout 30m
+	COORDD_CHECK= sh .ci/only '[gG]o[( ]func|startNode' 'fsm/script commands/keyspace internal/tests/differential' \
+		$(GO) test -race $(TESTFLAGS)
 
 check-plain: export COORDD_CHECK = 1
 check-plain:
-	sh .ci/only tier. '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
+	sh .ci/only 'tier[.]' '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
 
-check-processes: export COORDD_CHECK = 1
-check-processes:
-	sh .ci/only tier. $(PROCESSES) $(GO) test $(TESTFLAGS) -timeout 30m
+# Much of what processes do is to wait: each of two runs has every other test.
+check-processes-%: export COORDD_CHECK = 1
+check-processes-%:
+	PART=$* sh .ci/only 'tier[.]' $(PROCESSES) $(GO) test $(TESTFLAGS) -timeout 30m
 
 # Tests that need a program skip themselves where it is missing.
 check-bare:
-	sh .ci/bare $(GO) test $(TESTFLAGS) ./$(PROCESSES) ./cmd/coordd ./commands/... ./fsm ./server
+	sh .ci/bare sh .ci/test $(GO) test $(TESTFLAGS) ./$(PROCESSES) ./cmd/coordd ./commands/...
+	sh .ci/bare sh .ci/only 'Redis[(]t' 'fsm server' $(GO) test $(TESTFLAGS)
 
 fmt:
 	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
@@ -239,4 +242,4 @@ soak: deps
 
 chaos:
 	sh .ci/deps chaos
-	COORDD_CHAOS=1 sh .ci/only 'chaos()' '$(ALL)' $(GO) test -timeout 60m -count 1
+	COORDD_CHAOS=1 sh .ci/only 'chaos[(]' '$(ALL)' $(GO) test -timeout 60m -count 1
