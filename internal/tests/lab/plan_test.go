@@ -170,12 +170,16 @@ func plans(t *testing.T, seed uint64, runs int) (all []*plan, skipped map[string
 		}
 		p.apart = missingNetwork() == ""
 		p.tls = p.kind.tls || p.needs(secured) || p.seed%2 == 1 && !p.needs(oldRelease)
-		for range min(workloadsARun, len(can)) {
+		fits := func(w workload) bool { return !w.newer || !p.needs(oldRelease) }
+		fitting := slices.DeleteFunc(slices.Clone(can), func(w workload) bool { return !fits(w) })
+		if len(fitting) == 0 {
+			continue
+		}
+		for range min(workloadsARun, len(fitting)) {
 			p.workloads = append(p.workloads, work.deal(func(w workload) bool {
-				return !(w.newer && p.needs(oldRelease)) &&
-					!slices.ContainsFunc(p.workloads, func(o workload) bool {
-						return o.name == w.name
-					})
+				return fits(w) && !slices.ContainsFunc(p.workloads, func(o workload) bool {
+					return o.name == w.name
+				})
 			}))
 		}
 		all = append(all, p)

@@ -115,7 +115,7 @@ func (a *actor) vanish(key string) {
 	a.disconnect()
 	a.id += 2000
 	a.keys.Lock()
-	a.keys.unknowns++
+	a.keys.unknowns += 2
 	a.keys.Unlock()
 	a.keep(took)
 	a.keep(back)
