@@ -105,7 +105,8 @@ func TestLoopsOfLibrariesArePaidFor(t *testing.T) {
 var paying = []string{"harge", ".Take(", "Instructions", ".step()", ".settle()"}
 
 // checkLoops reads the functions of the files that want selects.
-func checkLoops(t *testing.T, pattern string, want func(name string) bool, unpaid map[string]string) {
+func checkLoops(t *testing.T, pattern string, want func(name string) bool,
+	unpaid map[string]string) {
 	fset := token.NewFileSet()
 	names, err := filepath.Glob(pattern)
 	if err != nil {
