@@ -7,7 +7,9 @@ package fsm
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -18,7 +20,6 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/internal/resp"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
 	"github.com/coordd/coordd/internal/tests/seeds"
@@ -30,6 +31,7 @@ import (
 // takes long at all. What a call takes besides is the price of an entry.
 const (
 	mostOfUnit   = 8
+	keptPrice    = 3 // from which make costs keeps a call for later runs
 	shortestCall = time.Millisecond
 	unit         = 25 * time.Nanosecond
 	// wordWork is what reading a word of an entry takes. It is not charged: the limits of requests
@@ -104,38 +106,74 @@ func (c *costsMachine) price(call [][]byte) (price float64, took time.Duration) 
 	return price, took
 }
 
-// fixedCalls are calls that took far longer than their charge.
-func fixedCalls() [][]string {
-	absent := make([]string, 3000) // of strings, beside a long one
-	for i := range absent {
-		absent[i] = "absent" + strconv.Itoa(i)
-	}
-	front := make([]string, 5000)
-	for i := range front {
-		front[i] = strconv.Itoa(i)
-	}
-	return [][]string{
-		append([]string{"BITOP", "XOR", "d", "k1"}, absent...),
-		append([]string{"BITOP", "AND", "d", "k1"}, absent...),
-		append([]string{"LPUSH", "l1"}, front...),
-	}
+// keptCosts has the worst calls that make costs has found, as String writes them.
+const keptCosts = "../testdata/costs/commands.txt"
+
+// costCall is a call whose last words are repeated, some with another number at their end each.
+type costCall struct {
+	words       []string
+	last, times int
+	seed        uint64
 }
 
-// longCall repeats the last words of a call some thousand times.
-func longCall(g *random.Calls, call [][]byte) [][]byte {
-	if len(call) < 2 {
-		return call
-	}
-	last := call[len(call)-1-g.IntN(min(3, len(call)-1)):]
-	for range 1000 + g.IntN(3000) {
+func (c *costCall) call() [][]byte {
+	rnd, call := rand.New(rand.NewPCG(c.seed, 0)), commandtest.Args(c.words...)
+	last := call[len(call)-c.last:]
+	for range c.times {
 		for _, w := range last {
-			if g.IntN(2) == 0 {
-				w = strconv.AppendInt(slices.Clip(w), g.Int64N(5000), 10)
+			if rnd.IntN(2) == 0 {
+				w = strconv.AppendInt(slices.Clip(w), rnd.Int64N(5000), 10)
 			}
 			call = append(call, w)
 		}
 	}
 	return call
+}
+
+// String returns what parseCostCall reads.
+func (c *costCall) String() string {
+	var text strings.Builder
+	fmt.Fprint(&text, c.last, " ", c.times, " ", c.seed)
+	for _, w := range c.words {
+		text.WriteString(" " + strconv.QuoteToASCII(w))
+	}
+	return text.String()
+}
+
+func parseCostCall(text string) (*costCall, error) {
+	c := &costCall{}
+	if _, err := fmt.Sscan(text, &c.last, &c.times, &c.seed); err != nil {
+		return nil, err
+	}
+	for at := strings.IndexByte(text, '"'); at >= 0; at = strings.IndexByte(text, '"') {
+		text = text[at:]
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			return nil, err
+		}
+		word, err := strconv.Unquote(quoted)
+		if err != nil {
+			return nil, err
+		}
+		c.words, text = append(c.words, word), text[len(quoted):]
+	}
+	if c.last > len(c.words) {
+		return nil, errors.New("fewer words than are repeated")
+	}
+	return c, nil
+}
+
+// costCallOf makes a call of a command; every other one has its last words some thousand times.
+func costCallOf(g *random.Calls, spec *commands.Spec) *costCall {
+	c := &costCall{}
+	for _, w := range g.Call([]*commands.Spec{spec}) {
+		c.words = append(c.words, string(w))
+	}
+	if g.IntN(2) == 0 && len(c.words) > 1 {
+		c.last, c.times = 1+g.IntN(min(3, len(c.words)-1)), 1000+g.IntN(3000)
+		c.seed = g.Uint64()
+	}
+	return c
 }
 
 // TestCommandsAreChargedForTheirTime measures some calls of each command.
@@ -145,7 +183,8 @@ func TestCommandsAreChargedForTheirTime(t *testing.T) {
 	if tier.Checking() {
 		rounds = 6
 	}
-	if text := os.Getenv("COORDD_COSTS"); text != "" {
+	text := os.Getenv("COORDD_COSTS")
+	if text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
@@ -157,55 +196,53 @@ func TestCommandsAreChargedForTheirTime(t *testing.T) {
 	c := newCostsMachine(t)
 	g := random.NewCalls(c.table, seed)
 	g.Strays = 10
-	for _, words := range fixedCalls() { // that were too cheap once
-		call := commandtest.Args(words...)
-		if price, took := c.price(call); price > mostOfUnit && took >= shortestCall {
-			t.Errorf("%.1f times its charge, %v: %s", price, took, callText(call))
-		}
-		c.renew()
-	}
 	type found struct {
 		price float64
 		took  time.Duration
-		text  string
+		*costCall
 	}
 	var all []found
+	measure := func(call *costCall) {
+		words := call.call()
+		if _, err := c.table.ResolveAt(c.level, words); err != nil {
+			return // the node refuses it
+		}
+		if price, took := c.price(words); took >= shortestCall {
+			all = append(all, found{price, took, call})
+		}
+	}
+	for _, text := range seeds.Kept(t, keptCosts) {
+		call, err := parseCostCall(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		c.renew()
+		measure(call)
+	}
 	for range rounds {
 		for _, spec := range g.Specs {
 			if strings.HasPrefix(spec.Name, "flush") {
 				continue
 			}
-			call := g.Call([]*commands.Spec{spec})
-			if g.IntN(2) == 0 {
-				call = longCall(g, call)
-			}
-			if _, err := c.table.ResolveAt(c.level, call); err != nil {
-				continue // the node refuses it
-			}
 			if c.ks.Len() < c.keys/2 {
 				c.renew()
 			}
-			price, took := c.price(call)
-			text := fmt.Sprintf("%.150s (%d words)", callText(call), len(call))
-			if took >= shortestCall {
-				all = append(all, found{price, took, text})
-			}
+			measure(costCallOf(g, spec))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(b.price, a.price) })
-	for i, f := range all[:min(len(all), 30)] {
-		t.Logf("%2d. %5.1f times, %v: %s", i+1, f.price, f.took, f.text)
+	all = all[:min(len(all), 30)]
+	var worst []string
+	for i, f := range all {
+		t.Logf("%2d. %5.1f times, %v: %.150s", i+1, f.price, f.took, f)
 		if f.price > mostOfUnit {
-			t.Errorf("%.1f times its charge, %v: %s", f.price, f.took, f.text)
+			t.Errorf("%.1f times its charge, %v: %s", f.price, f.took, f)
+		}
+		if f.price > keptPrice {
+			worst = append(worst, f.String())
 		}
 	}
-}
-
-// callText returns the first words of a call.
-func callText(call [][]byte) string {
-	var text strings.Builder
-	for _, w := range call[:min(len(call), 12)] {
-		text.WriteString(resp.Quote(string(w)) + " ")
+	if text != "" {
+		seeds.Keep(t, keptCosts, worst)
 	}
-	return text.String()
 }

@@ -31,6 +31,7 @@ import (
 const (
 	mostFactor = 8
 	mostBytes  = 32
+	keptFactor = 3 // from which make costs keeps a call for later runs
 )
 
 // snippet is what is measured: what comes before, and the body of a loop without end, or a value
@@ -369,6 +370,33 @@ func (c callOf) snippet() snippet {
 		body: "pcall(" + strings.Join(append([]string{c.function}, args...), ", ") + ")"}
 }
 
+// keptCalls has the worst calls that make costs has found, as String writes them.
+const keptCalls = "../../testdata/costs/calls.txt"
+
+// spreads ends the last argument of a call whose elements follow.
+const spreads = "..."
+
+// String returns the function and the arguments.
+func (c callOf) String() string {
+	text := strings.Join(append([]string{c.function}, c.args...), " ")
+	if c.spread {
+		text += spreads
+	}
+	return text
+}
+
+// parseCall reads what String has written.
+func parseCall(t testing.TB, text string) callOf {
+	list, spread := strings.CutSuffix(text, spreads)
+	words := strings.Fields(list)
+	for _, a := range words[1:] {
+		if _, ok := shapes[a]; !ok {
+			t.Fatalf("%s: %q has no shape %s", keptCalls, text, a)
+		}
+	}
+	return callOf{words[0], words[1:], spread}
+}
+
 // found is a call with its price.
 type found struct {
 	callOf
@@ -383,6 +411,9 @@ func (g *searcher) search(s *scale, rounds int) []found {
 	measure := func(c callOf) {
 		factor, bytes := s.factor(c.snippet(), mostFactor/2, 2)
 		all = append(all, found{c, factor, bytes})
+	}
+	for _, text := range seeds.Kept(s.t, keptCalls) {
+		measure(parseCall(s.t, text))
 	}
 	for _, f := range g.functions {
 		for _, shape := range makers {
@@ -413,7 +444,8 @@ func TestCallsAreChargedForTheirTime(t *testing.T) {
 	if tier.Checking() {
 		rounds, seed = 50, 2
 	}
-	if text := os.Getenv("COORDD_COSTS"); text != "" {
+	text := os.Getenv("COORDD_COSTS")
+	if text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
@@ -422,6 +454,15 @@ func TestCallsAreChargedForTheirTime(t *testing.T) {
 	}
 	s := &scale{t: t, units: 5_000}
 	all := newSearcher(seed).search(s, rounds)
+	if text != "" {
+		var worst []string
+		for _, f := range all[:30] {
+			if f.factor > keptFactor {
+				worst = append(worst, f.callOf.String())
+			}
+		}
+		seeds.Keep(t, keptCalls, worst)
+	}
 	for i, f := range all[:30] {
 		if f.rank() > 1 {
 			f.factor, f.bytes = s.factor(f.snippet(), mostFactor, 5)

@@ -1,10 +1,14 @@
 package seeds
 
 import (
+	"errors"
 	"hash/fnv"
+	"io/fs"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -37,4 +41,28 @@ func find(name, value string) (uint64, error) {
 		return rand.Uint64(), nil
 	}
 	return strconv.ParseUint(value, 10, 64)
+}
+
+// Kept returns the inputs that searches have kept in a file, one a line.
+func Kept(t testing.TB, path string) (inputs []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		inputs = append(inputs, strings.TrimSuffix(line, "\n"))
+	}
+	return inputs
+}
+
+// Keep adds inputs to a file.
+func Keep(t testing.TB, path string, inputs []string) {
+	t.Helper()
+	all := append(Kept(t, path), inputs...)
+	slices.Sort(all)
+	text := strings.Join(append(slices.Compact(all), ""), "\n")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,6 +1,10 @@
 package seeds
 
-import "testing"
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+)
 
 func TestSeeds(t *testing.T) {
 	seed := func(name, value string) uint64 {
@@ -27,5 +31,17 @@ func TestSeeds(t *testing.T) {
 	t.Setenv(Variable, "18")
 	if Of(t) != 18 {
 		t.Error("Of does not read the environment")
+	}
+}
+
+func TestKeep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kept")
+	if kept := Kept(t, path); len(kept) != 0 {
+		t.Errorf("of no file: %q", kept)
+	}
+	Keep(t, path, []string{"b", "a"})
+	Keep(t, path, []string{"c", "a"})
+	if kept := Kept(t, path); !slices.Equal(kept, []string{"a", "b", "c"}) {
+		t.Errorf("kept %q", kept)
 	}
 }
