@@ -137,7 +137,7 @@ const (
 
 // timeoutSeconds parses a timeout in seconds, with decimals, and returns ms, rounded up.
 func (x *Call) timeoutSeconds(arg []byte) (timeoutMs int64, err error) {
-	x.Spend(digitsWork(arg))
+	x.spendDigits(arg)
 	f, ok := ParseExtended(arg)
 	if !ok {
 		return 0, errTimeoutFloat

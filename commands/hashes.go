@@ -319,7 +319,7 @@ func hincrby(x *Call) error {
 }
 
 func hincrbyfloat(x *Call) error {
-	x.Spend(digitsWork(x.Args[3]))
+	x.spendDigits(x.Args[3])
 	by, ok := ParseExtended(x.Args[3])
 	if !ok {
 		return ErrNotFloat
@@ -333,7 +333,7 @@ func hincrbyfloat(x *Call) error {
 	}
 	sum := by
 	if value, exists := h.Get(x.Args[2]); exists {
-		x.Spend(digitsWork(value))
+		x.spendDigits(value)
 		n, ok := ParseExtended(value)
 		if !ok {
 			return ErrHashNotFloat
@@ -343,7 +343,7 @@ func hincrbyfloat(x *Call) error {
 		}
 	}
 	text := []byte(FormatExtended(sum))
-	x.Spend(digitsWork(text))
+	x.spendDigits(text)
 	updateField(x, text, "hincrbyfloat")
 	x.Out.Bulk(text)
 	return nil

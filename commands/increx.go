@@ -193,7 +193,7 @@ func replyInts(x *Call, value, by int64) {
 
 // parseLong parses the number of an option with x87's precision. It may be infinite.
 func parseLong(x *Call, arg []byte, name string) (*big.Float, error) {
-	x.Spend(digitsWork(arg))
+	x.spendDigits(arg)
 	f, ok := ParseExtended(arg)
 	if !ok {
 		return nil, Errorf("ERR %s is not a valid float", name)
@@ -244,7 +244,7 @@ func (o *increxOptions) addFloat(x *Call) error {
 	}
 	old := new(big.Float).SetPrec(extended)
 	if e != nil {
-		x.Spend(digitsWork(e.Bytes()))
+		x.spendDigits(e.Bytes())
 		var ok bool
 		if old, ok = ParseExtended(e.Bytes()); !ok {
 			return ErrNotFloat
@@ -271,7 +271,7 @@ func (o *increxOptions) addFloat(x *Call) error {
 		}
 	}
 	text := []byte(FormatExtended(sum))
-	x.Spend(digitsWork(text))
+	x.spendDigits(text)
 	o.store(x, e, text, "incrbyfloat")
 	replyLongs(x, sum, by)
 	return nil
@@ -283,7 +283,7 @@ func replyLongs(x *Call, value, by *big.Float) {
 	x.Out.Array(2)
 	for _, f := range [2]*big.Float{value, by} {
 		text := FormatExtended(f)
-		x.Spend(digitsWork([]byte(text)))
+		x.spendDigits([]byte(text))
 		if x.Tx.Proto != 3 {
 			x.Out.BulkString(text)
 			continue

@@ -2,6 +2,8 @@
 
 package commands
 
+import "github.com/coordd/coordd/commands/keyspace"
+
 // deletedWork is the cost of deleting a key, besides the lookup, in units of Env.Work.
 const deletedWork = 10
 
@@ -20,9 +22,15 @@ func delCommand(x *Call) error {
 	return nil
 }
 
-// flushMode checks the argument of FLUSHDB and FLUSHALL. Both modes are synchronous here: Flush
-// takes constant time.
-func (x *Call) flushMode() error {
+// flushWork is the cost of a new, empty database.
+const flushWork = 32
+
+// flushMode checks the argument of FLUSHDB and FLUSHALL, and charges for the new databases. Both
+// modes are synchronous here: Flush takes constant time.
+func (x *Call) flushMode(databases int) error {
+	if x.Level >= LevelUsers {
+		x.Spend(flushWork * databases)
+	}
 	if len(x.Args) == 1 || (len(x.Args) == 2 &&
 		(isWord(x.Args[1], "ASYNC") || isWord(x.Args[1], "SYNC"))) {
 		return nil
@@ -31,7 +39,7 @@ func (x *Call) flushMode() error {
 }
 
 func flushdbCommand(x *Call) error {
-	if err := x.flushMode(); err != nil {
+	if err := x.flushMode(1); err != nil {
 		return err
 	}
 	x.DB().Flush()
@@ -40,7 +48,7 @@ func flushdbCommand(x *Call) error {
 }
 
 func flushallCommand(x *Call) error {
-	if err := x.flushMode(); err != nil {
+	if err := x.flushMode(keyspace.Databases); err != nil {
 		return err
 	}
 	x.Keyspace.FlushAll()

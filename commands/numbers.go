@@ -151,9 +151,18 @@ func AddExtended(a, b *big.Float) (*big.Float, bool) {
 // than half of 10^-17.
 const noDecimals = -60
 
-// digitsWork is the cost of parsing or formatting a number with 64 bits of mantissa, in units of
-// Env.Work: its text may have some 5,000 digits.
-func digitsWork(text []byte) int { return min(len(text), maxFloatText) / 2 }
+// extendedWork is the cost of parsing or formatting any number with 64 bits of mantissa.
+const extendedWork = 16
+
+// spendDigits charges for parsing or formatting such a number: its text may have some 5,000 digits.
+// The time of a short one was not charged before LevelUsers.
+func (x *Call) spendDigits(text []byte) {
+	units := min(len(text), maxFloatText) / 2
+	if x.Level >= LevelUsers {
+		units += extendedWork
+	}
+	x.Spend(units)
+}
 
 // FormatExtended formats the result of INCRBYFLOAT: up to 17 decimals without trailing zeros.
 func FormatExtended(x *big.Float) string {

@@ -74,12 +74,12 @@ func incrbyfloatCommand(x *Call) error {
 	n := new(big.Float).SetPrec(extended)
 	if e != nil {
 		var ok bool
-		x.Spend(digitsWork(e.Bytes()))
+		x.spendDigits(e.Bytes())
 		if n, ok = ParseExtended(e.Bytes()); !ok {
 			return ErrNotFloat
 		}
 	}
-	x.Spend(digitsWork(x.Args[2]))
+	x.spendDigits(x.Args[2])
 	by, ok := ParseExtended(x.Args[2])
 	if !ok {
 		return ErrNotFloat
@@ -90,7 +90,7 @@ func incrbyfloatCommand(x *Call) error {
 	}
 	s := FormatExtended(sum)
 	text := []byte(s)
-	x.Spend(digitsWork(text))
+	x.spendDigits(text)
 	x.replace(e != nil, text, "incrbyfloat")
 	x.Out.BulkString(s)
 	return nil

@@ -331,6 +331,10 @@ func (L *LState) concat(first, last int) LValue {
 	return v
 }
 
+// concatCall is what a call of __concat takes besides: it leaves the virtual machine and comes
+// back.
+const concatCall = 4
+
 func (L *LState) concatMeta(left, right LValue) LValue {
 	meta := L.GetMetaField(left, "__concat")
 	if meta == LNil {
@@ -341,6 +345,9 @@ func (L *LState) concatMeta(left, right LValue) LValue {
 			left = right
 		}
 		L.RaiseError("attempt to concatenate a " + left.Type().String() + " value")
+	}
+	if L.G.Strict {
+		L.G.Budget.Instructions -= concatCall
 	}
 	return L.callMeta(meta, left, right)
 }
