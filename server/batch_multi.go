@@ -194,11 +194,16 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	write := !looks || len(s.tx.watch) > 0
+	if !together {
+		s.flush() // replies to earlier commands, for which messages must not wait
+		s.receiveAhead(s.tx.queue)
+	}
 	s.addRequest(write, cmds, pending{step: executed, block: s.tx.queue, looks: looks, spec: spec,
 		args: args, recorded: scripts})
 	s.tx = transaction{}
 	if !together {
 		s.flush()
+		s.forgetAhead()
 	}
 }
 

@@ -75,6 +75,7 @@ type session struct {
 	early       int // commands before its client authenticated
 	tx          transaction
 	subs        [subKinds]map[string]struct{} // of this session, as in pubsub
+	planned     map[planned]struct{}          // of the transaction that runs: see receiveAhead
 	batch       batch
 	reply       commands.RESP  // complete replies, not sent yet
 	w           *commands.RESP // receives the current command's own reply
@@ -361,9 +362,10 @@ func (s *session) send() error {
 			s.addr, "limit_bytes", hard)
 		s.kill() // the write fails
 	}
-	// Invalidations of keys recorded for pending reads wait for the replies to those reads.
-	err := s.out.write(s.reply.Buf, s.batch.count > 0 && s.track.Load() != nil,
-		framing{s.proto, s.subscribed(), s.monitoring})
+	// Invalidations of keys recorded for pending reads wait for the replies to those reads, and
+	// messages of the subscriptions that a transaction makes for its reply.
+	holdOn := s.batch.count > 0 && (s.track.Load() != nil || s.planned != nil)
+	err := s.out.write(s.reply.Buf, holdOn, framing{s.proto, s.subscribed(), s.monitoring})
 	s.state.Store(works)
 	s.traceSent()
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxBatchBytes {

@@ -573,6 +573,9 @@ func (c *client) call(words ...string) string {
 // next returns the next reply or message.
 func (c *client) next() string {
 	c.t.Helper()
+	if ready, open := c.Ready(waitLimit); !ready && open {
+		c.t.Fatalf("no reply in %v", waitLimit)
+	}
 	raw, err := c.Receive()
 	if err != nil {
 		c.t.Fatalf("no reply: %v", err)

@@ -147,7 +147,7 @@ func subscribing(kind subKind) *commands.Local {
 		for _, a := range args[1:] {
 			name := string(a)
 			if _, known := s.subs[kind][name]; !known {
-				if err := s.srv.pubsub.add(kind, name, s); err != nil {
+				if err := s.receive(kind, name); err != nil {
 					s.fail(err)
 					return
 				}
@@ -158,6 +158,59 @@ func subscribing(kind subKind) *commands.Local {
 		// Whoever changes users from here on finds the subscriptions.
 		s.quit = s.quit || s.admitAgain(spec, args) != nil
 	})}
+}
+
+// planned names a subscription that a transaction is to make.
+type planned struct {
+	kind subKind
+	name string
+}
+
+// receive has messages sent to the session from now on, if they are not already.
+func (s *session) receive(kind subKind, name string) error {
+	if _, early := s.planned[planned{kind, name}]; early {
+		delete(s.planned, planned{kind, name})
+		return nil
+	}
+	return s.srv.pubsub.add(kind, name, s)
+}
+
+// receiveAhead has messages for the subscriptions of a transaction sent from now on, before the
+// machine runs its commands: what they publish, or others do who saw them, must arrive. Messages
+// wait for the reply. What the transaction does not subscribe to then is for forgetAhead.
+func (s *session) receiveAhead(block []queued) {
+	for i := range block {
+		q := &block[i]
+		kind := subKind(slices.Index(subscribeWords[:], q.spec.Name))
+		if kind < 0 || q.invalid != nil || s.checkNames(kind, q.args[1:]) != nil ||
+			!s.mayRun(q.spec, q.args) {
+			continue
+		}
+		if !s.out.hold(&s.srv.wg) {
+			s.quit = true
+			return
+		}
+		for _, a := range q.args[1:] {
+			name := string(a)
+			_, known := s.subs[kind][name]
+			_, early := s.planned[planned{kind, name}]
+			if known || early || s.srv.pubsub.add(kind, name, s) != nil {
+				continue
+			}
+			if s.planned == nil {
+				s.planned = map[planned]struct{}{}
+			}
+			s.planned[planned{kind, name}] = struct{}{}
+		}
+	}
+}
+
+// forgetAhead ends the subscriptions of receiveAhead that the transaction has not made.
+func (s *session) forgetAhead() {
+	for a := range s.planned {
+		s.srv.pubsub.remove(a.kind, a.name, s)
+	}
+	s.planned = nil
 }
 
 // checkNames rejects too many or too long names.

@@ -343,3 +343,39 @@ func TestRefusedMessageIsNotSent(t *testing.T) {
 		}
 	}
 }
+
+// What a transaction publishes, or others do who saw it, reaches the subscriptions that it makes.
+func TestSubscriptionsOfTransactions(t *testing.T) {
+	n := start(t, nil)
+	for _, x := range []struct{ subscribe, publish, message string }{
+		{"SUBSCRIBE c", "PUBLISH c x", "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n"},
+		{"PSUBSCRIBE c*", "PUBLISH c x",
+			"*4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$1\r\nx\r\n"},
+		{"SSUBSCRIBE c", "SPUBLISH c x",
+			"*3\r\n$8\r\nsmessage\r\n$1\r\nc\r\n$1\r\nx\r\n"},
+	} {
+		c := n.dial(t)
+		words := strings.Fields(x.subscribe)
+		confirmed := fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:1\r\n", len(words[0]),
+			strings.ToLower(words[0]), len(words[1]), words[1])
+		c.raw(calls("SET k before", "GET k", "MULTI", x.subscribe, x.publish, "EXEC"))
+		c.want("+OK\r\n", "$6\r\nbefore\r\n", "+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n",
+			"*2\r\n"+confirmed+":1\r\n", x.message)
+		_ = c.Close()
+		eventually(t, "no subscriptions", func() bool { return n.pubsub.size.Load() == 0 })
+	}
+}
+
+// A transaction that did not run has subscribed to nothing.
+func TestSubscriptionsOfTransactionsThatFail(t *testing.T) {
+	n := start(t, nil)
+	c, other := n.dial(t), n.dial(t)
+	c.call("WATCH", "k")
+	other.call("SET", "k", "v")
+	c.raw(calls("MULTI", "SUBSCRIBE c d", "PUBLISH c x", "EXEC", "PUBSUB NUMSUB c d", "PING"))
+	c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*-1\r\n",
+		"*4\r\n$1\r\nc\r\n:0\r\n$1\r\nd\r\n:0\r\n", "+PONG\r\n")
+	if size := n.pubsub.size.Load(); size != 0 {
+		t.Errorf("%d subscriptions are left", size)
+	}
+}

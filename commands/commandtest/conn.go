@@ -79,6 +79,7 @@ func (c *Conn) Ready(wait time.Duration) (ready, open bool) {
 		return false, false
 	}
 	_, err := c.br.Peek(1)
+	_ = c.nc.SetReadDeadline(time.Time{}) // a connection that has ended keeps it
 	return err == nil, err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 

@@ -60,6 +60,7 @@ var Classes = []string{
 	"order of arrival lost with the leader",
 	"caches kept on a node that is cut off",
 	"a refusal that is forgotten",
+	"a subscription that begins too late",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
