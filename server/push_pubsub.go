@@ -133,7 +133,7 @@ func pubsubSub(name string, arity int, since, syntax, summary string,
 // before any of its messages.
 func subscribing(kind subKind) *commands.Local {
 	return &commands.Local{Run: serve(func(s *session, spec *commands.Spec, args [][]byte) {
-		if err := s.checkNames(kind, args[1:]); err != nil {
+		if err := s.checkNames(kind, args[1:], 0); err != nil {
 			s.fail(err)
 			return
 		}
@@ -179,13 +179,15 @@ func (s *session) receive(kind subKind, name string) error {
 // machine runs its commands: what they publish, or others do who saw them, must arrive. Messages
 // wait for the reply. What the transaction does not subscribe to then is for forgetAhead.
 func (s *session) receiveAhead(block []queued) {
+	var names [subKinds]int
 	for i := range block {
 		q := &block[i]
 		kind := subKind(slices.Index(subscribeWords[:], q.spec.Name))
-		if kind < 0 || q.invalid != nil || s.checkNames(kind, q.args[1:]) != nil ||
-			!s.mayRun(q.spec, q.args) {
+		if kind < 0 || q.invalid != nil || !s.mayRun(q.spec, q.args) ||
+			s.checkNames(kind, q.args[1:], names[kind]) != nil {
 			continue
 		}
+		names[kind] += len(q.args) - 1
 		if !s.out.hold(&s.srv.wg) {
 			s.quit = true
 			return
@@ -213,13 +215,13 @@ func (s *session) forgetAhead() {
 	s.planned = nil
 }
 
-// checkNames rejects too many or too long names.
-func (s *session) checkNames(kind subKind, names [][]byte) error {
+// checkNames rejects too many or too long names, besides so many others that are planned.
+func (s *session) checkNames(kind subKind, names [][]byte, others int) error {
 	most, check := maxSubscriptions, commands.CheckChannel
 	if kind == subPattern {
 		most, check = maxPatterns, commands.CheckPattern
 	}
-	if len(s.subs[kind])+len(names) > most {
+	if len(s.subs[kind])+others+len(names) > most {
 		return commands.Errorf(
 			"ERR too many subscriptions: the limit is %d of each kind per connection", most)
 	}
