@@ -42,8 +42,11 @@ const (
 	failureBurst      = 500
 )
 
-// closeWait bounds how long Close waits for a file that takes no more.
-const closeWait = 2 * time.Second
+// fileWait bounds how long Reopen and Close wait for a file that takes no more.
+const fileWait = 2 * time.Second
+
+// errBusy says that the writer has not come to a request.
+var errBusy = errors.New("the audit log is busy: it is opened again when it takes more")
 
 // Config says where the trail goes.
 type Config struct {
@@ -101,7 +104,7 @@ type Log struct {
 	mu      sync.Mutex
 	queue   []Event
 	dropped uint64
-	reopen  string // the name of the file to go on with; empty: the current one
+	reopen  []chan error // those who asked for another file, each with room for the answer
 	closed  bool
 
 	torn     bool   // of the writer: the newest line is incomplete
@@ -224,21 +227,27 @@ func (l *Log) Dropped() uint64 {
 }
 
 // Reopen makes the next event go to a new file if somebody has renamed the current one, or made its
-// link lead elsewhere.
+// link lead elsewhere. The new file exists at once, even if nothing happens, and from then on nothing
+// is written to the old one: who sees the new one can pack the old one.
 func (l *Log) Reopen() error {
 	if l == nil || l.path == "" {
 		return nil
 	}
-	// the new one exists at once, even if nothing happens
-	name, err := prepare(l.path)
-	if err != nil {
-		return err
-	}
+	answer := make(chan error, 1)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.reopen = name
+	l.reopen = append(l.reopen, answer)
 	l.rouse()
-	return nil
+	l.mu.Unlock()
+	limit := time.NewTimer(fileWait)
+	defer limit.Stop()
+	select {
+	case err := <-answer:
+		return err
+	case <-limit.C:
+		return errBusy
+	case <-l.done: // nothing is written to either
+		return nil
+	}
 }
 
 // Close writes what is queued, unless that takes long. Later events are dropped.
@@ -250,7 +259,7 @@ func (l *Log) Close() {
 	l.closed = true
 	l.rouse()
 	l.mu.Unlock()
-	limit := time.NewTimer(closeWait)
+	limit := time.NewTimer(fileWait)
 	defer limit.Stop()
 	select {
 	case <-l.done:
@@ -264,15 +273,13 @@ func (l *Log) write() {
 	for range l.wake {
 		l.mu.Lock()
 		events, dropped, reopen, closed := l.queue, l.dropped, l.reopen, l.closed
-		l.queue, l.reopen = nil, ""
+		l.queue, l.reopen = nil, nil
 		l.mu.Unlock()
-		if reopen != "" {
-			_ = l.file.Close() // the next write opens it
-		}
-		if reopen != "" && reopen != l.file.Filename { // the link leads to another file now
-			l.file = &lumberjack.Logger{Filename: reopen, MaxSize: l.file.MaxSize,
-				MaxBackups: l.file.MaxBackups}
-			l.out = l.file
+		if len(reopen) > 0 {
+			err := l.openAgain()
+			for _, answer := range reopen {
+				answer <- err
+			}
 		}
 		for i := range events {
 			if !l.line(events[i]) {
@@ -292,6 +299,22 @@ func (l *Log) write() {
 			return
 		}
 	}
+}
+
+// openAgain goes on with what the path leads to now. It is the writer that creates the file, between
+// two events: none that comes after the file goes to the one before.
+func (l *Log) openAgain() error {
+	name, err := prepare(l.path)
+	if err != nil {
+		return err
+	}
+	_ = l.file.Close() // the next write opens it
+	if name != l.file.Filename {
+		l.file = &lumberjack.Logger{Filename: name, MaxSize: l.file.MaxSize,
+			MaxBackups: l.file.MaxBackups}
+		l.out = l.file
+	}
+	return nil
 }
 
 // line writes one line and reports whether it could.

@@ -168,6 +168,61 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+// Whoever sees the new file can pack the old one: nothing is written to that any more.
+func TestNewFileEndsTheOld(t *testing.T) {
+	for range 10 {
+		// a long path makes opening slow
+		dir := filepath.Join(t.TempDir(), strings.Repeat("d/", 300))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path, moved := filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
+		l := open(t, Config{File: path})
+		l.Record(Event{Event: "first", Outcome: OK})
+		wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, path) != "" })
+		if err := os.Rename(path, moved); err != nil {
+			t.Fatal(err)
+		}
+		reopened := make(chan error, 1)
+		go func() { reopened <- l.Reopen() }()
+		wait.For(t, 5*time.Second, "the new file", func() bool {
+			_, err := os.Stat(path)
+			return err == nil
+		})
+		l.Record(Event{Event: "later", Outcome: OK})
+		l.Close()
+		if err := <-reopened; err != nil {
+			t.Fatal(err)
+		}
+		if got := events(t, read(t, moved)); fmt.Sprint(got) != "[first]" {
+			t.Fatal(got)
+		}
+		if got := events(t, read(t, path)); fmt.Sprint(got) != "[later]" {
+			t.Fatal(got)
+		}
+	}
+}
+
+// A file that cannot be opened leaves the one that was open in use.
+func TestReopenFails(t *testing.T) {
+	dir := t.TempDir()
+	path, moved := filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
+	l := open(t, Config{File: path})
+	l.Record(Event{Event: "first", Outcome: OK})
+	wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, path) != "" })
+	if err := errors.Join(os.Rename(path, moved), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reopen(); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Error(err)
+	}
+	l.Record(Event{Event: "second", Outcome: OK})
+	l.Close()
+	if got := events(t, read(t, moved)); fmt.Sprint(got) != "[first second]" {
+		t.Error(got)
+	}
+}
+
 // A link that leads to another file is followed when the trail is opened again.
 func TestReopenFollowsLink(t *testing.T) {
 	dir := t.TempDir()
