@@ -24,9 +24,11 @@ var (
 	Next = tagged("coordd_next")
 	// Small has small log files, see cluster/log_wal_segment_small.go.
 	Small = tagged("coordd_small_segments")
+	// SmallNext is both.
+	SmallNext = tagged("coordd_small_segments", "coordd_next")
 	// Moved has a wall clock that a test moves, see cluster/clock_wall_moved.go.
 	Moved = tagged("coordd_moved_wall")
-	// MovedSmall is both.
+	// MovedSmall has a moved clock and small log files.
 	MovedSmall = tagged("coordd_moved_wall", "coordd_small_segments")
 	// First is release 0.1, from the history of the repository.
 	First = sync.OnceValues(first)

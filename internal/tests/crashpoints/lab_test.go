@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/crashdisk"
 	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
@@ -34,34 +34,12 @@ const within = 60 * time.Second
 const lastingWait = 3 * time.Second
 
 // Binaries with log files of 16 KiB: of this release, and of the simulated next one.
-var (
-	thisRelease = sync.OnceValues(func() (string, error) { return build("coordd_small_segments") })
-	nextRelease = sync.OnceValues(func() (string, error) {
-		return build("coordd_small_segments,coordd_next")
-	})
-	built []string
-)
-
-func build(tags string) (string, error) {
-	dir, err := os.MkdirTemp("", "coordd-test-")
-	if err != nil {
-		return "", err
-	}
-	built = append(built, dir)
-	path := filepath.Join(dir, "coordd")
-	if out, err := exec.Command("go", "build", "-tags", tags, "-o", path,
-		"github.com/coordd/coordd/cmd/coordd").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %v\n%s", err, out)
-	}
-	return path, nil
-}
+var thisRelease, nextRelease = binaries.Small, binaries.SmallNext
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{}) // nodes that do not answer are the rule
 	code := m.Run()
-	for _, dir := range built {
-		_ = os.RemoveAll(dir)
-	}
+	binaries.Remove()
 	os.Exit(code)
 }
 

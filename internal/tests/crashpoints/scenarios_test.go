@@ -124,6 +124,7 @@ type trial = func(p point, rnd *rand.Rand) (crashdisk.Op, error)
 
 // both tries crashes and errors in a scenario, which counts in *to.
 func (r *runner) both(t *testing.T, to **count, crash, fail trial, evidence func(string) error) {
+	most := 0 // operations, counted once
 	for _, kind := range []string{"crash", "error"} {
 		t.Run(kind, func(t *testing.T) {
 			y := &try{t: t, seed: r.seed, run: crash, evidence: evidence,
@@ -133,9 +134,11 @@ func (r *runner) both(t *testing.T, to **count, crash, fail trial, evidence func
 				y.run, y.whats = fail, []string{"EIO", "ENOSPC", "EMFILE", "ENOSPC+"}
 			}
 			y.count = newCount()
+			y.count.most = most
 			*to = y.count
 			defer y.count.report(t)
 			y.all()
+			most = y.count.most
 		})
 	}
 }
