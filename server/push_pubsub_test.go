@@ -326,6 +326,11 @@ func TestSubscriptionLimit(t *testing.T) {
 	if got := n.dial(t).call(append(names, "x")...); got != refused {
 		t.Errorf("%q", got)
 	}
+	// what a transaction would subscribe to beyond the limit receives nothing either
+	c.call("UNSUBSCRIBE", "0")
+	c.raw(calls("MULTI", "SUBSCRIBE a", "SUBSCRIBE b", "PUBLISH b x", "EXEC"))
+	c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n",
+		"*3\r\n>3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:100000\r\n"+refused+":0\r\n")
 }
 
 // A message whose command is rejected for lack of reply room in a transaction is not sent.

@@ -172,14 +172,19 @@ func fight(t *testing.T, calls [][]string, addrs ...string) (served *atomic.Int6
 		once.Add(1)
 		go func() {
 			defer all.Done()
-			for k := 0; !over.Load(); k++ {
+			for first := true; !over.Load(); {
 				reply, err := "", c.SendRaw(call)
 				if err == nil {
 					var raw []byte
 					raw, err = c.Receive()
 					reply = string(raw[:min(len(raw), 100)])
 				}
-				if served.Add(1); k == 0 {
+				if strings.HasPrefix(reply, "-TRYAGAIN ") {
+					continue // it did not run, since too many wait here
+				}
+				served.Add(1)
+				if first {
+					first = false
 					once.Done()
 				}
 				if err != nil || strings.HasPrefix(reply, "-") {
