@@ -227,8 +227,8 @@ func (l *Log) Dropped() uint64 {
 }
 
 // Reopen makes the next event go to a new file if somebody has renamed the current one, or made its
-// link lead elsewhere. The new file exists at once, even if nothing happens, and from then on nothing
-// is written to the old one: who sees the new one can pack the old one.
+// link lead elsewhere. The new file exists at once, even if nothing happens, and from then on
+// nothing is written to the old one: who sees the new one can pack the old one.
 func (l *Log) Reopen() error {
 	if l == nil || l.path == "" {
 		return nil
@@ -301,8 +301,8 @@ func (l *Log) write() {
 	}
 }
 
-// openAgain goes on with what the path leads to now. It is the writer that creates the file, between
-// two events: none that comes after the file goes to the one before.
+// openAgain goes on with what the path leads to now. It is the writer that creates the file,
+// between two events: none that comes after the file goes to the one before.
 func (l *Log) openAgain() error {
 	name, err := prepare(l.path)
 	if err != nil {
