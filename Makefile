@@ -74,18 +74,18 @@ check: deps
 
 check-race: export COORDD_CHECK = 1
 check-race:
-	sh .ci/only 'tier[.]' '$(RACE)' $(GO) test -race $(TESTFLAGS) -timeout 30m
+	sh .ci/only 'tier[.]Check' '$(RACE)' $(GO) test -race $(TESTFLAGS) -timeout 30m
 	COORDD_CHECK= sh .ci/only '[gG]o[( ]func|startNode' 'fsm/script commands/keyspace internal/tests/differential' \
 		$(GO) test -race $(TESTFLAGS)
 
 check-plain: export COORDD_CHECK = 1
 check-plain:
-	sh .ci/only 'tier[.]' '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
+	sh .ci/only 'tier[.]Check' '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
 
 # Much of what processes do is to wait: each of two runs has every other test.
 check-processes-%: export COORDD_CHECK = 1
 check-processes-%:
-	PART=$* sh .ci/only 'tier[.]' $(PROCESSES) $(GO) test $(TESTFLAGS) -timeout 30m
+	PART=$* sh .ci/only 'tier[.]Check' $(PROCESSES) $(GO) test $(TESTFLAGS) -timeout 30m
 
 # Tests that need a program skip themselves where it is missing.
 check-bare:

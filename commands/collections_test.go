@@ -52,7 +52,7 @@ func TestRandomCallsAgainstRedis(t *testing.T) {
 	real := commandtest.DialRedis(t)
 	g := &callMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 1))}
 	each := 3000
-	if tier.Checking() {
+	if tier.Soaking() {
 		each = 30_000
 	}
 	for _, proto := range []int{2, 3} {

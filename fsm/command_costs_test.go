@@ -23,7 +23,6 @@ import (
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
 	"github.com/coordd/coordd/internal/tests/seeds"
-	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/threadtime"
 )
 
@@ -180,9 +179,6 @@ func costCallOf(g *random.Calls, spec *commands.Spec) *costCall {
 func TestCommandsAreChargedForTheirTime(t *testing.T) {
 	detector.Skip(t)
 	rounds, seed := 1, uint64(1) // always the same: what only chance finds is for make costs
-	if tier.Checking() {
-		rounds = 6
-	}
 	text := os.Getenv("COORDD_COSTS")
 	if text != "" {
 		var err error

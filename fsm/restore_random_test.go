@@ -31,7 +31,7 @@ func restoreRounds(t *testing.T) uint64 {
 		}
 		return n
 	}
-	if tier.Checking() {
+	if tier.Soaking() {
 		return 3000
 	}
 	return 300

@@ -123,7 +123,7 @@ func TestPromisesHoldOverTLS(t *testing.T) {
 		"TestRetire", "TestKill", "TestVanishedWaiterTakesNothing", "TestMuchBehindAWait",
 		"TestSlowSubscriber", "TestSubscribeHasNoGap", "TestTimeoutOfClientsThatDoNotRead",
 		"TestBackupBehindUnreadMessages", "TestMonitorIsBounded"}
-	if tier.Checking() {
+	if tier.Soaking() {
 		words = []string{"Clos", "Retire", "Kill", "Wait", "Limit", "Slow", "Pause", "Subscri",
 			"Backup", "Monitor", "Session"}
 	}

@@ -146,7 +146,7 @@ func TestRulesAsRedis(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	users, refused, shown := New(c), 0, 0
 	rounds := 2000
-	if tier.Checking() {
+	if tier.Soaking() {
 		rounds = 20_000
 	}
 	for n := range rounds {
@@ -200,7 +200,7 @@ func TestFilesAsRedis(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	users, refused, loaded := New(c), 0, 0
 	rounds := 600
-	if tier.Checking() {
+	if tier.Soaking() {
 		rounds = 6000
 	}
 	for n := range rounds {

@@ -22,7 +22,6 @@ import (
 	"github.com/coordd/coordd/internal/lua"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/seeds"
-	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/threadtime"
 )
 
@@ -441,9 +440,6 @@ func (g *searcher) search(s *scale, rounds int) []found {
 func TestCallsAreChargedForTheirTime(t *testing.T) {
 	detector.Skip(t)
 	rounds, seed := 3, uint64(1) // always the same: what only chance finds is for make costs
-	if tier.Checking() {
-		rounds, seed = 50, 2
-	}
 	text := os.Getenv("COORDD_COSTS")
 	if text != "" {
 		var err error

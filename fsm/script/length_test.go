@@ -16,7 +16,7 @@ func TestLengthsLikeRedis(t *testing.T) {
 	redis := startRedis(t)
 	g := &historyMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 1))}
 	histories := 3_000
-	if tier.Checking() {
+	if tier.Soaking() {
 		histories = 60_000
 	}
 	const together = 30

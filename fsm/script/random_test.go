@@ -21,7 +21,7 @@ func TestRandomProgramsLikeRedis(t *testing.T) {
 	here := newNode()
 	g := &programMaker{Rand: rand.New(rand.NewPCG(seeds.Of(t), 1))}
 	programs := 150
-	if tier.Checking() {
+	if tier.Soaking() {
 		programs = 2000
 	}
 	for i := range programs {

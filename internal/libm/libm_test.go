@@ -155,7 +155,7 @@ func (f *function) isExact(x, y float64) bool {
 // as precise as they are trusted to be.
 func TestCorrectlyRounded(t *testing.T) {
 	calls := 300
-	if tier.Checking() {
+	if tier.Soaking() {
 		calls = 3000
 	}
 	for i := range functions {
@@ -203,7 +203,7 @@ func TestAroundPowersOfTwo(t *testing.T) {
 		for e := -140; e <= 70; e++ {
 			x := math.Ldexp(1, e)
 			list := []float64{x, -x}
-			if tier.Checking() {
+			if tier.Soaking() {
 				up, down := math.Nextafter(x, 2*x), math.Nextafter(x, 0)
 				list = append(list, up, -up, down, -down)
 			}

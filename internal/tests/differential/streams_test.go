@@ -21,7 +21,7 @@ func TestStreamNodes(t *testing.T) {
 	d := newDifferential(t)
 	seed := seeds.Of(t)
 	rounds := uint64(4)
-	if tier.Checking() {
+	if tier.Soaking() {
 		rounds = 40
 	}
 	for round := range rounds {

@@ -10,7 +10,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/seeds"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -137,7 +137,7 @@ func runLockOp(c *redis.Client, key string, in lockInput) (out lockOutput, ran b
 func TestLinearizableWhileLeadersDie(t *testing.T) {
 	seed := seeds.Of(t)
 	kills := 2
-	if os.Getenv("COORDD_SOAK") != "" {
+	if tier.Soaking() {
 		kills = 20
 	}
 	ps := startProcesses(t, 3)

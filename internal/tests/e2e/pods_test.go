@@ -175,7 +175,7 @@ func (w *writers) check(t *testing.T, p *process) {
 func TestPodsLoseDisksAndMove(t *testing.T) {
 	tier.Check(t)
 	rounds := [][3]bool{{true, true, true}, {true, false, true}, {false, true, false}}
-	if os.Getenv("COORDD_SOAK") != "" {
+	if tier.Soaking() {
 		rnd := rand.New(rand.NewPCG(seeds.Of(t), 0))
 		for range 20 {
 			k := rnd.IntN(8)

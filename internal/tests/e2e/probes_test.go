@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 const (
@@ -37,7 +38,7 @@ func probe(p *process, path string) (code int, body string, took time.Duration) 
 // TestProbesOfManyKeys requests /healthz and /readyz while a node with 2 million keys writes,
 // snapshots, backs up and scans, and while it loads.
 func TestProbesOfManyKeys(t *testing.T) {
-	if os.Getenv("COORDD_SOAK") == "" {
+	if !tier.Soaking() {
 		t.Skip("run by make soak")
 	}
 	p := startProcesses(t, 1)[0]

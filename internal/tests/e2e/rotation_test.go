@@ -31,7 +31,7 @@ var rotationValue = strings.Repeat("x", 1<<10)
 func TestKillsAtRotation(t *testing.T) {
 	tier.Check(t)
 	rounds := map[int]int{1: 6, 3: 2}
-	if os.Getenv("COORDD_SOAK") != "" {
+	if tier.Soaking() {
 		rounds = map[int]int{1: 150, 3: 50}
 	}
 	seed := seeds.Of(t)

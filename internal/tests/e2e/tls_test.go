@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -77,7 +78,7 @@ func clientTLS(t *testing.T, dir string) *tls.Config {
 // TestFromPlainToTLSUnderLoad takes a cluster from plain text to TLS between its nodes in three
 // rolling restarts. No client sees an error.
 func TestFromPlainToTLSUnderLoad(t *testing.T) {
-	if os.Getenv("COORDD_SOAK") == "" {
+	if !tier.Soaking() {
 		t.Skip("run by make soak")
 	}
 	dir, _ := certsDir(t)

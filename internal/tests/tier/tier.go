@@ -5,8 +5,11 @@ import (
 	"testing"
 )
 
-// variable is set by make check.
-const variable = "COORDD_CHECK"
+// Variables of the environment.
+const (
+	checking = "COORDD_CHECK" // set by make check
+	soaking  = "COORDD_SOAK"  // set by make soak, which sets both
+)
 
 // Check skips a test that is in make check alone.
 func Check(t testing.TB) {
@@ -17,4 +20,7 @@ func Check(t testing.TB) {
 }
 
 // Checking reports whether this is make check, for a test that does more there.
-func Checking() bool { return os.Getenv(variable) != "" }
+func Checking() bool { return os.Getenv(checking) != "" }
+
+// Soaking reports whether this is make soak, for a test that goes on by chance there.
+func Soaking() bool { return os.Getenv(soaking) != "" }
