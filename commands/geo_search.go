@@ -354,7 +354,7 @@ func (s *geoSearch) store(x *Call, found []geoFound) {
 		if s.storeDist {
 			m.Score = m.meters / s.area.Unit
 		}
-		members[i] = keyspace.MemberOf(m.Scored)
+		members[i] = keyspace.MemberOf(m.Scored, x.spendBytesOf)
 	}
 	keyspace.SortByHash(members, x.spendTexts)
 	z := keyspace.ZSetOfMembers(members, x.spendTexts)

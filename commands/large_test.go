@@ -56,7 +56,7 @@ func (r *testRun) fill(key string, n int) {
 		for i := range all {
 			e := value.element(random, i)
 			score, _ := ParseFloat([]byte(e[0]))
-			all[i] = keyspace.MemberOf(keyspace.Scored{Score: score, Member: e[1]})
+			all[i] = keyspace.MemberOf(keyspace.Scored{Score: score, Member: e[1]}, nil)
 		}
 		keyspace.SortByHash(all, nil)
 		r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))

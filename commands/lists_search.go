@@ -27,8 +27,11 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 	}
 	first, last := end.span(l, limit)
 	reached := last // or where found returned false
+	compared := func() { x.spendBytesOf(len(value)) }
 	compare := func(position int) bool {
-		x.spendBytes(len(value)) // equal bytes are compared to their end
+		if x.Level < LevelUsers {
+			x.spendBytes(len(value)) // release 0.1 charged for equal ones alone
+		}
 		if !found(position) {
 			reached = position
 			return false
@@ -36,7 +39,7 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 		return true
 	}
 	if x.Level < LevelBounded {
-		l.Find(value, first, last, compare)
+		l.Find(value, first, last, compared, compare)
 		x.Spend((max(reached-first, first-reached) + 1) / searched)
 		return
 	}
@@ -49,7 +52,7 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 		n := min(left, parcel)
 		to := from + step*(n-1)
 		x.Spend(bits.Len(uint(l.Len())) + n/8)
-		l.Find(value, from, to, compare)
+		l.Find(value, from, to, compared, compare)
 		from, left = to+step, left-n
 	}
 }

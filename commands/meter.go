@@ -134,6 +134,9 @@ func (x *Call) spendNumber(n int) {
 	if x.Level >= LevelBounded && n > short {
 		x.Spend(min(n, maxFloatText) / 6)
 	}
+	if n > maxFloatText { // which is no number, but is looked over
+		x.spendBytesOf(n)
+	}
 }
 
 // smallDepth is the depth of a tree that stays in the processor's cache.
@@ -467,6 +470,14 @@ const bytesSpent = 64
 
 // spendBytes adds the work of hashing or copying n bytes of a value.
 func (x *Call) spendBytes(n int) { x.Spend(n / bytesSpent) }
+
+// spendBytesOf is spendBytes for stored names and values that release 0.1 hashed, compared or
+// copied without a charge.
+func (x *Call) spendBytesOf(n int) {
+	if x.Level >= LevelUsers {
+		x.spendBytes(n)
+	}
+}
 
 // spendDead adds the work of skipping expired keys that are not swept yet. Counting them would take
 // as long, so one expired key charges for all keys with a deadline.

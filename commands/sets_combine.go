@@ -148,7 +148,8 @@ func difference(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names boo
 }
 
 func subtract(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
-	result := keyspace.SetOf(union(x, sets[:1]))
+	all, names = union(x, sets[:1])
+	result := keyspace.SetOf(all, names, x.spendBytesOf)
 	for _, s := range sets[1:] {
 		s.Each(func(member string) bool {
 			x.Spend(joinedMember + len(member)/bytesSpent)
@@ -171,7 +172,7 @@ func scombine(combine setCombiner) Handler {
 		case x.overworked():
 			return errCommandWork
 		case !names && keyspace.IntegersOnly(all):
-			replySet(x, keyspace.SetOf(all, false))
+			replySet(x, keyspace.SetOf(all, false, x.spendBytesOf))
 		default:
 			replyCombined(x, all)
 		}
@@ -226,7 +227,7 @@ func scombineStore(combine setCombiner, event string) Handler {
 		if x.Level >= LevelUsers {
 			x.Spend(len(all) * kept)
 		}
-		result := keyspace.SetOf(all, names)
+		result := keyspace.SetOf(all, names, x.spendBytesOf)
 		storeCollection(x, x.Args[1], result, NotifySet, event)
 		x.Out.Int(int64(result.Len()))
 		return nil

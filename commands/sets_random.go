@@ -101,7 +101,7 @@ func popMembers(x *Call, s *keyspace.Set, n int) []string {
 		popped := namesAt(s, positions)
 		x.expectNames(popped)
 		e, s := editSet(x, x.Args[1])
-		s.RemoveAt(positions)
+		s.RemoveAt(positions, x.spendBytesOf)
 		x.changed(e, NotifySet, "spop")
 		return popped
 	}
@@ -118,7 +118,8 @@ func popMembers(x *Call, s *keyspace.Set, n int) []string {
 		}
 	}
 	x.expectNames(popped)
-	x.changed(x.DB().SetCollection(x.Args[1], keyspace.SetOf(rest, false)), NotifySet, "spop")
+	left := keyspace.SetOf(rest, false, x.spendBytesOf)
+	x.changed(x.DB().SetCollection(x.Args[1], left), NotifySet, "spop")
 	return popped
 }
 

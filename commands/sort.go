@@ -420,11 +420,17 @@ func sortNumber(number string) (float64, bool) {
 	if n, ok := shortInteger(number); ok {
 		return float64(n), true
 	}
-	text := resp.CText([]byte(number))
-	if len(text) == 0 {
+	if end := strings.IndexByte(number, 0); end >= 0 {
+		number = number[:end]
+	}
+	if number == "" {
 		return 0, true
 	}
-	text = bytes.TrimLeft(text, " \t\n\v\f\r")
+	number = strings.TrimLeft(number, " \t\n\v\f\r")
+	if len(number) > maxFloatText {
+		return 0, false
+	}
+	text := []byte(number)
 	f, ok := ParseFloat(text)
 	const smallestNormal = 0x1p-1022
 	if ok && f != 0 && math.Abs(f) < smallestNormal && !bytes.ContainsAny(text, "xX") {

@@ -237,7 +237,8 @@ func (x *Call) spendSought(name string, far int) {
 	if x.Level < LevelUsers {
 		x.Spend(lookedUp + len(name)/bytesSpent)
 	} else {
-		x.Spend(sought + nearer*far)
+		// names with equal hashes are compared: somebody may have chosen many
+		x.Spend(sought + nearer*far + len(name)/bytesSpent)
 	}
 }
 
@@ -382,7 +383,7 @@ func zintersect(x *Call, c *zcombination) []keyspace.Member {
 	}
 	c.inputs[0].scores.byScore(func(s keyspace.Scored) bool {
 		// the order decides how much is compared, and so the work
-		return look(keyspace.MemberOf(s))
+		return look(keyspace.MemberOf(s, x.spendBytesOf))
 	})
 	return all
 }

@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -167,6 +168,12 @@ func zrangestore(x *Call) error {
 func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keyspace.ZSet {
 	if n == 0 {
 		return keyspace.NewZSet()
+	}
+	// the walk looks for the first member among all, and a part is chosen by comparing names
+	if n == src.Len() {
+		x.spendBytesOf(len(src.At(from).Member) * bits.Len(uint(n)))
+	} else {
+		x.spendBytesOf(src.NameBytes())
 	}
 	all := make([]keyspace.Scored, 0, n)
 	small, zeros := s.bounds.by != byRank || keyspace.FitsSmall(n, 0), false

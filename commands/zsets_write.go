@@ -230,7 +230,9 @@ func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	case z.Compact():
 	case x.Level >= LevelBounded:
 		n := last - first + 1
-		if x.spendRemoval(n, z.Len()); !keyspace.RebuildCheaper(n, z.Len()) {
+		if x.spendRemoval(n, z.Len()); keyspace.RebuildCheaper(n, z.Len()) {
+			x.spendBytesOf(z.NameBytes()) // each is compared with the first and the last
+		} else {
 			z.Range(first, last, func(s keyspace.Scored) bool {
 				x.Spend(len(s.Member) / bytesSpent) // hashed
 				return true

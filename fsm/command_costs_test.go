@@ -52,18 +52,24 @@ end
 redis.call('xgroup', 'create', 'x1', 'm1', '0') redis.call('setrange', 'k1', 100000, 'v')
 redis.call('set', 'k2', string.rep('ab', 50000))`
 
-// costsMachine measures calls on a machine with that data.
+// manyElements makes that data.
+func manyElements() [][]string {
+	return [][]string{{"EVAL", costsData, "0"},
+		{"XREADGROUP", "GROUP", "m1", "m1", "COUNT", "3000", "STREAMS", "x1", ">"}}
+}
+
+// costsMachine measures calls on a machine with some data.
 type costsMachine struct {
 	t        testing.TB
 	snapshot []byte
 	*Machine
-	keys int
+	keys     int
+	shortest time.Duration // calls that take less do not matter
 }
 
-func newCostsMachine(t testing.TB) *costsMachine {
-	c := &costsMachine{t: t, Machine: newestMachine(testTable())}
-	for _, words := range [][]string{{"EVAL", costsData, "0"},
-		{"XREADGROUP", "GROUP", "m1", "m1", "COUNT", "3000", "STREAMS", "x1", ">"}} {
+func newCostsMachine(t testing.TB, shortest time.Duration, data [][]string) *costsMachine {
+	c := &costsMachine{t: t, Machine: newestMachine(testTable()), shortest: shortest}
+	for _, words := range data {
 		reply := mustApply(t, c.Machine, c.Index()+1, &Entry{ClockMs: 1, WallUs: 1,
 			Batches: [][]byte{request(words...)}}, true).Replies[0]
 		if reply[0] == '-' {
@@ -98,7 +104,7 @@ func (c *costsMachine) price(call [][]byte) (price float64, took time.Duration) 
 		if i == 0 || p < price {
 			price, took = p, d
 		}
-		if price <= mostOfUnit || d < shortestCall {
+		if price <= mostOfUnit || d < c.shortest {
 			break
 		}
 	}
@@ -175,7 +181,8 @@ func costCallOf(g *random.Calls, spec *commands.Spec) *costCall {
 	return c
 }
 
-// TestCommandsAreChargedForTheirTime measures some calls of each command.
+// TestCommandsAreChargedForTheirTime measures some calls of each command, on many elements and on
+// long ones.
 func TestCommandsAreChargedForTheirTime(t *testing.T) {
 	detector.Skip(t)
 	rounds, seed := 1, uint64(1) // always the same: what only chance finds is for make costs
@@ -189,7 +196,25 @@ func TestCommandsAreChargedForTheirTime(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c := newCostsMachine(t)
+	var kept []*costCall
+	for _, text := range seeds.Kept(t, keptCosts) {
+		call, err := parseCostCall(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		kept = append(kept, call)
+	}
+	worst := newCostsMachine(t, shortestCall, manyElements()).search(kept, rounds, seed)
+	data, known := longElements(t)
+	newCostsMachine(t, shortestLong, data).search(append(known, kept...), rounds, seed)
+	if text != "" {
+		seeds.Keep(t, keptCosts, worst)
+	}
+}
+
+// search measures calls, and rounds of random calls of each command. It fails the test for the ones
+// that are too cheap, and returns those that make costs keeps.
+func (c *costsMachine) search(calls []*costCall, rounds int, seed uint64) (worst []string) {
 	g := random.NewCalls(c.table, seed)
 	g.Strays = 10
 	type found struct {
@@ -203,15 +228,11 @@ func TestCommandsAreChargedForTheirTime(t *testing.T) {
 		if _, err := c.table.ResolveAt(c.level, words); err != nil {
 			return // the node refuses it
 		}
-		if price, took := c.price(words); took >= shortestCall {
+		if price, took := c.price(words); took >= c.shortest {
 			all = append(all, found{price, took, call})
 		}
 	}
-	for _, text := range seeds.Kept(t, keptCosts) {
-		call, err := parseCostCall(text)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+	for _, call := range calls {
 		c.renew()
 		measure(call)
 	}
@@ -228,17 +249,14 @@ func TestCommandsAreChargedForTheirTime(t *testing.T) {
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(b.price, a.price) })
 	all = all[:min(len(all), 30)]
-	var worst []string
 	for i, f := range all {
-		t.Logf("%2d. %5.1f times, %v: %.150s", i+1, f.price, f.took, f)
+		c.t.Logf("%2d. %5.1f times, %v: %.150s", i+1, f.price, f.took, f)
 		if f.price > mostOfUnit {
-			t.Errorf("%.1f times its charge, %v: %s", f.price, f.took, f)
+			c.t.Errorf("%.1f times its charge, %v: %.150s", f.price, f.took, f)
 		}
 		if f.price > keptPrice {
 			worst = append(worst, f.String())
 		}
 	}
-	if text != "" {
-		seeds.Keep(t, keptCosts, worst)
-	}
+	return worst
 }

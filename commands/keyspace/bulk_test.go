@@ -131,7 +131,7 @@ func TestSetInBulk(t *testing.T) {
 				want.Add([]byte(name))
 				members = append(members, Member{Hash: hashOf(name), Name: name})
 			}
-			s := SetOf(members, false)
+			s := SetOf(members, false, nil)
 			same := func(what string, got, want *Set) {
 				t.Helper()
 				countsRight(t, got)
@@ -167,7 +167,7 @@ func TestSetInBulk(t *testing.T) {
 			for i, position := range positions {
 				gone[i] = s.At(position)
 			}
-			s.RemoveAt(positions)
+			s.RemoveAt(positions, nil)
 			for _, name := range gone {
 				want.Remove([]byte(name))
 			}

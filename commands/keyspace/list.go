@@ -205,10 +205,18 @@ func (l *List) Range(first, last int, f func(value string) bool) {
 }
 
 // Find calls found with the positions of the elements equal to value, from position first to last,
-// inclusive, until it returns false; in reverse if first > last. The positions must exist.
-func (l *List) Find(value []byte, first, last int, found func(position int) bool) {
+// inclusive, until it returns false; in reverse if first > last. The positions must exist. compared
+// is called before each comparison of the bytes: of an element with the value's length and hash.
+func (l *List) Find(value []byte, first, last int, compared func(),
+	found func(position int) bool) {
 	hash := xxhash.Sum64(value)
-	is := func(e *element) bool { return e.hash == hash && e.value == view(value) }
+	is := func(e *element) bool { // whoever chooses both can make unequal ones with equal hashes
+		if len(e.value) != len(value) {
+			return false
+		}
+		compared()
+		return e.value == view(value)
+	}
 	position, left := first, max(last-first, first-last)+1
 	if first <= last {
 		l.ascend(first, func(piece []element) bool {

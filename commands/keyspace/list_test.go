@@ -174,7 +174,7 @@ func TestListRangeAndFind(t *testing.T) {
 			got = append(got, value)
 			return len(got) <= stop
 		})
-		l.Find([]byte(value), first, last, func(position int) bool {
+		l.Find([]byte(value), first, last, func() {}, func(position int) bool {
 			positions = append(positions, position)
 			return len(positions) <= stop
 		})

@@ -231,7 +231,7 @@ func changeCollection(r *rand.Rand, ks *Keyspace, c Collection, name, text []byt
 			c.Remove(name)
 		case 1:
 			if c.Len() > 0 {
-				c.RemoveAt([]int{some()})
+				c.RemoveAt([]int{some()}, nil)
 			}
 		case 2:
 			c.Add(fmt.Append(nil, r.IntN(100)))

@@ -67,8 +67,8 @@ func IntegersOnly(members []Member) bool {
 }
 
 // SetOf returns a set of distinct members. It has the form of integers if possible, unless names is
-// set.
-func SetOf(members []Member, names bool) *Set {
+// set. compared learns how many bytes of names are compared since their hashes are equal.
+func SetOf(members []Member, names bool, compared func(bytes int)) *Set {
 	s := NewSet()
 	if !names && IntegersOnly(members) {
 		for _, m := range members {
@@ -78,6 +78,11 @@ func SetOf(members []Member, names bool) *Set {
 		}
 		slices.Sort(s.integers)
 		return s
+	}
+	for i := 1; i < len(members); i++ {
+		if members[i].Hash == members[i-1].Hash {
+			compared(2 * len(members[i].Name))
+		}
 	}
 	if !slices.IsSortedFunc(members, memberCompare) {
 		SortByHash(members, nil)
@@ -105,8 +110,8 @@ func memberCompare(a, b Member) int {
 }
 
 // RemoveAt removes the members at distinct positions in the order of the set. The set keeps its
-// form.
-func (s *Set) RemoveAt(positions []int) {
+// form. compared is that of SetOf.
+func (s *Set) RemoveAt(positions []int, compared func(bytes int)) {
 	if s.names == nil || !RebuildCheaper(len(positions), s.Len()) {
 		gone := make([]string, len(positions))
 		for i, position := range positions {
@@ -127,6 +132,6 @@ func (s *Set) RemoveAt(positions []int) {
 		return gone[position]
 	})
 	counted := s.counted
-	*s = *SetOf(rest, true)
+	*s = *SetOf(rest, true, compared)
 	s.counted = counted
 }

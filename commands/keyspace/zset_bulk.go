@@ -10,6 +10,9 @@ import (
 	"github.com/coordd/coordd/commands/radix"
 )
 
+// NameBytes returns the size of all names.
+func (z *ZSet) NameBytes() int { return z.bytes - z.Len()*scoredCost }
+
 // ByHash calls f with every member in the order of (hash, name), until it returns false.
 func (z *ZSet) ByHash(f func(Member) bool) {
 	if z.members != nil {
@@ -23,8 +26,12 @@ func (z *ZSet) ByHash(f func(Member) bool) {
 	}
 }
 
-// MemberOf returns a member with its hash.
-func MemberOf(s Scored) Member {
+// MemberOf returns a member with its hash. It first tells hashed, if that is set, how many bytes
+// are hashed.
+func MemberOf(s Scored, hashed func(bytes int)) Member {
+	if hashed != nil {
+		hashed(len(s.Member))
+	}
 	return Member{Hash: hashOf(s.Member), Name: s.Member, Score: s.Score}
 }
 
@@ -32,7 +39,7 @@ func MemberOf(s Scored) Member {
 func hashed(all []Scored) []Member {
 	members := make([]Member, len(all))
 	for i, s := range all {
-		members[i] = MemberOf(s)
+		members[i] = MemberOf(s, nil)
 	}
 	SortByHash(members, nil)
 	return members
