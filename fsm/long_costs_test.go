@@ -50,7 +50,8 @@ func longElements(t *testing.T) (data [][]string, known []*costCall) {
 		{"GEOSEARCHSTORE", "d", "g1", "FROMLONLAT", "0", "0", "BYRADIUS", "20000", "km"},
 		{"ZREMRANGEBYRANK", "z1", "1", "-2"}, {"ZPOPMIN", "z1"},
 		{"ZRANGESTORE", "d", "z1", "0", "-1"}, {"ZRANGESTORE", "d", "z1", "1", "-1"},
-		{"LREM", "l2", "0", equal[1]}, {"LPOS", "l2", equal[1]}, {"LINSERT", "l2", "BEFORE", equal[1], "x"}, {"SINTER", "s1", "s2"},
+		{"LREM", "l2", "0", equal[1]}, {"LPOS", "l2", equal[1]},
+		{"LINSERT", "l2", "BEFORE", equal[1], "x"}, {"SINTER", "s1", "s2"},
 		{"SINTERCARD", "2", "s1", "s2"}, {"SDIFFSTORE", "d", "s1", "s2"},
 		{"ZINTERSTORE", "d", "2", "s1", "s2"}, {"ZUNIONSTORE", "d", "2", "s1", "s2"},
 	} {
