@@ -76,6 +76,8 @@ func flakes(ctx context.Context, all *suite, runs, busy, workers int, logs strin
 			return err
 		}
 		logs = dir
+	} else if err := os.MkdirAll(logs, 0o700); err != nil {
+		return err
 	}
 	defer os.Remove(logs) // if it is still empty
 	stop, err := startBusy(busy)
