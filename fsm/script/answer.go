@@ -195,10 +195,19 @@ func (in *interpreter) writePairs(out commands.Reply, t *lua.LTable, depth int, 
 // slotsMeasured is how many elements one unit finds the end of an array in.
 const slotsMeasured = 4
 
+// element returns an element of a reply. The look-up is charged while the reply is measured, which
+// every node does, and not where it is written, which only the client's node does.
+func (in *interpreter) element(t *lua.LTable, i int) lua.LValue {
+	if in.measuring {
+		return in.L.RawGetInt(t, i)
+	}
+	return t.RawGetInt(i)
+}
+
 // writeArray writes the elements before the first nil.
 func (in *interpreter) writeArray(out commands.Reply, t *lua.LTable, depth int) {
 	n := 0
-	for t.RawGetInt(n+1) != lua.LNil {
+	for in.element(t, n+1) != lua.LNil {
 		n++
 	}
 	if in.measuring && in.L.G.Strict {
@@ -209,6 +218,6 @@ func (in *interpreter) writeArray(out commands.Reply, t *lua.LTable, depth int) 
 		if in.measuring && in.budget.Spent() != "" {
 			return
 		}
-		in.write(out, t.RawGetInt(i), depth+1)
+		in.write(out, in.element(t, i), depth+1)
 	}
 }

@@ -147,7 +147,7 @@ func (in *interpreter) pairs() lua.LGFunction {
 func (in *interpreter) ipairs() lua.LGFunction {
 	step := in.L.NewFunction(func(L *lua.LState) int {
 		t, i := checkTable(L, 1), checkInt(L, 2)+1
-		v := t.RawGetInt(i)
+		v := L.RawGetInt(t, i)
 		if v == lua.LNil {
 			return 0
 		}

@@ -320,7 +320,7 @@ func (e *jsonEncoder) array(t *lua.LTable, n int32, depth, slots int) {
 		if i > 0 {
 			e.out.addByte(',')
 		}
-		e.value(t.RawGetInt(i+1), depth, slots+1)
+		e.value(e.L.RawGetInt(t, i+1), depth, slots+1)
 	}
 	e.out.addByte(']')
 }

@@ -176,7 +176,7 @@ func (e *msgpackEncoder) array(t *lua.LTable, level int) {
 	n := e.L.Length(t)
 	e.collection(0x90, 0xdc, 0xdd, n)
 	for i := 1; i <= n; i++ {
-		v := t.RawGetInt(i)
+		v := e.L.RawGetInt(t, i)
 		if v == lua.LNil {
 			v = e.L.GetField(t, lua.LNumber(i))
 		}

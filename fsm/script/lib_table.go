@@ -100,7 +100,7 @@ func insertAt(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int)
 func moveUp(L *lua.LState, b *lua.Budget, t *lua.LTable, length, position int) {
 	for i := length + 1; i > position; i-- {
 		b.Charge(L, moveUnits(L, i-1))
-		L.RawSetInt(t, i, t.RawGetInt(i-1))
+		L.RawSetInt(t, i, L.RawGetInt(t, i-1))
 	}
 	L.RawSetInt(t, position, L.Get(3))
 }
@@ -124,10 +124,10 @@ func tableRemove(L *lua.LState) int {
 		return 0
 	}
 	if t.Last() != length { // there are elements after a nil, or not in the array
-		L.Push(t.RawGetInt(position))
+		L.Push(L.RawGetInt(t, position))
 		for ; position < length; position++ {
 			b.Charge(L, 1)
-			L.RawSetInt(t, position, t.RawGetInt(position+1))
+			L.RawSetInt(t, position, L.RawGetInt(t, position+1))
 		}
 		L.RawSetInt(t, length, lua.LNil)
 		return 1
@@ -153,7 +153,7 @@ func tableConcat(L *lua.LState) int {
 	total := int64(0)
 	var numeral [32]byte
 	for i := first; i <= last; i++ {
-		v := t.RawGetInt(i)
+		v := L.RawGetInt(t, i)
 		switch v := v.(type) {
 		case lua.LString:
 			total += int64(len(v))
@@ -174,7 +174,7 @@ func tableConcat(L *lua.LState) int {
 	var out strings.Builder
 	out.Grow(int(total))
 	for i := first; i <= last; i++ {
-		switch v := t.RawGetInt(i).(type) {
+		switch v := L.RawGetInt(t, i).(type) {
 		case lua.LString:
 			out.WriteString(string(v))
 		case lua.LNumber:
@@ -210,7 +210,7 @@ func tableForeachi(L *lua.LState) int {
 	n := L.Length(t)
 	for i := 1; i <= n; i++ {
 		b.Charge(L, 1)
-		if callForeach(L, f, lua.LNumber(i), t.RawGetInt(i)) {
+		if callForeach(L, f, lua.LNumber(i), L.RawGetInt(t, i)) {
 			return 1
 		}
 	}
@@ -250,7 +250,7 @@ func luaUnpack(L *lua.LState) int {
 	b := budgetOf(L)
 	b.Charge(L, n)
 	for i := first; i <= last; i++ {
-		L.Push(t.RawGetInt(i))
+		L.Push(L.RawGetInt(t, i))
 	}
 	return int(n)
 }

@@ -48,7 +48,7 @@ func (s *sorter) sort(lo, hi int) {
 		if hi-lo == 2 {
 			return
 		}
-		pivot := s.t.RawGetInt(middle)
+		pivot := s.get(middle)
 		s.swap(middle, hi-1)
 		i := s.partition(lo, hi, pivot)
 		if i-lo < hi-i {
@@ -63,7 +63,7 @@ func (s *sorter) sort(lo, hi int) {
 
 // order swaps the elements at i < j if the one at j is less, and reports whether it did.
 func (s *sorter) order(i, j int) bool {
-	if !s.isLess(s.t.RawGetInt(j), s.t.RawGetInt(i)) {
+	if !s.isLess(s.get(j), s.get(i)) {
 		return false
 	}
 	s.swap(i, j)
@@ -76,12 +76,12 @@ func (s *sorter) order(i, j int) bool {
 func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
 	i, j := lo, hi-1
 	for {
-		for i++; s.isLess(s.t.RawGetInt(i), pivot); i++ {
+		for i++; s.isLess(s.get(i), pivot); i++ {
 			if i > hi {
 				raise(s.L, errOrderFunction)
 			}
 		}
-		for j--; s.isLess(pivot, s.t.RawGetInt(j)); j-- {
+		for j--; s.isLess(pivot, s.get(j)); j-- {
 			if j < lo {
 				raise(s.L, errOrderFunction)
 			}
@@ -96,10 +96,13 @@ func (s *sorter) partition(lo, hi int, pivot lua.LValue) int {
 
 // swap exchanges the elements at i and j.
 func (s *sorter) swap(i, j int) {
-	a, b := s.t.RawGetInt(i), s.t.RawGetInt(j)
+	a, b := s.get(i), s.get(j)
 	s.set(i, b)
 	s.set(j, a)
 }
+
+// get returns an element.
+func (s *sorter) get(i int) lua.LValue { return s.L.RawGetInt(s.t, i) }
 
 // set sets an element. One that is beyond the table, which a comparison has made shorter, costs
 // what lies in between.

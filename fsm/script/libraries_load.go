@@ -288,9 +288,9 @@ func (in *interpreter) readFunctionFlags(L *lua.LState,
 	if !ok {
 		return 0, errRegisterFlags
 	}
-	for i := 1; t.RawGetInt(i) != lua.LNil; i++ {
+	for i := 1; L.RawGetInt(t, i) != lua.LNil; i++ {
 		in.budget.Charge(L, 1)
-		name, _ := toString(t.RawGetInt(i))
+		name, _ := toString(L.RawGetInt(t, i))
 		lower := strings.ToLower(cString(name)) //purity: see isWord
 		flag := commands.ParseFunctionFlag([]byte(lower))
 		if flag == 0 {

@@ -133,8 +133,8 @@ const slotsCopied = 8
 // How many bytes of a string one unit pays for, or how many slots.
 const (
 	bytesBuilt  = 16   // copied into a new string: mostly the price of fresh memory
-	bytesEqual  = 1024 // compared by ==
-	bytesLess   = 256  // compared by <
+	bytesEqual  = 1024 // compared by == in release 0.1
+	bytesLess   = 256  // compared
 	bytesHashed = 32   // looked up as a key, which may be compared with several
 	slotsSet    = 32   // registers that one instruction sets to nil
 	// array slots that are set to nil or walked over, values that are copied

@@ -22,17 +22,18 @@ var unpaid = map[string]string{
 	"start":           "Resume charges for the arguments",
 	"prepareLoop":     "three values",
 	"sizesWith":       "shapeGrowth charges for the keys, before they are counted",
-	"resize":          "shapeGrowth charges for what moves",
-	"rebuild":         "shapeGrowth charges for the keys",
-	"replaceEntries":  "shapeGrowth charges for the keys",
+	"resize":          "shapeGrowth and resizeArray charge for what moves, indexing for the keys",
+	"rebuild":         "shapeGrowth charges for the keys, of which it reads some bytes",
+	"replaceEntries":  "indexing charges for the keys and their bytes, where it is asked",
+	"indexing":        "over entries that are charged for next",
 	"hasIntegers":     "shapeGrowth charges for the keys",
-	"dropLost":        "shapeGrowth charges for the keys; most of them are gone",
+	"dropLost":        "entryGrowth asks indexing, for the keys and their bytes",
 	"needsShape":      "once in the life of a table, for the keys that were paid for",
 	"hasFree":         "it goes down once over the nodes that were paid for",
 	"mainPosition":    "over a number's words, or some bytes of a string",
 	"index":           "at most smallTable entries, which have no index yet",
 	"placeString":     "at most smallTable entries, which have no index yet",
-	"addEntry":        "smallTable entries, once",
+	"addEntry":        "smallTable entries, once, or again after indexing charged for them",
 	"setArray":        "its caller charges for the slots",
 	"trim":            "over nils, each of which was a value before",
 	"ParseNumber":     "ChargeNumeral was called for the text",
@@ -147,6 +148,73 @@ func checkLoops(t *testing.T, pattern string, want func(name string) bool,
 			t.Errorf("no function %s has a loop", name)
 		}
 	}
+}
+
+// uncharged are the functions of fsm/script that may read a table by a look-up which charges
+// nothing, and why.
+var uncharged = map[string]string{
+	"element": "a reply is charged while it is measured",
+}
+
+// TestLookupsOfLibrariesArePaidFor refuses look-ups of positions that charge nothing:
+// tb.RawGet(key) in place of L.RawGet(tb, key). Whether one is in a loop, only its callers tell.
+func TestLookupsOfLibrariesArePaidFor(t *testing.T) {
+	fset := token.NewFileSet()
+	names, err := filepath.Glob("../../fsm/script/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	charged, seen := 0, map[string]bool{}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			function := ""
+			if f, ok := d.(*ast.FuncDecl); ok {
+				function = f.Name.Name
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if !ok || s.Sel.Name != "RawGet" && s.Sel.Name != "RawGetInt" {
+					return true
+				}
+				switch {
+				case isState(s.X):
+					charged++
+				case uncharged[function] != "":
+					seen[function] = true
+				default:
+					t.Errorf("%s: %s looks a key up and charges nothing",
+						fset.Position(s.Pos()), function)
+				}
+				return true
+			})
+		}
+	}
+	for name := range uncharged {
+		if !seen[name] {
+			t.Errorf("no function %s looks a key up", name)
+		}
+	}
+	if charged == 0 {
+		t.Error("no look-up is charged: the test reads something else")
+	}
+}
+
+// isState reports whether an expression is an LState by its name: L, or a field L.
+func isState(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name == "L"
+	case *ast.SelectorExpr:
+		return x.Sel.Name == "L"
+	}
+	return false
 }
 
 func loops(f *ast.FuncDecl) (found bool) {

@@ -47,7 +47,14 @@ func (L *LState) getField(object, key LValue) LValue {
 			}
 			return LNil
 		}
-		if b.Instructions -= cost; b.Instructions < 0 {
+		b.Instructions -= cost
+		if L.G.Strict {
+			b.Instructions -= mt.compares()
+			if isTable {
+				b.Instructions -= tb.compares()
+			}
+		}
+		if b.Instructions < 0 {
 			L.raiseSpent()
 		}
 		if f, ok := index.(*LFunction); ok {
@@ -89,6 +96,12 @@ func (L *LState) setField(object, key, value LValue) {
 			return
 		}
 		L.G.Budget.Charge(L, 1)
+		if L.G.Strict {
+			L.G.Budget.Instructions -= mt.compares()
+			if isTable {
+				L.G.Budget.Instructions -= tb.compares()
+			}
+		}
 		if f, ok := newIndex.(*LFunction); ok {
 			L.Push(f)
 			L.Push(object)
@@ -233,8 +246,8 @@ func (L *LState) equal(x, y LValue) bool {
 		if !ok || len(s) != len(t) {
 			return false
 		}
-		if len(s) >= bytesEqual {
-			L.G.Budget.Charge(L, int64(len(s))/bytesEqual)
+		if len(s) >= bytesLess {
+			L.chargeEqual(len(s))
 		}
 		return s == t
 	}
@@ -259,9 +272,18 @@ func (L *LState) equal(x, y LValue) bool {
 // RawEqual is == without metamethods.
 func (L *LState) RawEqual(x, y LValue) bool {
 	if s, ok := x.(LString); ok {
-		L.G.Budget.Charge(L, int64(len(s))/bytesEqual)
+		L.chargeEqual(len(s))
 	}
 	return x == y
+}
+
+// chargeEqual charges for comparing n bytes by ==, for which release 0.1 charged less.
+func (L *LState) chargeEqual(n int) {
+	per := int64(bytesEqual)
+	if L.G.Strict {
+		per = bytesLess
+	}
+	L.G.Budget.Charge(L, int64(n)/per)
 }
 
 // LessThan is the operator <.

@@ -83,6 +83,15 @@ func (s *shape) fits(tb *LTable, key LValue) bool {
 	return n == 0 || tb.entries[n-1].value == LNil || s.hasFree()
 }
 
+// loses returns the key that place deletes to make room for a key that fits; LNil: none.
+func (s *shape) loses(tb *LTable, key LValue) LValue {
+	n := s.nodes[mainPosition(key, len(s.nodes))]
+	if n == 0 || tb.entries[n-1].value != LNil {
+		return LNil
+	}
+	return tb.entries[n-1].key
+}
+
 // place gives a node to a key, which is or becomes the entry at an index. It returns false if there
 // is none.
 func (s *shape) place(tb *LTable, key LValue, at int) bool {
@@ -247,10 +256,15 @@ func (tb *LTable) sizesWith(key LValue) (size, hash int) {
 	return size, keys - inside
 }
 
+// keeps reports whether all entries stay as they are in a table whose array has a size.
+func (tb *LTable) keeps(size int) bool {
+	return tb.dead == 0 && size >= len(tb.array) && !tb.hasIntegers(size)
+}
+
 // resize gives the array a size and the hash part room for a number of keys.
 func (tb *LTable) resize(size, keys int) {
 	s := tb.shape
-	if tb.dead == 0 && size >= len(tb.array) && !tb.hasIntegers(size) {
+	if tb.keeps(size) {
 		tb.size = int32(size)
 		s.rebuild(tb, keys)
 		return
@@ -312,7 +326,7 @@ func (tb *LTable) hasIntegers(size int) bool {
 	return false
 }
 
-// replaceEntries replaces the entries, all of which have values.
+// replaceEntries replaces the entries. The caller has charged for indexing.
 func (tb *LTable) replaceEntries(kept []entry) {
 	tb.entries, tb.dead = kept, 0
 	tb.strings, tb.others = nil, nil
@@ -357,18 +371,40 @@ const (
 	keyIndexed = 20
 )
 
+// indexing returns what it costs to index the entries again: the index hashes the whole of each
+// key, which may be long. Those of a table that becomes small are hashed when it has an index
+// again, and paid for now.
+func (tb *LTable) indexing() (units int64) {
+	n := len(tb.entries)
+	bytes := int64(0)
+	if n > smallTable {
+		for i := range tb.entries {
+			bytes += keyBytes(tb.entries[i].key)
+		}
+	}
+	return keyIndexed*int64(n) + bytes/bytesHashed
+}
+
+// keyBytes returns how many bytes of a key are hashed, if they may be many.
+func keyBytes(key LValue) int64 {
+	s, _ := key.(LString)
+	return int64(len(s))
+}
+
 // shapeGrowth returns what a new key allocates and moves besides its entry.
 func (tb *LTable) shapeGrowth(key, value LValue) (units, bytes int64) {
-	if tb.shapeless(key, value) || tb.shape != nil && tb.shape.fits(tb, key) {
+	if tb.shapeless(key, value) {
 		return 0, 0
 	}
-	n := int64(len(tb.entries))
-	perKey := int64(keyPlaced)
-	if tb.dead > 0 || key.Type() == LTNumber {
-		perKey = keyIndexed
+	if tb.shape != nil && tb.shape.fits(tb, key) {
+		return keyBytes(tb.shape.loses(tb, key)) / bytesHashed, 0
 	}
+	n := int64(len(tb.entries))
 	size, hash := tb.sizesWith(key)
-	units = n*perKey + int64(len(tb.array))/(slotsCleared/2)
+	units = n*keyPlaced + int64(len(tb.array))/(slotsCleared/2)
+	if key.Type() == LTNumber || !tb.keeps(size) {
+		units += tb.indexing()
+	}
 	bytes = n*8 + int64(nodeCount(hash))*4 + int64(max(0, size-cap(tb.array)))*slotBytes
 	if hash > 0 && tb.shape == nil {
 		bytes += 64
@@ -380,12 +416,8 @@ func (tb *LTable) shapeGrowth(key, value LValue) (units, bytes int64) {
 	return units, bytes
 }
 
-// What the search for a border pays for: elements of the array that a unit looks at, and units of a
-// look at another key.
-const (
-	bordersSeen = 4
-	borderKey   = 2
-)
+// bordersSeen is how many elements of the array a unit of the search for a border looks at.
+const bordersSeen = 4
 
 // border returns the length that C Lua finds: some n with t[n] and without t[n+1]. It also returns
 // what looking for it costs: somebody may have built the table so that each look takes long.
@@ -408,7 +440,7 @@ func (tb *LTable) border() (n int, units int64) {
 	if len(tb.entries) == 0 {
 		return size, 0
 	}
-	perKey := borderKey + tb.reach()
+	perKey := tb.seek()
 	low, high := size, size+1
 	for tb.RawGetInt(high) != LNil {
 		units += perKey

@@ -278,8 +278,8 @@ func (tb *LTable) entryGrowth() (units, bytes int64) {
 	n := len(tb.entries)
 	units = 3
 	if n == cap(tb.entries) {
-		if s := tb.shape; s != nil && s.lost > n/2 { // dropLost
-			units += keyIndexed * int64(n)
+		if s := tb.shape; s != nil && s.lost >= n/2 { // dropLost, if the key takes a node
+			units += tb.indexing()
 		}
 		bytes = int64(tb.nextEntries()-n) * entryBytes
 		units += int64(n) / slotsCleared
@@ -393,6 +393,36 @@ func (tb *LTable) RawGetInt(key int) LValue {
 		return LNil
 	}
 	return tb.RawGet(LNumber(key))
+}
+
+// The units of finding a key that is not in the array, and how many entries without an index a
+// unit pays for.
+const (
+	keyFound        = 2
+	entriesCompared = 4
+)
+
+// seek returns what a look at a key that is not in the array costs.
+func (tb *LTable) seek() int64 {
+	if len(tb.entries) == 0 {
+		return 0
+	}
+	return keyFound + tb.reach()
+}
+
+// compares returns what a look at a key costs that others come with: the keys of a small table,
+// or of the hash part's index, are compared with it.
+func (tb *LTable) compares() int64 {
+	return int64(min(len(tb.entries), smallTable)) / entriesCompared
+}
+
+// RawGetInt returns t[key] without metamethods, and charges for finding it outside of the array,
+// which release 0.1 did not. It does not raise: the next charge does.
+func (L *LState) RawGetInt(tb *LTable, key int) LValue {
+	if (key < 1 || key > int(tb.size)) && tb.exact() {
+		L.G.Budget.Instructions -= tb.seek()
+	}
+	return tb.RawGetInt(key)
 }
 
 // RawGetString returns t[key] without metamethods.

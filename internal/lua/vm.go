@@ -479,7 +479,7 @@ func (L *LState) resizeArray(tb *LTable, size int) {
 	}
 	n := int64(len(tb.entries))
 	L.G.Budget.ChargeBytes(L, 64+16*n)
-	L.G.Budget.Charge(L, n*keyIndexed)
+	L.G.Budget.Charge(L, tb.indexing())
 	tb.needsShape()
 	tb.resize(size, len(tb.shape.nodes))
 }

@@ -1,0 +1,130 @@
+//go:build linux
+
+// The prices of what tables do besides: keys that are hashed again as others come and go, and
+// look-ups one after the other.
+
+package script
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/internal/tests/detector"
+)
+
+// longKeys are the lengths of keys that are parts of one string, longKeysBytes the most of a table:
+// more, and one operation takes a tenth of a budget.
+var longKeys = []int{31, 600, 7_100, 70_000, 1 << 20, 3 << 20}
+
+const longKeysBytes = 30 << 20
+
+// churn are other keys that come to the table T and go.
+var churn = []string{
+	`local k = "k" .. n % 50 T[k] = 1 T[k] = nil`,
+	`local k = "k" .. n T[k] = 1 T[k] = nil`,
+	`local k = n % 50 + 0.5 T[k] = 1 T[k] = nil`,
+	`local k = 60 - n % 50 T[k] = 1 T[k] = nil`,
+	// C Lua begins to look for these at the same node of 8, 16, 32 or 64: each key's is free again.
+	`local k = 1024 + n % 100 * 9765 / 1024 T[k] = 1 T[k] = nil`,
+	`for k = 1, 9 do T[k] = 1 end T["k" .. n] = 1 for k = 1, 9 do T[k] = nil end T["k" .. n] = nil`,
+	`T["k" .. n % 50] = 1 T[long:sub(60 + n % 50)] = 1 T[long:sub(60 + n % 50)] = nil`,
+}
+
+// churned are tables of all shapes, and with long keys, while other keys come and go.
+func churned(t *testing.T) []snippet {
+	var all []snippet
+	add := func(before string) {
+		for _, body := range churn {
+			all = append(all, snippet{before: before + ` local n = 0`, body: `n = n + 1 ` + body})
+		}
+	}
+	L := newInterpreter(testTable(), true).L
+	L.G.Budget = lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40}
+	for _, name := range makers {
+		v, err := evalHere(L, shapes[name]+` return `+name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if v.Type() == lua.LTTable {
+			add(shapes[name] + ` local T, long = ` + name + `, ("a"):rep(1000)`)
+		}
+	}
+	for _, bytes := range longKeys {
+		for _, keys := range []int{7, 8, 9, 10, 15, 40} {
+			if bytes*keys > longKeysBytes {
+				continue
+			}
+			add(fmt.Sprintf(`local T, long = {}, ("a"):rep(%d) for i = 1, %d do T[long:sub(i)] = 1 end`,
+				bytes, keys))
+		}
+	}
+	for _, bytes := range longKeys { // a constructor chooses the sizes again
+		all = append(all, snippet{
+			before: fmt.Sprintf(`local a = ("a"):rep(%d) local b, c, d, e, f, g, h, i, j = a:sub(2), a:sub(3), a:sub(4), a:sub(5), a:sub(6), a:sub(7), a:sub(8), a:sub(9), a:sub(10)`, bytes),
+			body:   `local t = {[a] = 1, [b] = 1, [c] = 1, [d] = 1, [e] = 1, [f] = 1, [g] = 1, [h] = 1, [i] = 1, [j] = 1, unpack({1, 2, 3})}`,
+		})
+	}
+	return all
+}
+
+// mostLookup is the most that look-ups may take instead of mostFactor: most take half.
+const mostLookup = 6
+
+// lookups are look-ups, one after the other, that one operation makes.
+func lookups() []snippet {
+	var all []snippet
+	for _, bytes := range []int{200, 900, 20_000, 1 << 20, 10 << 20} {
+		for _, body := range []string{`local c = a == b`, `local c = a ~= b`, `local c = a < b`,
+			`rawequal(a, b)`} {
+			all = append(all, snippet{
+				before: fmt.Sprintf(`local a, b = ("a"):rep(%d), ("a"):rep(%[1]d)`, bytes), body: body})
+		}
+	}
+	const chain = `local function make(next, name) local t, m = {}, {} for i = 1, KEYS do t[("x"):rep(30) .. i] = i end for i = 11, 9 + KEYS do m[name:sub(1, -3) .. i] = 1 end m[name] = next return setmetatable(t, m) end local k = ("x"):rep(30) .. "9" local t = {[k] = 1} for i = 1, 90 do t = make(t, "NAME") end `
+	for _, keys := range []int{1, 8, 9, 100} {
+		for name, body := range map[string]string{"__index": `local x = t[k]`,
+			"__newindex": `t[k] = 1`} {
+			before := strings.NewReplacer("KEYS", fmt.Sprint(keys), "NAME", name).Replace(chain)
+			if name == "__index" {
+				before += `k = ("x"):rep(30) .. "0" `
+			}
+			all = append(all, snippet{before: before, body: body})
+		}
+	}
+	for _, keys := range []int{8, 4000, 60_000} { // in the hash part, of which few look-ups hit a cache
+		hashed := fmt.Sprintf(`local n, t = %d, {} for i = n, 1, -1 do t[i + 1e6] = "" end `, keys)
+		for _, body := range []string{
+			`table.concat(t, "", 1e6 + 1, 1e6 + n)`,
+			`for i = 1, n, 7000 do unpack(t, 1e6 + i, 1e6 + i + 6999) end`,
+			`for i = 1, n, 7000 do unpack(t, 2e6 + i, 2e6 + i + 6999) end`,
+		} {
+			all = append(all, snippet{before: hashed, body: body})
+		}
+		sparse := fmt.Sprintf(`cjson.encode_sparse_array(true, 0) local t = {} for i = 1, %d do t[i * 100] = 1 end `, keys)
+		all = append(all, snippet{before: sparse, body: `cjson.encode(t)`})
+		// the hash part has room for these, since it was made for others: no array is chosen
+		list := fmt.Sprintf(`local t = {} for i = 1, %d do t["k" .. i] = 1 end for k in pairs(t) do t[k] = nil end for i = 1, %d do t[i] = i end `,
+			1<<bits.Len(uint(keys))+1, keys)
+		for _, body := range []string{
+			`for i, v in ipairs(t) do end`, `table.foreachi(t, function() end)`,
+			`cjson.encode(t)`, `cmsgpack.pack(t)`, `unpack(t, 1, 7000)`, `table.concat(t)`,
+			`table.sort(t)`, `table.remove(t, 1)`, `table.insert(t, 1, 1)`,
+		} {
+			all = append(all, snippet{before: list, body: body})
+		}
+	}
+	return append(all, snippet{
+		before: `local t = {} for i = 1, 70000 do t["k" .. i] = 1 end for k in pairs(t) do t[k] = nil end for i = 1, 60000 do t[i] = i end`,
+		result: `t`,
+	})
+}
+
+// TestTablesAreChargedForTheirTime runs for long enough that tables choose their sizes again.
+func TestTablesAreChargedForTheirTime(t *testing.T) {
+	detector.Skip(t)
+	check(t, &scale{t: t, units: 200_000}, churned(t))
+	check(t, &scale{t: t, units: 2_000_000, most: mostLookup}, lookups())
+}
