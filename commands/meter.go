@@ -38,9 +38,19 @@ func (x *Call) Handle(spec *Spec) (err error) {
 	if x.Witness != nil {
 		x.Witness.begin(x, spec)
 	}
-	if x.Lent != nil && spec.Kind == Write {
-		x.Lent(spec, x.Args)
+	if x.Lent == nil || spec.Kind != Write {
+		return x.bounded()
 	}
+	x.Lent.Runs(spec)
+	if err = x.bounded(); err == nil {
+		x.Lent.Ran(x)
+	}
+	return err
+}
+
+// bounded calls the handler, from LevelBounded on within its bounds.
+func (x *Call) bounded() (err error) {
+	spec := x.Spec
 	if x.Level < LevelBounded {
 		return spec.Handler(x)
 	}

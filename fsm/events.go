@@ -104,6 +104,7 @@ func (v *events) send(class commands.NotifyClass, event string, db int, key []by
 
 // observe receives the keyspace's changes. It sends the notifications that no command sends.
 func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
+	v.waiting.lent.changed(db, e, c)
 	switch c {
 	case keyspace.Flushed:
 		v.waiting.changedAll(db)

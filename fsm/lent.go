@@ -1,7 +1,8 @@
 // What the machine has taken for commands that waited, and may still put back: a client can be gone
 // when its command is served, which only its node finds out. Until then what was taken is lent. A
-// command that writes to the key ends that, unless it only adds or takes elements at its ends: what
-// was put back would undo it. For whoever reads, putting it back is a push (docs/adr/0040).
+// change of the key ends that, unless it only adds or takes elements at its ends: what was put back
+// would undo it. So does a command that says what is not there, which would be. For all others that
+// change nothing, as for reads, putting it back is a push that follows (docs/adr/0040).
 
 package fsm
 
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -31,25 +33,28 @@ type loan struct {
 
 // lent holds the loans. It is part of the state.
 type lent struct {
-	loans []loan         // the oldest first
-	names map[string]int // of their keys, in any database, with their number
+	loans []loan             // the oldest first
+	keys  map[changedKey]int // theirs, with their number
+
+	// what changes keys now; nil: a loan that is given back. Not part of the state
+	by *commands.Spec
 }
 
 func (v *lent) add(l loan) {
 	if len(v.loans) == maxLoans {
 		v.remove(0)
 	}
-	if v.names == nil {
-		v.names = map[string]int{}
+	if v.keys == nil {
+		v.keys = map[changedKey]int{}
 	}
 	v.loans = append(v.loans, l)
-	v.names[l.key.key]++
+	v.keys[l.key]++
 }
 
 func (v *lent) remove(at int) {
-	name := v.loans[at].key.key
-	if v.names[name]--; v.names[name] == 0 {
-		delete(v.names, name)
+	key := v.loans[at].key
+	if v.keys[key]--; v.keys[key] == 0 {
+		delete(v.keys, key)
 	}
 	v.loans = slices.Delete(v.loans, at, at+1)
 }
@@ -62,11 +67,29 @@ func (v *lent) expire(nowMs int64) {
 }
 
 // end ends the loans of a key, by a command that does something else to it than to add or take
-// elements at the ends. Databases can be swapped: those of all count.
-func (v *lent) end(name string, spec *commands.Spec) {
-	for i := len(v.loans) - 1; i >= 0 && v.names[name] > 0; i-- {
-		if l := &v.loans[i]; l.key.key == name && !leaves(spec, l.class) {
+// elements at the ends.
+func (v *lent) end(key changedKey, spec *commands.Spec) {
+	for i := len(v.loans) - 1; i >= 0 && v.keys[key] > 0; i-- {
+		if l := &v.loans[i]; l.key == key && !leaves(spec, l.class) {
 			v.remove(i)
+		}
+	}
+}
+
+// changed ends loans by a change of the keyspace, of which the observer learns. What expires ends
+// none: a loan has the deadline of its key.
+func (v *lent) changed(db int, e *keyspace.Entry, c keyspace.Change) {
+	if len(v.loans) == 0 || v.by == nil {
+		return
+	}
+	switch c {
+	case keyspace.Modified, keyspace.Removed:
+		v.end(changedKey{db, e.Key()}, v.by)
+	case keyspace.Flushed:
+		for i := len(v.loans) - 1; i >= 0; i-- {
+			if v.loans[i].key.db == db {
+				v.remove(i)
+			}
 		}
 	}
 }
@@ -82,53 +105,53 @@ func takes(spec *commands.Spec, args [][]byte, waited int) bool {
 	return spec.Has(commands.Ends) && len(keys) == waited
 }
 
-// touched calls f for a command that may end loans, with the names of their keys that it
-// has.
-func (v *lent) touched(spec *commands.Spec, args [][]byte, f func(name string)) {
-	switch spec.Name {
-	case "flushall", "flushdb", "swapdb":
-		for len(v.loans) > 0 {
-			f(v.loans[0].key.key)
-		}
+// Runs notes what changes keys from now on.
+func (v *lent) Runs(spec *commands.Spec) { v.by = spec }
+
+// Ran ends the loans of keys that a command says something is not in.
+func (v *lent) Ran(x *commands.Call) {
+	v.purged(x, func(key changedKey) { v.end(key, x.Spec) })
+}
+
+// purged calls f with the keys of loans that a command says something is not in, whether or not it
+// found it there.
+func (v *lent) purged(x *commands.Call, f func(changedKey)) {
+	if !x.Spec.Has(commands.Purges) {
 		return
 	}
-	if spec.Script != nil {
-		return // what it calls counts
-	}
-	indexes, _ := spec.KeyIndexes(args)
-	for _, i := range indexes {
-		if v.names[string(args[i])] > 0 {
-			f(string(args[i]))
+	uses, _ := x.Spec.KeyUses(x.Args)
+	for _, use := range uses {
+		name := x.Args[use.Index]
+		if use.Flags&commands.KeyRO == 0 && v.keys[changedKey{x.Tx.DB, string(name)}] > 0 {
+			f(changedKey{x.Tx.DB, string(name)})
 		}
 	}
 }
 
-// lends returns the function that commands which may write are reported to: nil if nothing is lent.
-func (m *Machine) lends() func(*commands.Spec, [][]byte) {
-	if len(m.waiting.lent.loans) == 0 {
-		return nil
-	}
-	return func(spec *commands.Spec, args [][]byte) {
-		m.waiting.lent.touched(spec, args, func(name string) { m.waiting.lent.end(name, spec) })
-	}
-}
+// lentDry is lent for dry runs: a command that ends a loan belongs in the log.
+type lentDry struct{ *lent }
 
-// abortsLent is lends for dry runs: a command that finds a key absent of which something is lent
-// belongs in the log.
-func (m *Machine) abortsLent() func(*commands.Spec, [][]byte) {
-	if len(m.waiting.lent.loans) == 0 {
+func (lentDry) Runs(*commands.Spec) {}
+
+func (v lentDry) Ran(x *commands.Call) { v.purged(x, func(changedKey) { abort() }) }
+
+// lends returns what commands that may write are reported to: nil if nothing is lent.
+func (m *Machine) lends(dry bool) commands.Lent {
+	v := &m.waiting.lent
+	switch {
+	case len(v.loans) == 0:
 		return nil
+	case dry:
+		return lentDry{v}
 	}
-	return func(spec *commands.Spec, args [][]byte) {
-		m.waiting.lent.touched(spec, args, func(string) { abort() })
-	}
+	return v
 }
 
 // lend notes that a wait is served from a key, which had a deadline.
 func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs int64) {
 	m.waiting.lent.expire(m.ks.Now())
 	m.waiting.lent.add(loan{w.number, key, w.class, deadlineMs, m.ks.Now() + lendingMs})
-	env.Lent = m.lends()
+	env.Lent = m.lends(false)
 }
 
 // giveBack runs a command that puts back what a wait was given whose client is gone, if it is still
@@ -148,8 +171,8 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	if l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() { // it expired, whatever has its name now
 		return commands.ErrNotLent
 	}
-	r.env.Lent = nil // it ends no other loan of the key
-	defer func() { r.env.Lent = m.lends() }()
+	r.env.Lent, m.waiting.lent.by = nil, nil // it ends no other loan of the key
+	defer func() { r.env.Lent = m.lends(false) }()
 	var out commands.RESP
 	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: l.key.db, Proto: 2}, Args: q.Cmds[0][2:],
 		Out: &out, Stop: r.env.Work + r.maxWork()}

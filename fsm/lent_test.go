@@ -12,6 +12,8 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/random"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // giveBack gives back what a wait was given, by a command.
@@ -44,6 +46,15 @@ func TestGiveBackUndoesNothing(t *testing.T) {
 		{"BLPOP k 0", "RPUSH k job", "SET k x", "LPUSH k job", "GET k", "$1 x"},
 		{"BLPOP k 0", "RPUSH k job", "EVAL return{redis.call('DEL','k')} 0", "LPUSH k job",
 			"EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job",
+			"EVAL return{redis.call('SET','k','x'),redis.call('DEL','k')} 0", "LPUSH k job",
+			"EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job", "LREM k 0 job", "LPUSH k job", "EXISTS k", ":0"},
+		{"BLPOP k 0", "RPUSH k job", "SORT none STORE k", "LPUSH k job", "EXISTS k", ":0"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "ZREM k job", "ZADD k 5 job", "EXISTS k", ":0"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "ZREMRANGEBYSCORE k 1 9", "ZADD k 5 job", "EXISTS k",
+			":0"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "ZUNIONSTORE k 1 none", "ZADD k 5 job", "EXISTS k", ":0"},
 		{"BLPOP k 0", "RPUSH k job b", "LTRIM k 1 0", "LPUSH k job", "EXISTS k", ":0"},
 		{"BLPOP k 0", "RPUSH k job b", "EXPIRE k 100", "LPUSH k job", "LLEN k", ":1"},
 		// what does not contradict
@@ -71,6 +82,58 @@ func TestGiveBackUndoesNothing(t *testing.T) {
 		}
 		if again := w.giveBack(7, x.back); again != notLent {
 			t.Errorf("given back twice: %s", again)
+		}
+	}
+}
+
+// What changes nothing at the key ends no loan, whatever the command, unless it says what is not
+// there.
+func TestGiveBackBehindWhatChangesNothing(t *testing.T) {
+	const callsPerSpec = 40
+	w := newWaitMachine(t)
+	g := random.NewCalls(w.table, seeds.Of(t))
+	g.Pools = append([]random.Pool{{Part: "key", Values: []string{"k", "k", "none"}},
+		{Part: "destination", Values: []string{"k"}}, {Part: "dst", Values: []string{"k"}}},
+		g.Pools...)
+	g.Strays = 1
+	number, idle := 0, map[string]bool{}
+	for _, spec := range g.Specs {
+		if spec.Kind != commands.Write {
+			continue
+		}
+		for i := range callsPerSpec {
+			class, wait, push := "list", "BLPOP k 0", "LPUSH k job"
+			if i%2 > 0 {
+				class, wait, push = "sorted-set", "BZPOPMIN k 0", "ZADD k 5 job"
+			}
+			number++
+			w.run("FLUSHALL")
+			w.run("SET kept x") // what is flushed changes
+			w.wait("n2", uint64(number), wait)
+			w.run(push)
+			before := w.ks.Sum()
+			call := g.Call([]*commands.Spec{spec})
+			reply := w.text(w.apply(commands.Request{Proto: 2, Cmds: [][][]byte{call}}))
+			changed, there := w.ks.Sum() != before, w.run("EXISTS k") == ":1"
+			want := "+OK"
+			switch {
+			case !changed && (!spec.Has(commands.Purges) || strings.HasPrefix(reply, "-")):
+				idle[spec.FullName()] = true
+			case there && !(spec.Has(commands.Ends) && spec.Group == class):
+				want = notLent
+			default:
+				continue
+			}
+			if got := w.giveBack(number, push); got != want {
+				t.Errorf("%s, %s, %q: %s; given back: %s, want %s", wait, push, call, reply, got,
+					want)
+			}
+		}
+	}
+	for _, name := range strings.Fields("expire set linsert lset restore rename move copy getdel " +
+		"persist ltrim xadd hdel publish setrange eval zadd") {
+		if !idle[name] {
+			t.Errorf("no call of %s changed nothing", name)
 		}
 	}
 }
@@ -146,7 +209,7 @@ func TestLoansAreBounded(t *testing.T) {
 		w.wait("n2", uint64(i+1), fmt.Sprintf("BLPOP k%d 0", i+1))
 		w.run(fmt.Sprintf("RPUSH k%d x", i+1))
 	}
-	if n, names := len(w.waiting.lent.loans), len(w.waiting.lent.names); n != maxLoans ||
+	if n, names := len(w.waiting.lent.loans), len(w.waiting.lent.keys); n != maxLoans ||
 		names != maxLoans {
 		t.Errorf("%d loans of %d keys", n, names)
 	}
@@ -175,7 +238,7 @@ func TestLoansAreBounded(t *testing.T) {
 		if got := v.giveBack(12, "LPUSH k12 x"); got != notLent {
 			t.Errorf("much later: %s", got)
 		}
-		if n := len(v.waiting.lent.loans) + len(v.waiting.lent.names); n != 0 {
+		if n := len(v.waiting.lent.loans) + len(v.waiting.lent.keys); n != 0 {
 			t.Errorf("%d loans are left", n)
 		}
 	}

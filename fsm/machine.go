@@ -173,7 +173,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Witness: m.witness, Overseer: m.ofEntries,
 	}
 	m.waiting.lent.expire(m.ks.Now())
-	env.Lent = m.lends()
+	env.Lent = m.lends(false)
 	m.beginTime(env, e)
 	result := Result{}
 	if answer {
@@ -250,7 +250,8 @@ func (m *Machine) panicked(p any) {
 
 // observe has the keyspace report changes, if anybody needs them.
 func (m *Machine) observe() {
-	if m.events.interest != nil || m.events.notify != 0 || len(m.waiting.all) > 0 {
+	if m.events.interest != nil || m.events.notify != 0 || len(m.waiting.all) > 0 ||
+		len(m.waiting.lent.loans) > 0 {
 		m.ks.Observe(m.events.observer)
 		return
 	}

@@ -46,7 +46,7 @@ func (m *Machine) readWitnessed(
 	env := &commands.Env{
 		Witness: witness, Known: m.known, Overseer: m.ofReads,
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
-		Table: m.table, Users: m.users.Users, Lent: m.abortsLent(),
+		Table: m.table, Users: m.users.Users, Lent: m.lends(true),
 		ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}
 	late := m.readTime(env, clockMs, wallUs, next)
