@@ -265,11 +265,8 @@ func (s *session) answer(f func()) {
 	start, sends := len(s.w.Buf), s.sends
 	s.pushed = false
 	f()
-	if s.sends != sends {
-		start = 0 // earlier replies have been sent
-	}
 	if s.silent() && !s.pushed {
-		s.w.Buf = s.w.Buf[:start]
+		s.takeBack(s.w, start, sends)
 	}
 	if behind {
 		s.batch.pending = append(s.batch.pending,
@@ -280,6 +277,15 @@ func (s *session) answer(f func()) {
 			s.flush()
 		}
 	}
+}
+
+// takeBack removes what has been replied to a command since w had start bytes and replies had been
+// sent so often.
+func (s *session) takeBack(w *commands.RESP, start, sends int) {
+	if s.sends != sends {
+		start = 0 // earlier replies have been sent
+	}
+	w.Buf = w.Buf[:start]
 }
 
 // silent reports whether CLIENT REPLY suppresses the current command's reply.
@@ -498,7 +504,8 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			}
 			share, done = s.lap()/time.Duration(max(s.batch.count, 1)), 0
 		}
-		before, end := len(s.reply.Buf), endedOK
+		before, sends, end := len(s.reply.Buf), s.sends, endedOK
+		s.pushed = false
 		if err != nil {
 			s.decide(&p.recorded, nil)
 			s.failWatch(p)
@@ -519,8 +526,8 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			replies, done = replies[n:], done+1
 		}
 		s.count(p.spec, p.args, end, share)
-		if p.muted {
-			s.reply.Buf = s.reply.Buf[:before]
+		if p.muted && !s.pushed {
+			s.takeBack(&s.reply, before, sends)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		block := s.tx.queue
 		s.tx = transaction{}
 		s.flush()
-		owed := pending{block: block, spec: spec, args: args, db: s.db}
+		owed := pending{block: block, spec: spec, args: args, db: s.db, muted: s.silent()}
 		s.answer(func() { s.spliceExec(&owed, []byte("*0\r\n"), 0) })
 		s.count(spec, args, endedOK, 0)
 		return
@@ -216,7 +216,7 @@ func (s *session) failRaw(spec *commands.Spec, args [][]byte, err error) {
 
 // spliceExec answers EXEC with the machine's replies and the session's own, in command order. It
 // passes on null, the reply if a watched key has changed. share is each command's part of the
-// elapsed time.
+// elapsed time. If CLIENT REPLY suppresses them, only confirmations of subscriptions are left.
 func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 	block := p.block
 	_, rest, ok := resp.Elements(reply)
@@ -225,14 +225,22 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 		s.reply.Buf = append(s.reply.Buf, reply...)
 		return
 	}
-	s.reply.Array(len(block))
+	if !p.muted {
+		s.reply.Array(len(block))
+	}
+	pushed := false
 	s.inExec, s.inBlock = true, len(block)
-	defer func() { s.inExec = false }()
+	defer func() { s.inExec, s.pushed = false, pushed }()
 	own := 0 // bytes of the session's replies
 	for i := range block {
 		q := &block[i]
+		start, sends := len(s.reply.Buf), s.sends
 		if !q.inMachine() {
+			s.pushed = false
 			own += s.runQueued(q, own)
+			if pushed = pushed || s.pushed; p.muted && !s.pushed {
+				s.takeBack(&s.reply, start, sends)
+			}
 			continue
 		}
 		n := resp.Len(rest)
@@ -256,6 +264,9 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 			s.replyReceivers(q.spec, q.args)
 		} else {
 			s.reply.Buf = append(s.reply.Buf, rest[:n]...)
+		}
+		if p.muted {
+			s.takeBack(&s.reply, start, sends)
 		}
 		rest = rest[n:]
 	}

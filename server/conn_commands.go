@@ -57,6 +57,7 @@ var connectionSpecs = []commands.Spec{
 			commands.NotQueued,
 		Summary: "Closes the connection.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
+			s.hearOut()
 			s.w.Status("OK")
 			s.quit = true
 			s.leaves.Store(true)
@@ -277,9 +278,7 @@ func validName(b []byte) bool {
 }
 
 func reset(s *session, _ *commands.Spec, _ [][]byte) {
-	if (s.subscribed() || s.monitoring) && s.send() != nil { // messages held for replies come first
-		s.quit = true
-	}
+	s.hearOut()
 	for kind := range s.subs {
 		for name := range s.subs[kind] {
 			s.unsubscribe(subKind(kind), name)

@@ -180,6 +180,24 @@ func (o *output) releaseHeld() {
 	o.held, o.holding, o.holds = nil, 0, false
 }
 
+// dropHeld drops the held messages that f reports.
+func (o *output) dropHeld(f func(*message) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kept := o.held[:0]
+	for _, m := range o.held {
+		if !f(m) {
+			kept = append(kept, m)
+			continue
+		}
+		o.holding -= m.size() + referenceCost
+		m.release()
+	}
+	clear(o.held[len(kept):])
+	o.held = kept
+	o.account()
+}
+
 // direct lets f write to the connection itself, for a reply too large to buffer. What was queued
 // before is written first, and messages wait until f returns.
 func (o *output) direct(f func(w io.Writer) error) error {

@@ -75,7 +75,7 @@ type session struct {
 	early       int // commands before its client authenticated
 	tx          transaction
 	subs        [subKinds]map[string]struct{} // of this session, as in pubsub
-	planned     map[planned]struct{}          // of the transaction that runs: see receiveAhead
+	planned     map[subscription]struct{}     // of the transaction that runs: see receiveAhead
 	batch       batch
 	reply       commands.RESP  // complete replies, not sent yet
 	w           *commands.RESP // receives the current command's own reply

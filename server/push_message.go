@@ -11,7 +11,7 @@ import (
 
 // Overhead of a message, and of each further queue that it waits in, bytes.
 const (
-	messageCost   = 96
+	messageCost   = 128
 	referenceCost = 16
 )
 
@@ -25,6 +25,10 @@ type message struct {
 	needsSubscription bool // in RESP2, sent only to connections with subscriptions
 	needsMonitor      bool // sent only to connections that monitor
 	reply             bool // replies of one connection: body may grow while they wait
+
+	// the subscription that it is for: the name is nil if it is for none
+	kind subKind
+	name []byte
 
 	total *atomic.Int64 // counts the bytes of all queued messages of this node; nil: not counted
 	refs  atomic.Int32  // queues that it waits in
@@ -81,16 +85,23 @@ func (m *message) release() {
 func published(word string, e *commands.Event) *message {
 	f := commands.RESP{Proto: 3, Buf: make([]byte, 0, len(e.Channel)+len(e.Payload)+32)}
 	f.Bulk(e.Channel)
+	end := len(f.Buf) - len("\r\n")
 	f.Bulk(e.Payload)
 	head := "3\r\n" + bulkText(word)
-	return &message{resp2: "*" + head, resp3: ">" + head, body: f.Buf, needsSubscription: true}
+	m := &message{resp2: "*" + head, resp3: ">" + head, body: f.Buf, needsSubscription: true,
+		kind: subChannel, name: f.Buf[end-len(e.Channel) : end]}
+	if e.Shard {
+		m.kind = subShard
+	}
+	return m
 }
 
 // forPattern returns the message for the subscribers of a pattern. Only the head is new: one
 // message may match very many patterns.
 func (m *message) forPattern(pattern []byte) *message {
 	head := "4\r\n$8\r\npmessage\r\n" + bulkText(string(pattern))
-	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body, needsSubscription: true}
+	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body, needsSubscription: true,
+		kind: subPattern, name: pattern}
 }
 
 func bulkText(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }

@@ -160,16 +160,10 @@ func subscribing(kind subKind) *commands.Local {
 	})}
 }
 
-// planned names a subscription that a transaction is to make.
-type planned struct {
-	kind subKind
-	name string
-}
-
 // receive has messages sent to the session from now on, if they are not already.
 func (s *session) receive(kind subKind, name string) error {
-	if _, early := s.planned[planned{kind, name}]; early {
-		delete(s.planned, planned{kind, name})
+	if _, early := s.planned[subscription{kind, name}]; early {
+		delete(s.planned, subscription{kind, name})
 		return nil
 	}
 	return s.srv.pubsub.add(kind, name, s)
@@ -195,22 +189,29 @@ func (s *session) receiveAhead(block []queued) {
 		for _, a := range q.args[1:] {
 			name := string(a)
 			_, known := s.subs[kind][name]
-			_, early := s.planned[planned{kind, name}]
+			_, early := s.planned[subscription{kind, name}]
 			if known || early || s.srv.pubsub.add(kind, name, s) != nil {
 				continue
 			}
 			if s.planned == nil {
-				s.planned = map[planned]struct{}{}
+				s.planned = map[subscription]struct{}{}
 			}
-			s.planned[planned{kind, name}] = struct{}{}
+			s.planned[subscription{kind, name}] = struct{}{}
 		}
 	}
 }
 
-// forgetAhead ends the subscriptions of receiveAhead that the transaction has not made.
+// forgetAhead ends the subscriptions of receiveAhead that the transaction has not made, and drops
+// their messages.
 func (s *session) forgetAhead() {
 	for a := range s.planned {
 		s.srv.pubsub.remove(a.kind, a.name, s)
+	}
+	if len(s.planned) > 0 {
+		s.out.dropHeld(func(m *message) bool {
+			_, planned := s.planned[subscription{m.kind, string(m.name)}]
+			return planned && m.name != nil
+		})
 	}
 	s.planned = nil
 }
@@ -236,12 +237,7 @@ func (s *session) checkNames(kind subKind, names [][]byte, others int) error {
 // unsubscribing answers UNSUBSCRIBE and its family. Without names it ends all subscriptions.
 func unsubscribing(kind subKind) *commands.Local {
 	return &commands.Local{Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
-		if s.subscribed() {
-			s.srv.pubsub.delivery.settle() // earlier messages are still delivered
-		}
-		if !s.inExec && s.send() != nil { // messages held for replies precede the confirmation
-			s.quit = true
-		}
+		s.hearOut()
 		names := args[1:]
 		if len(names) == 0 {
 			for _, name := range slices.Sorted(maps.Keys(s.subs[kind])) {
@@ -256,6 +252,18 @@ func unsubscribing(kind subKind) *commands.Local {
 			s.confirm(unsubscribeWords[kind], nil, kind)
 		}
 	})}
+}
+
+// hearOut has what was published before precede the reply with which the client stops to listen,
+// whichever command that is.
+func (s *session) hearOut() {
+	if !s.subscribed() && !s.monitoring {
+		return
+	}
+	s.srv.pubsub.delivery.settle()
+	if !s.inExec && s.send() != nil { // of a transaction they follow the reply
+		s.quit = true
+	}
 }
 
 func (s *session) unsubscribe(kind subKind, name string) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -260,6 +261,31 @@ func TestSilenceAndMessages(t *testing.T) {
 	c.want("+OK\r\n", "$1\r\n1\r\n")
 }
 
+// It suppresses the other replies of a transaction alone, too.
+func TestSilenceInTransactions(t *testing.T) {
+	n := start(t, nil)
+	for _, block := range []string{
+		"SUBSCRIBE c", "GET a|SUBSCRIBE c", "SUBSCRIBE c|GET a", "PING|SUBSCRIBE c|PING",
+		"SET a 1|PING|SUBSCRIBE c|PING|PUBLISH d x",
+	} {
+		for _, proto := range []string{"2", "3"} {
+			c := n.dial(t)
+			c.call("HELLO", proto)
+			c.raw(calls("PING", "CLIENT REPLY OFF", "PING", "MULTI"))
+			c.raw(calls(strings.Split(block, "|")...))
+			c.raw(calls("EXEC"))
+			kind := map[string]string{"2": "*", "3": ">"}[proto]
+			c.want("+PONG\r\n", kind+"3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n")
+			n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("x")}})
+			c.want(kind + "3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+		}
+	}
+	c := n.dial(t)
+	c.raw(calls("WATCH a", "SET a 2", "CLIENT REPLY OFF", "MULTI", "SUBSCRIBE c", "GET a", "EXEC",
+		"CLIENT REPLY ON", "GET a"))
+	c.want("+OK\r\n", "+OK\r\n", "+OK\r\n", "$1\r\n2\r\n")
+}
+
 // Disconnected subscribers leave nothing behind.
 func TestSubscribersAreForgotten(t *testing.T) {
 	n := start(t, nil)
@@ -349,6 +375,34 @@ func TestRefusedMessageIsNotSent(t *testing.T) {
 	}
 }
 
+// A message that was published before its receiver leaves comes before the reply to that, whichever
+// command it leaves with.
+func TestMessagesPrecedeTheEnd(t *testing.T) {
+	n := start(t, nil)
+	for _, proto := range []string{"2", "3"} {
+		for _, last := range []string{"UNSUBSCRIBE", "RESET", "QUIT"} {
+			for range 100 {
+				c := n.dial(t)
+				c.call("HELLO", proto)
+				c.call("SUBSCRIBE", "c")
+				// the first keep the delivery busy
+				n.Deliver(slices.Repeat([]commands.Event{{Channel: []byte("c"),
+					Payload: []byte("x")}}, 10))
+				c.raw(calls(last))
+				for i := range 10 {
+					if got := c.next(); !strings.Contains(got, "\r\nmessage\r\n") {
+						t.Fatalf("%s in RESP%s: %q behind %d messages", last, proto, got, i)
+					}
+				}
+				if got := c.next(); strings.Contains(got, "\r\nmessage\r\n") {
+					t.Fatalf("%s in RESP%s: %q", last, proto, got)
+				}
+				_ = c.Close()
+			}
+		}
+	}
+}
+
 // What a transaction publishes, or others do who saw it, reaches the subscriptions that it makes.
 func TestSubscriptionsOfTransactions(t *testing.T) {
 	n := start(t, nil)
@@ -382,5 +436,45 @@ func TestSubscriptionsOfTransactionsThatFail(t *testing.T) {
 		"*4\r\n$1\r\nc\r\n:0\r\n$1\r\nd\r\n:0\r\n", "+PONG\r\n")
 	if size := n.pubsub.size.Load(); size != 0 {
 		t.Errorf("%d subscriptions are left", size)
+	}
+}
+
+// A transaction that did not run has received nothing either, while other subscriptions of its
+// connection receive the same messages.
+func TestMessagesOfTransactionsThatFail(t *testing.T) {
+	const down = "CLUSTERDOWN no leader"
+	full := "EXECABORT Transaction discarded because of: " + commands.ErrOOM.Error()
+	for want, fail := range map[string]func(*node){
+		"_\r\n": func(n *node) { n.dial(t).call("SET", "k", "v") },
+		"-" + down + "\r\n": func(n *node) {
+			n.fake.set(func() { n.fake.fail, n.fake.failWrites = &Error{NoLeader, down}, true })
+		},
+		"-" + full + "\r\n": func(n *node) { n.dial(t).call("CONFIG", "SET", "maxmemory", "1") },
+	} {
+		t.Run(want, func(t *testing.T) {
+			n := start(t, nil)
+			n.dial(t).call("SET", "held", "v")
+			c := n.dial(t)
+			c.call("HELLO", "3")
+			c.raw(calls("PSUBSCRIBE s*", "WATCH k"))
+			c.want(">3\r\n$10\r\npsubscribe\r\n$2\r\ns*\r\n:1\r\n", "+OK\r\n")
+			fail(n)
+			n.fake.set(func() {
+				n.fake.after = func() {
+					n.Deliver([]commands.Event{
+						{Channel: []byte("stray"), Payload: []byte("x")},
+						{Channel: []byte("stray"), Payload: []byte("x"), Shard: true},
+					})
+					n.pubsub.delivery.settle()
+				}
+			})
+			c.raw(calls("MULTI", "SUBSCRIBE stray", "PSUBSCRIBE *y", "SSUBSCRIBE stray", "SET a b",
+				"EXEC", "PING"))
+			c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", want,
+				"+PONG\r\n", ">4\r\n$8\r\npmessage\r\n$2\r\ns*\r\n$5\r\nstray\r\n$1\r\nx\r\n")
+			eventually(t, "nothing is queued", func() bool {
+				return n.sessionOf(c).out.waiting() == 0 && n.pubsub.backlog.Load() == 0
+			})
+		})
 	}
 }

@@ -23,6 +23,12 @@ const (
 	subKinds
 )
 
+// subscription names what a session is subscribed to.
+type subscription struct {
+	kind subKind
+	name string
+}
+
 // pubsub holds the subscriptions of all sessions.
 type pubsub struct {
 	delivery delivery
