@@ -94,7 +94,7 @@ func lookups() []snippet {
 			all = append(all, snippet{before: before, body: body})
 		}
 	}
-	for _, keys := range []int{8, 4000, 60_000} { // in the hash part, of which few look-ups hit a cache
+	for _, keys := range []int{8, 4000, 60_000} { // in the hash part: few look-ups hit a cache
 		hashed := fmt.Sprintf(`local n, t = %d, {} for i = n, 1, -1 do t[i + 1e6] = "" end `, keys)
 		for _, body := range []string{
 			`table.concat(t, "", 1e6 + 1, 1e6 + n)`,
