@@ -208,6 +208,7 @@ func (s *session) forgetAhead() {
 		s.srv.pubsub.remove(a.kind, a.name, s)
 	}
 	if len(s.planned) > 0 {
+		s.srv.pubsub.delivery.settle() // what is on its way was for them too
 		s.out.dropHeld(func(m *message) bool {
 			_, planned := s.planned[subscription{m.kind, string(m.name)}]
 			return planned && m.name != nil
