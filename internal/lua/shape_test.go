@@ -23,7 +23,8 @@ func TestKeysHashedAgainArePaidFor(t *testing.T) {
 		}
 		keys, kinds := 1+g.IntN(60), 1+g.IntN(5)
 		for step := range 300 {
-			key, value := LNil, LTrue
+			var key LValue
+			value := LTrue
 			switch i := (step / 2) % keys; g.IntN(kinds) {
 			case 0: // of the same node
 				key = LNumber(1024 + float64(i)*9765/1024)
