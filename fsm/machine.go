@@ -162,6 +162,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.witness.Begin(answer && m.facts)
 	limits := limitsAt(m.level)
 	m.ks.LimitSweep(limits.sweep)
+	m.waiting.lent.by = nil // as on a node that begins here
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	if m.level >= commands.LevelUsers {
 		m.ks.MendStreams()

@@ -147,12 +147,18 @@ func served(t *testing.T, led *ledger) *node {
 // backupFile returns a backup of a node with data.
 func backupFile(t *testing.T, led *ledger) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "backup")
 	n := served(t, led)
+	defer n.kill()
+	return backupOf(t, n)
+}
+
+// backupOf returns a backup of a node.
+func backupOf(t *testing.T, n *node) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "backup")
 	if _, err := coordd(nil, nil, "backup", "--from", n.addr, file); err != nil {
 		t.Fatal(err)
 	}
-	n.kill()
 	return file
 }
 
@@ -202,9 +208,10 @@ func backupTo(t *testing.T, l *tool, over bool) {
 
 // keepBackups adds a backup to a directory and removes older ones.
 func keepBackups(t *testing.T, l *tool) {
-	n := served(t, newLedger("b:"))
-	old, err := os.ReadFile(backupFile(t, newLedger("old:")))
-	if err != nil {
+	led := newLedger("b:")
+	n := served(t, led)
+	old, err := os.ReadFile(backupOf(t, n))
+	if err = errors.Join(err, led.writes(n.client, 5)); err != nil {
 		t.Fatal(err)
 	}
 	older := "to/backup-20260101T000000.000Z.coordd"
