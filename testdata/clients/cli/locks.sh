@@ -8,7 +8,8 @@ LUA=$(dirname "$0")/../lua
 LEASE_MS=30000 # longer than any outage: a lock that ends is lost
 export REDISCLI_AUTH="$COORDD_PASSWORD"
 stop=$(mktemp) || exit 1
-trap 'rm -f "$stop" "$stop.yes"' EXIT
+errors=$stop.errors
+trap 'rm -f "$stop" "$stop.yes" "$errors"' EXIT
 exec 3<&0
 (cat <&3 >/dev/null; : >"$stop.yes") &
 nodes=$(echo "$COORDD_ADDRS" | tr , ' ')
@@ -16,16 +17,17 @@ nodes=$(echo "$COORDD_ADDRS" | tr , ' ')
 cli() { # NODE ARGS...: one command
 	to=$1
 	shift
-	redis-cli -e --no-auth-warning -c --tls --cacert "$COORDD_TLS_CA" --cert "$COORDD_TLS_CERT" --key "$COORDD_TLS_KEY" --user "$COORDD_USER" -h "${to%:*}" -p "${to##*:}" "$@" 2>&1
+	redis-cli -e --no-auth-warning -c --tls --cacert "$COORDD_TLS_CA" --cert "$COORDD_TLS_CERT" --key "$COORDD_TLS_KEY" --user "$COORDD_USER" -h "${to%:*}" -p "${to##*:}" "$@"
 }
 
-always() { # ARGS...: repeats a command until it succeeds, and sets reply
+# always ARGS...: repeats a command until it succeeds, and sets reply. A redis-cli that is redirected while its files are replaced complains, connects again and succeeds.
+always() {
 	while :; do
 		for node in $nodes; do
-			if reply=$(cli "$node" "$@"); then
+			if reply=$(cli "$node" "$@" 2>"$errors"); then
 				return
 			fi
-			echo "err $reply" | tr '\n' ' '
+			echo "err $reply $(cat "$errors")" | tr '\n' ' '
 			echo
 			nodes="${nodes#"$node" } $node"
 		done
@@ -64,7 +66,7 @@ use() {
 }
 
 echo "version $(redis-cli --version | cut -d' ' -f2)"
-echo "denied $(cli "${nodes%% *}" SET other:1 x)"
+echo "denied $(cli "${nodes%% *}" SET other:1 x 2>&1)"
 own=lock:own:$name
 acquire "$own"
 own_token=$mine
