@@ -143,15 +143,21 @@ func TestHugeSize(t *testing.T) {
 	}
 }
 
-func TestReopen(t *testing.T) {
-	dir := t.TempDir()
-	path, moved := filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
-	l := open(t, Config{File: path})
+// renamed returns a trail of one event in dir whose file has been renamed.
+func renamed(t *testing.T, dir string) (l *Log, path, moved string) {
+	t.Helper()
+	path, moved = filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
+	l = open(t, Config{File: path})
 	l.Record(Event{Event: "first", Outcome: OK})
 	wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, path) != "" })
 	if err := os.Rename(path, moved); err != nil {
 		t.Fatal(err)
 	}
+	return l, path, moved
+}
+
+func TestReopen(t *testing.T) {
+	l, path, moved := renamed(t, t.TempDir())
 	if err := l.Reopen(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,13 +182,7 @@ func TestNewFileEndsTheOld(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		path, moved := filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
-		l := open(t, Config{File: path})
-		l.Record(Event{Event: "first", Outcome: OK})
-		wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, path) != "" })
-		if err := os.Rename(path, moved); err != nil {
-			t.Fatal(err)
-		}
+		l, path, moved := renamed(t, dir)
 		reopened := make(chan error, 1)
 		go func() { reopened <- l.Reopen() }()
 		wait.For(t, 5*time.Second, "the new file", func() bool {
@@ -205,12 +205,8 @@ func TestNewFileEndsTheOld(t *testing.T) {
 
 // A file that cannot be opened leaves the one that was open in use.
 func TestReopenFails(t *testing.T) {
-	dir := t.TempDir()
-	path, moved := filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
-	l := open(t, Config{File: path})
-	l.Record(Event{Event: "first", Outcome: OK})
-	wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, path) != "" })
-	if err := errors.Join(os.Rename(path, moved), os.Mkdir(path, 0o700)); err != nil {
+	l, path, moved := renamed(t, t.TempDir())
+	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Reopen(); err == nil || !strings.Contains(err.Error(), "not a regular file") {
