@@ -110,10 +110,13 @@ func wasRemoved(dir string) (bool, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	stable, err := openBolt(path, dir)
+	v, err := readVersion(dir)
 	if err != nil {
 		return false, err
 	}
-	gone, err := (&stores{stable: stable}).get(removedKey)
-	return gone != "", errors.Join(err, stable.Close())
+	s, err := openPromises(dir, func() uint64 { return v.level })
+	if err != nil {
+		return false, err
+	}
+	return s.stable.text(removedKey) != "", s.close()
 }

@@ -62,7 +62,7 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	if err := levelsOf(m).CheckLevel("data directory "+dir, v.level); err != nil {
 		return nil, err
 	}
-	s, err := openStores(dir, v.logStore, logger)
+	s, err := openStores(dir, v.logStore, func() uint64 { return v.level }, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -202,12 +202,8 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64,
 	if err := o.CheckAlone(); err != nil {
 		return "", err
 	}
-	founding, err := o.stores.founding()
-	if err != nil {
-		return "", err
-	}
 	from := Origin{Cluster: NewClusterID(), Index: index, Term: term,
-		Level: levelsOf(o.machine).Level(), founding: founding}
+		Level: levelsOf(o.machine).Level(), founding: o.stores.founding()}
 	cfg := Config{ID: o.version.node, LogStore: o.version.logStore, Logger: o.logger}
 	for _, s := range o.members.Servers {
 		switch {

@@ -6,7 +6,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -49,11 +48,10 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 		return done, err
 	}
 	done.Node = v.node
-	stable, err := openBolt(filepath.Join(dir, stableName), dir)
+	s, err := openPromises(dir, func() uint64 { return v.level })
 	if err != nil {
 		return done, err
 	}
-	s := &stores{stable: stable, closers: []io.Closer{stable}}
 	defer func() { err = errors.Join(err, s.close()) }()
 	last, members, err := s.lastOnDisk(dir, v.logStore, logger)
 	if err != nil {
@@ -63,24 +61,27 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 		return done, fmt.Errorf("node %s is the only voter of its cluster: no other has its data",
 			v.node)
 	}
-	if done.Owed, err = s.number(owedKey); err != nil {
-		return done, err
-	}
-	if done.Owed = max(done.Owed, last); done.Owed == 0 {
+	if done.Owed = max(s.stable.number(owedKey), last); done.Owed == 0 {
 		return done, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
 	}
-	if err := stable.SetUint64(owedKey, done.Owed); err != nil {
+	if err := s.stable.SetUint64(owedKey, done.Owed); err != nil {
 		return done, err
 	}
-	done.Kept, err = moveState(dir)
-	return done, err
+	if done.Kept, err = moveState(dir); err != nil {
+		return done, err
+	}
+	log, err := openLog(dir, v.logStore, 0, logger) // with its mark
+	if err != nil {
+		return done, err
+	}
+	return done, log.Close()
 }
 
 // lastOnDisk returns the index of the newest entry in the log or a snapshot, and the newest members
 // that can be read.
 func (s *stores) lastOnDisk(dir, kind string, logger *slog.Logger) (last uint64,
 	members raft.Configuration, err error) {
-	log, err := openLog(dir, kind, logger)
+	log, err := openLog(dir, kind, 0, logger)
 	if err != nil {
 		return 0, members, err
 	}

@@ -14,12 +14,6 @@ import (
 	"github.com/coordd/coordd/internal/files"
 )
 
-// Where hashicorp/raft keeps a node's term, and the term of its newest vote.
-var (
-	currentTermKey  = []byte("CurrentTerm")
-	lastVoteTermKey = []byte("LastVoteTerm")
-)
-
 // Origin is where a seeded cluster begins.
 type Origin struct {
 	Cluster     string // its unique id, equal on all members: ClusterIDOf, NewClusterID
@@ -55,7 +49,7 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err := markSeeding(cfg.DataDir); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
-	s, err := openStores(cfg.DataDir, cfg.LogStore, cfg.Logger)
+	s, err := openStores(cfg.DataDir, cfg.LogStore, func() uint64 { return 0 }, cfg.Logger)
 	if err != nil {
 		return err
 	}

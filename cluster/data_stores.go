@@ -25,7 +25,7 @@ import (
 
 // stores is an opened data directory.
 type stores struct {
-	stable    raft.StableStore
+	stable    *stableStore
 	log       raft.LogStore
 	snapshots *snapshotStore
 	space     *space
@@ -33,14 +33,15 @@ type stores struct {
 }
 
 // openStores opens the stable store (whose file lock makes this process the owner of the
-// directory), the log and the snapshots.
-func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
-	stable, err := openBolt(filepath.Join(dir, stableName), dir)
+// directory), the log and the snapshots. level is that of the
+// version file, 0 while there is none.
+func openStores(dir, kind string, level func() uint64,
+	logger *slog.Logger) (*stores, error) {
+	s, err := openPromises(dir, level)
 	if err != nil {
 		return nil, err
 	}
-	s := &stores{stable: stable, closers: []io.Closer{stable}}
-	log, err := openLog(dir, kind, logger)
+	log, err := openLog(dir, kind, level(), logger)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -64,8 +65,21 @@ func openStores(dir, kind string, logger *slog.Logger) (*stores, error) {
 	return s, nil
 }
 
+// openPromises opens the stable store alone.
+func openPromises(dir string, level func() uint64) (*stores, error) {
+	below, err := openBolt(filepath.Join(dir, stableName), dir)
+	if err != nil {
+		return nil, err
+	}
+	stable, err := openStable(below, level, filepath.Join(dir, stableName))
+	if err != nil {
+		return nil, errors.Join(err, below.Close())
+	}
+	return &stores{stable: stable, closers: []io.Closer{below}}, nil
+}
+
 // openLog opens the log.
-func openLog(dir, kind string, logger *slog.Logger) (interface {
+func openLog(dir, kind string, level uint64, logger *slog.Logger) (interface {
 	raft.LogStore
 	io.Closer
 }, error) {
@@ -76,7 +90,8 @@ func openLog(dir, kind string, logger *slog.Logger) (interface {
 	if err := makeDir(walDir); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize, logger)
+	log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize,
+		level >= markedLevel, logger)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the log in data directory %s: %w", dir, err)
 	}
@@ -155,25 +170,4 @@ func (s *stores) close() error {
 		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// stableStore is where Raft keeps its term and vote. Raft panics if it cannot write the term, and a
-// node that cannot write either must not take part in an election: the process ends, with a reason.
-type stableStore struct {
-	raft.StableStore
-	fatal func(error)
-}
-
-func (s stableStore) Set(key, value []byte) error { return s.check(s.StableStore.Set(key, value)) }
-
-func (s stableStore) SetUint64(key []byte, value uint64) error {
-	return s.check(s.StableStore.SetUint64(key, value))
-}
-
-func (s stableStore) check(err error) error {
-	if err != nil {
-		err = fmt.Errorf("cannot write Raft's term or vote: %w", err)
-		s.fatal(err)
-	}
-	return err
 }

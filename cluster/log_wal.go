@@ -12,12 +12,11 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
@@ -33,6 +32,8 @@ type walLog struct {
 	segmentSize int // 0: raft-wal's own
 	logger      *slog.Logger
 	space       *space // may be nil
+	mark        durableMark
+	sums        segmentSums
 
 	w      atomic.Pointer[wal.WAL]
 	reads  sync.RWMutex // raft-wal must not be closed while it reads
@@ -40,23 +41,54 @@ type walLog struct {
 	room   atomic.Int64 // bytes that are reserved in the last segment; 0: unknown
 }
 
-// openWAL opens the log in a directory.
-func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int,
+// openWAL opens the log in a directory. A log that is marked has its mark, which is true; another
+// may have been written by a release that has none.
+func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int, marked bool,
 	logger *slog.Logger) (*walLog, error) {
-	l := &walLog{dir: dir, files: files, meta: &walMeta{MetaStore: meta, files: files,
-		keep: math.MaxUint64, trim: true}, segmentSize: segmentSize, logger: logger}
+	l := &walLog{dir: dir, files: files, segmentSize: segmentSize, logger: logger,
+		mark: durableMark{logger: logger}}
+	l.meta = &walMeta{MetaStore: meta, log: l, keep: math.MaxUint64, first: true, marked: marked}
 	w, err := l.open()
 	if err != nil {
 		return nil, errors.Join(err, meta.Close())
 	}
 	l.w.Store(w)
+	if err := l.startMark(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	return l, nil
+}
+
+// startMark has the mark say where the log ends that was just opened.
+func (l *walLog) startMark() error {
+	l.mark.files, l.mark.dir = l.files, l.dir
+	if err := l.mark.open(); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(l.dir, markName), err)
+	}
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	var entry raft.Log
+	if last > 0 {
+		if err := l.GetLog(last, &entry); err != nil {
+			return err
+		}
+	}
+	if l.mark.known && l.mark.newest.last == last && l.mark.newest.term == entry.Term {
+		return nil
+	}
+	if err := l.mark.lower(last, entry.Term); err != nil {
+		return err
+	}
+	l.mark.note(last, entry.Term)
+	return nil
 }
 
 func (l *walLog) open() (*wal.WAL, error) {
 	files := &walFiles{fileLayer: l.files, room: &l.room, opening: true,
 		left: func() int64 { return l.space.left() }}
-	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files}
+	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files, sums: &l.sums}
 	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta),
 		wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))
 	return w, files.endOpening(err)
@@ -72,7 +104,7 @@ func (l *walLog) renew() error {
 	if err != nil {
 		return err
 	}
-	l.meta.keep, l.meta.trim = last, false
+	l.meta.keep, l.meta.first = last, false
 	w, err := l.open()
 	if err != nil {
 		return fmt.Errorf("reopening the log: %w", err)
@@ -117,13 +149,25 @@ func (l *walLog) Room() int64 { return l.room.Load() }
 
 // StoreLogs stores all entries or none.
 func (l *walLog) StoreLogs(logs []*raft.Log) error {
-	return l.write(func(w *wal.WAL) error { return w.StoreLogs(logs) })
+	err := l.write(func(w *wal.WAL) error { return w.StoreLogs(logs) })
+	if err == nil && len(logs) > 0 {
+		last := logs[len(logs)-1]
+		l.mark.note(last.Index, last.Term)
+	}
+	return err
 }
 
 func (l *walLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 // DeleteRange truncates the beginning or the end of the log.
 func (l *walLog) DeleteRange(low, high uint64) error {
+	if last, err := l.LastIndex(); err != nil {
+		return err
+	} else if high >= last {
+		if err := l.mark.lower(low-1, 0); err != nil {
+			return err
+		}
+	}
 	return l.write(func(w *wal.WAL) error { return w.DeleteRange(low, high) })
 }
 
@@ -154,111 +198,5 @@ func (l *walLog) IsMonotonic() bool { return true }
 func (l *walLog) Close() error {
 	l.reads.Lock()
 	defer l.reads.Unlock()
-	return errors.Join(l.w.Load().Close(), l.meta.MetaStore.Close())
+	return errors.Join(l.w.Load().Close(), l.mark.close(), l.meta.MetaStore.Close())
 }
-
-// walMeta is raft-wal's metadata. It stays open while the log is reopened, unless a commit failed,
-// and Load never returns a sealed segment without a successor.
-type walMeta struct {
-	types.MetaStore
-	files  fileLayer
-	keep   uint64      // entries after this one were not acknowledged; Load drops them
-	trim   bool        // give back space reserved in sealed segments
-	failed atomic.Bool // a commit, since the file was opened
-}
-
-// Close does nothing: whoever reopens the log continues with it.
-func (m *walMeta) Close() error { return nil }
-
-// errNotCommitted is the answer of metadata of which an earlier commit failed.
-var errNotCommitted = errors.New("the metadata of the log could not be committed earlier")
-
-// CommitState replaces the metadata. After a commit that failed it refuses all until Load: what
-// bbolt believes of its file may be neither the old content nor the new one, and it would panic.
-func (m *walMeta) CommitState(state types.PersistentState) error {
-	if m.failed.Load() {
-		return errNotCommitted
-	}
-	err := m.MetaStore.CommitState(state)
-	m.failed.Store(err != nil)
-	return err
-}
-
-// Load reads the metadata, drops what follows the last complete batch of entries, and finishes
-// sealing a segment. After a commit that failed it opens the file again.
-func (m *walMeta) Load(dir string) (types.PersistentState, error) {
-	again := m.failed.Load()
-	if again {
-		if err := m.MetaStore.Close(); err != nil {
-			return types.PersistentState{}, err
-		}
-		m.failed.Store(false)
-	}
-	state, err := m.MetaStore.Load(dir)
-	if again && err == nil { // what is read may not be durable
-		err = m.CommitState(state)
-	}
-	if err != nil || len(state.Segments) == 0 {
-		return state, err
-	}
-	if m.trim {
-		for _, s := range state.Segments {
-			m.giveBack(dir, s)
-		}
-	}
-	tail := &state.Segments[len(state.Segments)-1]
-	if tail.SealTime.IsZero() {
-		end, err := m.endOf(dir, *tail)
-		if err != nil {
-			return state, err
-		}
-		if end.index == 0 {
-			return state, nil
-		}
-		tail.SealTime, tail.MaxIndex, tail.IndexStart = time.Now(), end.last, end.index
-	}
-	state.Segments = append(state.Segments, types.SegmentInfo{
-		ID: state.NextSegmentID, BaseIndex: tail.MaxIndex + 1, MinIndex: tail.MaxIndex + 1,
-		SizeLimit: tail.SizeLimit, Codec: tail.Codec, CreateTime: time.Now(),
-	})
-	state.NextSegmentID++
-	return state, m.CommitState(state)
-}
-
-// endOf cleans the last segment, and returns where it ends.
-func (m *walMeta) endOf(dir string, tail types.SegmentInfo) (segmentEnd, error) {
-	w, err := (&walFiles{fileLayer: m.files}).OpenWriter(dir, segmentName(tail))
-	if errors.Is(err, fs.ErrNotExist) {
-		return segmentEnd{}, nil // raft-wal creates it
-	}
-	if err != nil {
-		return segmentEnd{}, err
-	}
-	f := w.(*walFile)
-	end, err := scanSegment(f, f.size, tail, m.keep)
-	if err == nil {
-		err = clearAfter(f.segmentFile, end.at, f.size)
-	}
-	return end, errors.Join(err, f.Close())
-}
-
-// giveBack returns space reserved after the end of a sealed segment, which another version or a
-// killed process may have left.
-func (m *walMeta) giveBack(dir string, s types.SegmentInfo) {
-	if s.SealTime.IsZero() || s.IndexStart == 0 {
-		return
-	}
-	w, err := m.files.OpenWriter(dir, segmentName(s))
-	if err != nil {
-		return // raft-wal reports it
-	}
-	defer w.Close()
-	f := w.(segmentFile)
-	end, err1 := endOfSealed(f, s.IndexStart)
-	size, err2 := f.Size()
-	if err1 == nil && err2 == nil && size > end {
-		_ = f.Truncate(end)
-	}
-}
-
-func segmentName(s types.SegmentInfo) string { return segment.FileName(s) }

@@ -24,6 +24,8 @@ const (
 	crashSector  = 64 // bytes that reach the disk together
 )
 
+func init() { tornBytes = crashSector }
+
 // crashDisk is a file layer, and metadata, in memory. It counts what changes the disk, and fails
 // from a given step on.
 type crashDisk struct {
@@ -264,7 +266,10 @@ func (m crashMeta) Load(string) (state types.PersistentState, err error) {
 	if m.d.meta == nil {
 		return state, nil
 	}
-	return state, json.Unmarshal(m.d.meta, &state)
+	if err := json.Unmarshal(m.d.meta, &state); err != nil {
+		return state, fmt.Errorf("%w: %w", types.ErrCorrupt, err)
+	}
+	return state, nil
 }
 
 func (m crashMeta) CommitState(state types.PersistentState) error {

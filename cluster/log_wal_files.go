@@ -225,10 +225,11 @@ func (f *walFile) Sync() error {
 	return nil
 }
 
-// walFiler creates raft-wal's segments.
+// walFiler creates raft-wal's segments, and checks the entries that are read from them.
 type walFiler struct {
 	*segment.Filer
 	files *walFiles
+	sums  *segmentSums
 }
 
 func (f *walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
@@ -246,22 +247,52 @@ func (f *walFiler) writer(info types.SegmentInfo, w types.SegmentWriter,
 	if err != nil {
 		return nil, err
 	}
-	return segmentWriter{w, f.files.newest, info.BaseIndex}, nil
+	return segmentWriter{w, f.files.newest, info, f.sums}, nil
+}
+
+func (f *walFiler) Open(info types.SegmentInfo) (types.SegmentReader, error) {
+	r, err := f.Filer.Open(info)
+	if err != nil {
+		return nil, err
+	}
+	return segmentReads{r, info, f.sums}, nil
+}
+
+func (f *walFiler) Delete(base, id uint64) error {
+	f.sums.drop(id)
+	return f.Filer.Delete(base, id)
+}
+
+// segmentReads is a sealed segment.
+type segmentReads struct {
+	types.SegmentReader
+	info types.SegmentInfo
+	sums *segmentSums
+}
+
+func (r segmentReads) GetLog(index uint64) (*types.PooledBuffer, error) {
+	return r.sums.checked(r.info, index)(r.SegmentReader.GetLog(index))
 }
 
 // segmentWriter is a writable segment and its file.
 type segmentWriter struct {
 	types.SegmentWriter
-	file  *walFile
-	first uint64 // index of its first entry
+	file *walFile
+	info types.SegmentInfo
+	sums *segmentSums
 }
 
 // Append appends entries, and the index if that fills the segment.
 func (w segmentWriter) Append(entries []types.LogEntry) error {
 	if len(entries) > 0 {
-		w.file.index = int64(entries[len(entries)-1].Index-w.first+1) * indexEntry
+		w.file.index = int64(entries[len(entries)-1].Index-w.info.BaseIndex+1) * indexEntry
+		w.sums.add(w.info, entries)
 	}
 	return w.SegmentWriter.Append(entries)
+}
+
+func (w segmentWriter) GetLog(index uint64) (*types.PooledBuffer, error) {
+	return w.sums.checked(w.info, index)(w.SegmentWriter.GetLog(index))
 }
 
 // ForceSeal seals the segment before it is full, when the end of the log is truncated. It returns

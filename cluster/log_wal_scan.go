@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -33,6 +34,10 @@ const (
 // scanChunk is how much of a segment is read at a time.
 const scanChunk = 256 << 10
 
+// tornBytes is the least that a power failure takes from a write: a disk writes whole sectors.
+// Tests lower it.
+var tornBytes = 512
+
 // segmentEnd is the end of a segment's valid content.
 type segmentEnd struct {
 	at    int64  // after the last complete batch; 0: there is none
@@ -40,109 +45,210 @@ type segmentEnd struct {
 	index uint64 // where the index of entries begins, after its frame's header; 0: not sealed
 }
 
-// scanSegment reads a segment of the given size. It ignores batches with entries after keep.
+// errDamaged is what a file is that was changed, or lost something, after it was written.
+var errDamaged = fmt.Errorf("the file is damaged (%w)", types.ErrCorrupt)
+
+// damagedf returns why a file cannot be believed, and what to do.
+func damagedf(file, format string, args ...any) error {
+	return fmt.Errorf("%s: %s: %w. Nothing was changed. Do not start this node on it: docs/"+
+		"operations.md, \"Damaged files\", says how to replace it", file,
+		fmt.Sprintf(format, args...), errDamaged)
+}
+
+// scanSegment reads a segment, and returns where it ends and the checksums of its entries. It
+// ignores batches with entries after keep. file is its name in errors.
 //
-// An incomplete batch ends the log: each batch is on disk before the next is written. A complete
-// one after it means that bytes on disk changed, which is an error.
-func scanSegment(f io.ReaderAt, size int64, info types.SegmentInfo,
-	keep uint64) (segmentEnd, error) {
-	var end segmentEnd
-	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, size),
-		int(min(size, scanChunk))), size: size}
-	if err := s.skip(segmentHeaderLen); err != nil {
-		return end, s.ended(err)
+// Each batch is on disk before the next is written, over zeros. So what follows the last complete
+// batch is zeros, or one batch of which the power failure took at least a sector: those bytes are
+// zeros still. Anything else was changed after it was written, which is an error.
+func scanSegment(f io.ReaderAt, file string, info types.SegmentInfo,
+	keep uint64) (end segmentEnd, sums []uint32, err error) {
+	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, math.MaxInt64),
+		scanChunk)}
+	changed := func(at int64) error {
+		return damagedf(file, "byte %d: the entries there were changed after they were written",
+			at)
 	}
-	entries, index, broken := uint64(0), uint64(0), int64(-1)
+	if err := s.skip(segmentHeaderLen); err != nil {
+		return end, nil, s.ended(err)
+	}
+	var batch []uint32
+	head := frameHead{}
+	index, broken := uint64(0), int64(-1)
+	stop := func(err error) (segmentEnd, []uint32, error) {
+		if err = s.ended(err); err == nil && head.at > 0 && head.changed(f) {
+			err = changed(head.at)
+		}
+		return end, sums, err
+	}
 	for begun := int64(0); ; {
 		crc := s.crc
+		before := frameHead{at: s.at, crc: crc}
 		kind, n, err := s.frame()
-		if err != nil {
-			return end, s.ended(err)
+		switch {
+		case errors.Is(err, errUnknownFrame):
+			return end, nil, changed(before.at)
+		case err != nil:
+			return stop(err)
 		}
+		head = before
 		switch kind {
-		case frameOfEntry, frameOfIndex:
-			if kind == frameOfEntry {
-				entries++
-			} else {
-				index = uint64(s.at)
+		case frameOfEntry:
+			sum, err := s.payload(int64(n))
+			if err != nil {
+				return stop(err)
 			}
+			batch = append(batch, sum)
+		case frameOfIndex:
+			index = uint64(s.at)
 			if err := s.skip(padded(int64(n))); err != nil {
-				return end, s.ended(err)
+				return stop(err)
 			}
 		case frameOfCommit:
-			last := info.BaseIndex + entries - 1
+			last := info.BaseIndex + uint64(len(sums)+len(batch)) - 1
 			switch whole := n == crc; {
-			case !whole && broken < 0:
+			case !whole && broken < 0 && s.gap >= tornBytes:
 				broken = begun
-			case whole && broken >= 0:
-				return end, fmt.Errorf(
-					"%w: the entries at byte %d of segment %s were changed after they were written",
-					types.ErrCorrupt, broken, segmentName(info))
-			case whole && entries > 0 && last > keep:
-				return end, nil
+			case !whole && broken < 0, whole && broken >= 0:
+				return end, nil, changed(max(begun, broken))
+			case whole && len(batch) > 0 && last > keep:
+				return end, sums, nil
 			case whole:
-				end = segmentEnd{at: s.at, last: last, index: index}
-				if entries == 0 {
+				sums = append(sums, batch...)
+				if end = (segmentEnd{at: s.at, last: last, index: index}); len(sums) == 0 {
 					end.last = 0
 				}
 				if index > 0 {
-					return end, nil
+					return end, sums, nil
 				}
 			}
-			s.crc, begun = 0, s.at
-		default:
-			return end, nil
+			batch, begun, head = batch[:0], s.at, frameHead{}
+			s.crc, s.gap, s.run = 0, 0, 0
+		}
+	}
+}
+
+// frameHead is where the header of a frame is, and the CRC of its batch before it.
+type frameHead struct {
+	at  int64
+	crc uint32
+}
+
+// changed reports whether the batch of a frame is whole if one bit of the header is changed. A
+// length with a wrong bit leads past the end of the log, as after a power failure.
+func (h frameHead) changed(f io.ReaderAt) bool {
+	var is [segmentFrameLen]byte
+	if _, err := f.ReadAt(is[:], h.at); err != nil {
+		return false
+	}
+	for bit := range 8 * segmentFrameLen {
+		was := is
+		was[bit/8] ^= 1 << (bit % 8)
+		rest := io.NewSectionReader(f, h.at+segmentFrameLen, math.MaxInt64)
+		s := segmentReader{crc: h.crc, in: bufio.NewReaderSize(
+			io.MultiReader(bytes.NewReader(was[:]), rest), scanChunk)}
+		if s.whole() {
+			return true
+		}
+	}
+	return false
+}
+
+// whole reports whether the frames that follow end in a commit that fits them.
+func (s *segmentReader) whole() bool {
+	for {
+		crc := s.crc
+		kind, n, err := s.frame()
+		if err != nil || kind == frameOfCommit {
+			return err == nil && n == crc
+		}
+		if s.skip(padded(int64(n))) != nil {
+			return false
 		}
 	}
 }
 
 // segmentReader reads a segment front to back.
 type segmentReader struct {
-	in   *bufio.Reader
-	at   int64
-	size int64
-	crc  uint32 // of what was read
+	in  *bufio.Reader
+	at  int64
+	crc uint32 // of what was read
+	run int    // zeros at its end
+	gap int    // the most zeros in a row
 }
 
-var errEnd = errors.New("the segment ends")
+// errUnknownFrame is an error for bytes that are no frame, and not zeros.
+var errUnknownFrame = errors.New("not a frame")
 
-// ended turns the end of the file into success.
+// ended turns the end of the file, or of what is not zeros, into success.
 func (s *segmentReader) ended(err error) error {
-	if errors.Is(err, errEnd) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
 	}
 	return err
 }
 
-// frame reads a frame's header: its kind, and its length or, for a commit, the CRC.
+// frame reads a frame's header: its kind, and its length or, for a commit, the CRC. It fails with
+// io.EOF at zeros.
 func (s *segmentReader) frame() (kind byte, n uint32, err error) {
 	var head [segmentFrameLen]byte
 	if _, err := io.ReadFull(s.in, head[:]); err != nil {
 		return 0, 0, err
 	}
-	s.at += segmentFrameLen
-	s.crc = crc32.Update(s.crc, castagnoli, head[:])
-	if head[1]|head[2]|head[3] != 0 {
-		return 0, 0, errEnd
+	s.seen(head[:])
+	kind = head[0]
+	switch {
+	case head == [segmentFrameLen]byte{}:
+		return 0, 0, io.EOF
+	case head[1]|head[2]|head[3] != 0, kind < frameOfEntry, kind > frameOfCommit:
+		return 0, 0, errUnknownFrame
 	}
-	return head[0], binary.LittleEndian.Uint32(head[4:]), nil
+	return kind, binary.LittleEndian.Uint32(head[4:]), nil
+}
+
+// seen counts bytes that were read.
+func (s *segmentReader) seen(p []byte) {
+	s.at += int64(len(p))
+	s.crc = crc32.Update(s.crc, castagnoli, p)
+	for len(p) > 0 {
+		if zero := len(p) - len(bytes.TrimLeft(p, "\x00")); zero > 0 {
+			s.run += zero
+			s.gap = max(s.gap, s.run)
+			p = p[zero:]
+			continue
+		}
+		s.run = 0
+		if next := bytes.IndexByte(p, 0); next >= 0 {
+			p = p[next:]
+		} else {
+			p = nil
+		}
+	}
+}
+
+// payload reads the payload of an entry, and returns its checksum.
+func (s *segmentReader) payload(n int64) (sum uint32, err error) {
+	err = s.read(n, func(p []byte) { sum = crc32.Update(sum, castagnoli, p) })
+	if err == nil {
+		err = s.skip(padded(n) - n)
+	}
+	return sum, err
 }
 
 // skip reads n bytes.
-func (s *segmentReader) skip(n int64) error {
-	if n > s.size-s.at {
-		return errEnd
-	}
+func (s *segmentReader) skip(n int64) error { return s.read(n, func([]byte) {}) }
+
+func (s *segmentReader) read(n int64, each func([]byte)) error {
 	for n > 0 {
 		p, err := s.in.Peek(int(min(n, int64(s.in.Size()))))
 		if err != nil && len(p) == 0 {
 			return err
 		}
-		s.crc = crc32.Update(s.crc, castagnoli, p)
+		s.seen(p)
+		each(p)
 		if _, err := s.in.Discard(len(p)); err != nil {
 			return err
 		}
-		s.at += int64(len(p))
 		n -= int64(len(p))
 	}
 	return nil
@@ -151,28 +257,50 @@ func (s *segmentReader) skip(n int64) error {
 // padded is the length of a payload in the file.
 func padded(n int64) int64 { return (n + segmentFrameLen - 1) &^ (segmentFrameLen - 1) }
 
-// clearAfter zeroes a segment from at on.
-func clearAfter(f types.WritableFile, at, size int64) error {
-	buf := make([]byte, min(max(size-at, 0), scanChunk))
-	wrote := false
-	for at < size {
-		n, err := f.ReadAt(buf[:min(size-at, int64(len(buf)))], at)
+// lastByte returns the end of what is not zero in a file, at the least from.
+func lastByte(f io.ReaderAt, from, size int64) (int64, error) {
+	buf := make([]byte, scanChunk)
+	last := from
+	for at := from; at < size; {
+		n, err := f.ReadAt(buf[:min(size-at, scanChunk)], at)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return 0, err
 		}
 		if n == 0 {
 			break
 		}
-		if !bytes.Equal(buf[:n], zeros[:n]) {
-			if _, err := f.WriteAt(zeros[:n], at); err != nil {
-				return err
-			}
-			wrote = true
+		if used := len(bytes.TrimRight(buf[:n], "\x00")); used > 0 {
+			last = at + int64(used)
 		}
 		at += int64(n)
 	}
-	if !wrote {
-		return nil
+	return last, nil
+}
+
+// copyRange copies bytes of a segment to the beginning of another file, durably.
+func copyRange(to types.WritableFile, from io.ReaderAt, at, end int64) error {
+	buf := make([]byte, scanChunk)
+	for begin := at; at < end; {
+		n, err := from.ReadAt(buf[:min(end-at, scanChunk)], at)
+		if n == 0 {
+			return err
+		}
+		if _, err := to.WriteAt(buf[:n], at-begin); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return to.Sync()
+}
+
+// clearRange zeroes bytes of a segment, durably.
+func clearRange(f types.WritableFile, at, end int64) error {
+	for at < end {
+		n, err := f.WriteAt(zeros[:min(end-at, int64(len(zeros)))], at)
+		if err != nil {
+			return err
+		}
+		at += int64(n)
 	}
 	return f.Sync()
 }

@@ -74,6 +74,13 @@ func (g *levelGuard) open(node, logStore string) (err error) {
 	return err
 }
 
+// level returns the noted level.
+func (g *levelGuard) level() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.noted
+}
+
 // note records that what is stored needs a level.
 func (g *levelGuard) note(level uint64) error {
 	if g.world != nil {

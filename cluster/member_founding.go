@@ -55,43 +55,22 @@ var foundingKey = []byte("coordd founding")
 const foundedByJoin = "1 join"
 
 // founding returns the value of foundingKey, empty if there is none.
-func (s *stores) founding() (string, error) { return s.get(foundingKey) }
-
-// get returns the stable store's value of a key, empty if there is none.
-func (s *stores) get(key []byte) (string, error) {
-	b, err := s.stable.Get(key)
-	if err != nil && err.Error() == "not found" { // Raft's stores have no error value for it
-		err = nil
-	}
-	return string(b), err
-}
+func (s *stores) founding() string { return s.stable.text(foundingKey) }
 
 // undoFounding undoes a founding that was interrupted after Raft had stored the first term, and
 // before it had stored the first configuration: with the one and without the other, it would wait
 // for a leader and found nothing. The node has promised nothing, since the first vote is given in
 // term 2.
 func (s *stores) undoFounding() error {
-	term, err := s.number(currentTermKey)
-	if err != nil || term != 1 {
+	if s.stable.number(currentTermKey) != 1 || s.stable.number(lastVoteTermKey) > 0 {
+		return nil
+	}
+	last, err1 := s.log.LastIndex()
+	snapshots, err2 := s.snapshots.List()
+	if err := errors.Join(err1, err2); err != nil || last > 0 || len(snapshots) > 0 {
 		return err
 	}
-	voted, err1 := s.number(lastVoteTermKey)
-	last, err2 := s.log.LastIndex()
-	snapshots, err3 := s.snapshots.List()
-	if err := errors.Join(err1, err2, err3); err != nil || voted > 0 || last > 0 ||
-		len(snapshots) > 0 {
-		return err
-	}
-	return s.stable.SetUint64(currentTermKey, 0)
-}
-
-// number returns the stable store's number for a key, 0 if there is none.
-func (s *stores) number(key []byte) (uint64, error) {
-	n, err := s.stable.GetUint64(key)
-	if err != nil && err.Error() == "not found" {
-		err = nil
-	}
-	return n, err
+	return s.stable.resetTerm()
 }
 
 // checkFounding decides whether this node founds a cluster, joins one or continues in its own. It
@@ -100,10 +79,7 @@ func (s *stores) number(key []byte) (uint64, error) {
 // compares the given members with the cluster as founded (its members change while the flags stay)
 // and as it is now.
 func (n *Node) checkFounding(existing bool) error {
-	founding, err := n.stores.founding()
-	if err != nil {
-		return fmt.Errorf("cannot read data directory %s: %w", n.cfg.DataDir, err)
-	}
+	founding := n.stores.founding()
 	given := voters(n.firstConfiguration())
 	wanted := "1 " + strings.Join(given, ",")
 	if !existing {

@@ -93,14 +93,11 @@ func seededIncarnation(cluster, id string) string {
 	return hex.EncodeToString(sum[:incarnationBytes])
 }
 
-// readIncarnation returns the stored incarnation, empty if there is none.
-func (s *stores) readIncarnation() (string, error) { return s.get(incarnationKey) }
-
 // ensureIncarnation returns the stored incarnation, and creates it if missing.
 func (s *stores) ensureIncarnation() (string, error) {
-	incarnation, err := s.readIncarnation()
-	if err != nil || incarnation != "" {
-		return incarnation, err
+	incarnation := s.stable.text(incarnationKey)
+	if incarnation != "" {
+		return incarnation, nil
 	}
 	incarnation = randomWord(incarnationBytes)
 	return incarnation, s.stable.Set(incarnationKey, []byte(incarnation))

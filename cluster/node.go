@@ -133,7 +133,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if cfg.World != nil {
 		n.stores, err = cfg.World.openStores(n.logger)
 	} else {
-		n.stores, err = openStores(cfg.DataDir, cfg.LogStore, n.logger)
+		n.stores, err = openStores(cfg.DataDir, cfg.LogStore, guard.level, n.logger)
 	}
 	if err != nil {
 		return nil, err
@@ -202,10 +202,9 @@ func (n *Node) startRaft() error {
 	n.transport = transport
 	rc := n.cfg.raftConfig()
 	existing := false
-	owed, err := n.stores.number(owedKey)
-	if n.owed.Store(owed); err == nil {
-		err = n.stores.undoFounding()
-	}
+	n.owed.Store(n.stores.stable.number(owedKey))
+	n.stores.stable.fatal = n.cfg.Fatal
+	err := n.stores.undoFounding()
 	if err == nil {
 		existing, err = raft.HasExistingState(n.logs, n.stores.stable, n.stores.snapshots)
 	}
@@ -227,8 +226,8 @@ func (n *Node) startRaft() error {
 	}
 	if err == nil {
 		n.logs.resetArrival() // the log's content arrived no later than now
-		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, stableStore{n.stores.stable, n.cfg.Fatal},
-			n.stores.snapshots, transport)
+		n.raft, err = raft.NewRaft(rc, n.machine, n.logs, n.stores.stable, n.stores.snapshots,
+			transport)
 	}
 	running.Store(n.raft)
 	if err != nil {
@@ -292,7 +291,7 @@ func (c *Config) memberConfiguration(own string) raft.Configuration {
 
 // start starts the node's goroutines once Raft runs.
 func (n *Node) start() {
-	if gone, err := n.stores.stable.Get(removedKey); err == nil && len(gone) > 0 {
+	if n.stores.stable.text(removedKey) != "" {
 		n.markRemoved()
 	}
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observeRaft))

@@ -67,7 +67,8 @@ type LogFiles interface {
 
 // openStores is openStores of a simulated disk.
 func (w *World) openStores(logger *slog.Logger) (*stores, error) {
-	log, err := openWAL("", w.LogFiles, w.LogMeta, w.LogSegment, logger)
+	log, err := openWAL("", w.LogFiles, w.LogMeta, w.LogSegment,
+		w.Level >= markedLevel, logger)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the simulated log: %w", err)
 	}
@@ -75,5 +76,10 @@ func (w *World) openStores(logger *slog.Logger) (*stores, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	return &stores{stable: w.Stable, log: log, snapshots: snapshots, closers: []io.Closer{log}}, nil
+	level := func() uint64 { return w.Level }
+	stable, err := openStable(w.Stable, level, "the stable store")
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return &stores{stable: stable, log: log, snapshots: snapshots, closers: []io.Closer{log}}, nil
 }

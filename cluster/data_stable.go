@@ -1,0 +1,227 @@
+// What a node has promised, and who it is: Raft's term and vote, the directory's incarnation, and
+// what else it keeps beside the log. All of it is one record with a checksum, so that it is written
+// in one transaction, and no changed byte is taken for a promise.
+
+package cluster
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/coordd/coordd/internal/wire"
+)
+
+// Where hashicorp/raft keeps a node's term, and its newest vote.
+var (
+	currentTermKey  = []byte("CurrentTerm")
+	lastVoteTermKey = []byte("LastVoteTerm")
+	lastVoteCandKey = []byte("LastVoteCand")
+)
+
+// stableKey is where the record is in the store below. Releases before recordedLevel keep each
+// value under its own key, and so does this one until none of them can open the directory.
+var stableKey = []byte("coordd record")
+
+const (
+	recordedLevel = markedLevel
+	recordVersion = 1
+)
+
+var stableKeys = [][]byte{currentTermKey, lastVoteTermKey, lastVoteCandKey, incarnationKey,
+	foundingKey, removedKey, owedKey}
+
+// stableStore is that record. Raft panics if it cannot write the term, and a node that cannot write
+// either must not take part in an election: the process ends, with a reason.
+type stableStore struct {
+	below raft.StableStore
+	level func() uint64 // of the directory
+	fatal func(error)
+
+	mu     sync.Mutex
+	values map[string][]byte
+	voting []byte // the term of a vote whose candidate Raft has not named yet
+}
+
+// openStable reads the record. file is its name in errors.
+func openStable(below raft.StableStore, level func() uint64, file string) (*stableStore, error) {
+	s := &stableStore{below: below, level: level, fatal: func(error) {}}
+	record, err := lookUp(below, stableKey)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := decodeRecord(record)
+	if level() >= recordedLevel {
+		if err != nil {
+			return nil, damagedf(file, "what this node has promised cannot be read: %v", err)
+		}
+		s.values = recorded
+		return s, nil
+	}
+	s.values = map[string][]byte{}
+	for _, key := range stableKeys {
+		value, err := lookUp(below, key)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			s.values[string(key)] = value
+		}
+	}
+	if err != nil || !maps.EqualFunc(recorded, s.values, bytes.Equal) {
+		return s, s.below.Set(stableKey, s.encode())
+	}
+	return s, nil
+}
+
+// lookUp returns a value of Raft's stores, nil if there is none: they have no error value for it.
+func lookUp(s raft.StableStore, key []byte) ([]byte, error) {
+	b, err := s.Get(key)
+	if err != nil && err.Error() == raftboltdb.ErrKeyNotFound.Error() {
+		return nil, nil
+	}
+	return b, err
+}
+
+func (s *stableStore) encode() []byte {
+	b := binary.AppendUvarint(nil, recordVersion)
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		b = wire.AppendBytes(wire.AppendBytes(b, key), s.values[key])
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+func decodeRecord(b []byte) (map[string][]byte, error) {
+	const sum = 4
+	if b == nil {
+		return nil, errors.New("the record is missing")
+	}
+	if len(b) < sum || crc32.Checksum(b[:len(b)-sum], castagnoli) !=
+		binary.LittleEndian.Uint32(b[len(b)-sum:]) {
+		return nil, errors.New("its checksum does not match")
+	}
+	c := wire.NewCursor(b[:len(b)-sum])
+	if version := c.Uvarint(); version != recordVersion {
+		return nil, fmt.Errorf("it has version %d", version)
+	}
+	values := map[string][]byte{}
+	for c.Len() > 0 && !c.Failed() {
+		key := c.Text()
+		values[key] = []byte(c.Text())
+	}
+	if c.Failed() {
+		return nil, errors.New("it is cut off")
+	}
+	return values, nil
+}
+
+// Get answers like raft-boltdb, whose error Raft knows by its text.
+func (s *stableStore) Get(key []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.values[string(key)]; ok {
+		return v, nil
+	}
+	return nil, raftboltdb.ErrKeyNotFound
+}
+
+func (s *stableStore) GetUint64(key []byte) (uint64, error) {
+	b, err := s.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%s has %d bytes", key, len(b))
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// number returns the number of a key, 0 if there is none.
+func (s *stableStore) number(key []byte) uint64 {
+	n, err := s.GetUint64(key)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// text returns the value of a key, empty if there is none.
+func (s *stableStore) text(key []byte) string {
+	b, err := s.Get(key)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// Set writes a value. With the candidate of a vote it writes the term that came before it: after a
+// crash in between, the node would have voted in that term for whom it voted for before.
+func (s *stableStore) Set(key, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bytes.Equal(key, lastVoteCandKey) && s.voting != nil {
+		voting := s.voting
+		s.voting = nil
+		return s.writeLocked(change{lastVoteTermKey, voting}, change{key, value})
+	}
+	return s.writeLocked(change{key, value})
+}
+
+// SetUint64 writes a number. A term never falls: whoever says so would vote in it again.
+func (s *stableStore) SetUint64(key []byte, value uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := binary.BigEndian.AppendUint64(nil, value)
+	switch {
+	case bytes.Equal(key, currentTermKey), bytes.Equal(key, lastVoteTermKey):
+		if was, ok := s.values[string(key)]; ok && bytes.Compare(now, was) < 0 {
+			err := fmt.Errorf("Raft's term would fall from %d to %d", binary.BigEndian.Uint64(was),
+				value)
+			s.fatal(err)
+			return err
+		}
+	}
+	if bytes.Equal(key, lastVoteTermKey) {
+		s.voting = now
+		return nil
+	}
+	return s.writeLocked(change{key, now})
+}
+
+// resetTerm undoes the first term.
+func (s *stableStore) resetTerm() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writeLocked(change{currentTermKey, make([]byte, 8)})
+}
+
+// change is a new value of a key.
+type change struct{ key, value []byte }
+
+func (s *stableStore) writeLocked(changes ...change) error {
+	before := maps.Clone(s.values)
+	var err error
+	for _, c := range changes {
+		s.values[string(c.key)] = bytes.Clone(c.value)
+		if err == nil && s.level() < recordedLevel {
+			err = s.below.Set(c.key, c.value)
+		}
+	}
+	if err == nil {
+		err = s.below.Set(stableKey, s.encode())
+	}
+	if err != nil {
+		s.values = before
+		err = fmt.Errorf("cannot write Raft's term or vote: %w", err)
+		s.fatal(err)
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/internal/tests/seeds"
+	"github.com/coordd/coordd/internal/tests/tier"
+)
+
+// openMarked opens a log that must agree with its mark.
+func openMarked(d *crashDisk) (*walLog, error) {
+	return openWAL("wal", d, crashMeta{d}, crashSegment, true, slog.New(slog.DiscardHandler))
+}
+
+// filledLog is a disk with a log that has lived: several segments, ends that were cut off, and
+// entries of all sizes.
+func filledLog(t *testing.T) (*crashDisk, model) {
+	t.Helper()
+	d := newCrashDisk(-1)
+	r := newCrashRun(d)
+	if err := r.live(); err != nil {
+		t.Fatal(err)
+	}
+	for _, sizes := range [][]int{{10, 500, 1}, {3000, 100}, {900}, {700, 700}, {1, 2, 3}, {40}} {
+		if err := r.next("q", sizes...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.settle()
+	return d.killed(), r.have
+}
+
+// bytesOf copies all that is on a disk.
+func bytesOf(d *crashDisk) map[string]string {
+	all := map[string]string{"metadata": string(d.meta)}
+	for name, f := range d.names {
+		all[name] = string(f.data)
+	}
+	return all
+}
+
+// holdsOrRefuses opens a damaged log. It returns what is wrong: neither does the log have all that
+// it had, also when it is opened again, nor is it refused with a word about damage, as it was.
+func holdsOrRefuses(d *crashDisk, want model) (refused bool, wrong string) {
+	before := bytesOf(d)
+	for range 2 {
+		log, err := openMarked(d)
+		if err != nil {
+			switch {
+			case !refused && !maps.Equal(before, bytesOf(d)):
+				return true, fmt.Sprintf("it was changed, and then refused: %v", err)
+			case !errors.Is(err, errDamaged):
+				return true, fmt.Sprintf("the error does not say that it is damaged: %v", err)
+			}
+			return true, ""
+		}
+		wrong := want.differs(log)
+		if err := log.Close(); err != nil && wrong == "" {
+			wrong = err.Error()
+		}
+		if wrong != "" {
+			return false, wrong
+		}
+	}
+	return false, ""
+}
+
+// bitsApart is how far apart the bits are that are changed: in make soak it is each.
+func bitsApart() int {
+	switch {
+	case tier.Soaking():
+		return 1
+	case tier.Checking():
+		return 29
+	}
+	return 257
+}
+
+// begin is the first bit that is changed.
+func begin(t *testing.T) int {
+	return rand.New(rand.NewPCG(seeds.Of(t), 0)).IntN(bitsApart())
+}
+
+// Each bit of each file of a log is changed in turn, after a kill. Either nothing is missing, or
+// the log is refused and nothing on the disk has changed.
+func TestEachBitOfTheLog(t *testing.T) {
+	t.Parallel()
+	d, want := filledLog(t)
+	if log, err := openMarked(d.killed()); err != nil || want.differs(log) != "" {
+		t.Fatal(err)
+	}
+	from := begin(t)
+	for _, name := range slices.Sorted(maps.Keys(bytesOf(d))) {
+		size, refused := len(bytesOf(d)[name]), 0
+		for bit := from; bit < 8*size; bit += bitsApart() {
+			s := d.killed()
+			at, mask := bit/8, byte(1)<<(bit%8)
+			if name == "metadata" {
+				s.meta = slices.Clone(s.meta)
+				s.meta[at] ^= mask
+				if hidesBeginning(s.meta, d.meta) {
+					continue // TestStartOfTheLog
+				}
+			} else {
+				s.names[name].data[at] ^= mask
+			}
+			was, wrong := holdsOrRefuses(s, want)
+			if wrong != "" {
+				t.Fatalf("bit %d of byte %d of %s: %s", bit%8, at, name, wrong)
+			}
+			if was {
+				refused++
+			}
+		}
+		t.Logf("%s: %d of %d bits are found", name, refused, 8*size/bitsApart())
+		if refused == 0 && name != markName {
+			t.Errorf("no changed bit of %s is found", name)
+		}
+	}
+}
+
+// What a disk or a person does to whole files.
+func TestMissingPartsOfTheLog(t *testing.T) {
+	t.Parallel()
+	d, want := filledLog(t)
+	seed := seeds.Of(t)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for _, name := range slices.Sorted(maps.Keys(d.names)) {
+		for what, do := range map[string]func(s *crashDisk, f *crashFile){
+			"emptied":  func(_ *crashDisk, f *crashFile) { f.data = nil },
+			"zeros":    func(_ *crashDisk, f *crashFile) { clear(f.data) },
+			"deleted":  func(s *crashDisk, _ *crashFile) { delete(s.names, name) },
+			"cut":      func(_ *crashDisk, f *crashFile) { f.data = f.data[:rnd.IntN(len(f.data))] },
+			"a sector": func(_ *crashDisk, f *crashFile) { clear(sectorOf(rnd, f.data)) },
+			"another's": func(s *crashDisk, f *crashFile) {
+				f.data = slices.Clone(s.names[slices.Sorted(maps.Keys(s.names))[0]].data)
+			},
+			"misdirected": func(_ *crashDisk, f *crashFile) {
+				copy(sectorOf(rnd, f.data), sectorOf(rnd, f.data))
+			},
+		} {
+			for range 20 {
+				s := d.killed()
+				do(s, s.names[name])
+				if _, wrong := holdsOrRefuses(s, want); wrong != "" {
+					t.Fatalf("%s, %s: %s", name, what, wrong)
+				}
+			}
+		}
+	}
+}
+
+func sectorOf(rnd *rand.Rand, data []byte) []byte {
+	at := rnd.IntN(len(data)/crashSector) * crashSector
+	return data[at : at+crashSector]
+}
+
+// After a power failure the mark may be older than the log. A changed bit is found all the same, in
+// the last batch too: one that the power failure broke has zeros where a sector was lost.
+func TestBitsBehindAnOldMark(t *testing.T) {
+	t.Parallel()
+	d := newCrashDisk(-1)
+	r := newCrashRun(d)
+	if err := errors.Join(r.reopen(), r.next("a", 10)); err != nil {
+		t.Fatal(err)
+	}
+	mark := bytes.Clone(d.names[markName].data)
+	for _, sizes := range [][]int{{10, 50, 1}, {300}, {20, 200}, {1}, {90}} {
+		if err := r.next("b", sizes...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.names[markName].data = mark
+	from := begin(t)
+	for name, f := range d.names {
+		for bit := from; bit < 8*len(f.data); bit += bitsApart() {
+			s := d.killed()
+			s.names[name].data[bit/8] ^= 1 << (bit % 8)
+			if _, wrong := holdsOrRefuses(s, r.have); wrong != "" {
+				t.Fatalf("bit %d of byte %d of %s: %s", bit%8, bit/8, name, wrong)
+			}
+		}
+	}
+}
+
+// hidesBeginning reports whether metadata differ from others in where the log begins, which its
+// segments do not tell: the snapshot before it does.
+func hidesBeginning(meta, other []byte) bool {
+	var a, b types.PersistentState
+	if json.Unmarshal(meta, &a) != nil || json.Unmarshal(other, &b) != nil ||
+		len(a.Segments) == 0 || len(b.Segments) == 0 {
+		return false
+	}
+	return a.Segments[0].MinIndex != b.Segments[0].MinIndex
+}
