@@ -92,7 +92,8 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 		return fail(err)
 	}
 	// The version file comes last: until then the next start finds the node, and goes on here.
-	for _, name := range []string{snapshotsName, walName, boltLogName, stableName, versionName} {
+	for _, name := range []string{snapshotsName, walName, boltLogName, stableName, promisesName,
+		versionName} {
 		err := os.Rename(filepath.Join(dir, name), filepath.Join(kept, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fail(err)
@@ -106,8 +107,9 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 
 // wasRemoved reports whether the stable store notes that the node was removed from its cluster.
 func wasRemoved(dir string) (bool, error) {
-	path := filepath.Join(dir, stableName)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	_, err1 := os.Stat(filepath.Join(dir, promisesName))
+	_, err2 := os.Stat(filepath.Join(dir, stableName))
+	if missing(err1) && missing(err2) {
 		return false, nil
 	}
 	v, err := readVersion(dir)
@@ -118,5 +120,5 @@ func wasRemoved(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.stable.text(removedKey) != "", s.close()
+	return s.wasRemoved(), s.close()
 }

@@ -17,7 +17,7 @@ import (
 // The names in a data directory.
 const (
 	versionName   = "VERSION"
-	stableName    = "raft.db"
+	stableName    = "raft.db" // of earlier releases
 	walName       = "wal"
 	boltLogName   = "log.db"
 	snapshotsName = "snapshots"
@@ -71,7 +71,7 @@ func tighten(dir string) error {
 		}
 	}
 	set(dir, dirMode)
-	for _, name := range []string{versionName, stableName, walName, boltLogName, snapshotsName} {
+	for _, name := range []string{versionName, promisesName, stableName, walName, boltLogName, snapshotsName} {
 		errs = append(errs, filepath.WalkDir(filepath.Join(dir, name),
 			func(path string, e fs.DirEntry, err error) error {
 				switch {
@@ -220,7 +220,7 @@ func refuseForeign(dir string) error {
 		return fmt.Errorf("data directory %s was not restored to the end: run coordd restore again",
 			dir)
 	}
-	for _, name := range []string{stableName, walName, boltLogName, snapshotsName} {
+	for _, name := range []string{promisesName, stableName, walName, boltLogName, snapshotsName} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return fmt.Errorf(
 				"data directory %s holds %s but no %s file: its node is unknown", dir,

@@ -41,16 +41,18 @@ type Contents struct {
 	// of that entry. Of two directories, the larger term, then index, has more
 	LastTerm      uint64
 	SnapshotIndex uint64 // 0: none
+	Term, Voted   uint64 // the newest that the node knew, and in which it voted
 	LastEntry     []byte // the newest entry for the machine in the log; nil: none
 }
 
 // OpenOffline opens a node's data directory for m, an empty machine, and locks it until Close. It
-// first finishes an interrupted recovery.
+// writes nothing.
 func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
-	if err := finishExchange(dir); err != nil {
-		return nil, fmt.Errorf(
-			"cannot finish the interrupted recovery of data directory %s: %w", dir,
-			err)
+	if x, err := interrupted(dir); err != nil {
+		return nil, err
+	} else if x != nil {
+		return nil, fmt.Errorf("the recovery of data directory %s was interrupted: coordd "+
+			"recover --accept-lost-writes finishes it", dir)
 	}
 	v, err := readVersion(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +64,7 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	if err := levelsOf(m).CheckLevel("data directory "+dir, v.level); err != nil {
 		return nil, err
 	}
-	s, err := openStores(dir, v.logStore, func() uint64 { return v.level }, logger)
+	s, err := lookAt(dir, v, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +91,8 @@ func (o *Offline) Close() error { return o.stores.close() }
 // Contents inspects the directory.
 func (o *Offline) Contents() (Contents, error) {
 	h := Contents{Node: o.version.node, Cluster: registerOf(o.members).cluster,
-		Voters: voters(o.members)}
+		Voters: voters(o.members), Term: o.stores.stable.number(currentTermKey),
+		Voted: o.stores.stable.number(lastVoteTermKey)}
 	for _, s := range o.members.Servers {
 		switch {
 		case isRetired(s):
@@ -184,7 +187,7 @@ func (o *Offline) CheckAlone() error {
 		return string(s.ID) == o.version.node
 	})
 	switch {
-	case i < 0 || isRetired(o.members.Servers[i]):
+	case i < 0 || isRetired(o.members.Servers[i]) || o.stores.wasRemoved():
 		return fmt.Errorf("node %s was removed from its cluster", o.version.node)
 	case o.before == 0 && slices.Equal(voters(o.members), []string{o.version.node}):
 		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost; start it",
@@ -215,8 +218,8 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64,
 					Address: raft.ServerAddress(retiredPrefix + string(s.ID))})
 		}
 	}
-	x := exchangeOf(o.dir, fmt.Sprint(epoch))
-	if err := os.RemoveAll(x.staged); err != nil {
+	x, err := newExchange(o.dir, fmt.Sprint(epoch))
+	if err != nil {
 		return "", err
 	}
 	cfg.DataDir = x.staged
@@ -236,6 +239,22 @@ const (
 	keptPrefix   = "before-epoch-"
 )
 
+// newExchange returns an exchange whose names nothing has yet. The data of an earlier one may have
+// been put back.
+func newExchange(dir, epoch string) (exchange, error) {
+	for label, n := epoch, 2; ; n++ {
+		x := exchangeOf(dir, label)
+		_, err := os.Lstat(x.kept)
+		if errors.Is(err, fs.ErrNotExist) {
+			return x, os.RemoveAll(x.staged) // of one that never began
+		}
+		if err != nil {
+			return x, err
+		}
+		label = fmt.Sprint(epoch, "-", n)
+	}
+}
+
 func exchangeOf(dir, epoch string) exchange {
 	return exchange{dir, filepath.Join(dir, stagedPrefix+epoch+stagedSuffix),
 		filepath.Join(dir, keptPrefix+epoch)}
@@ -248,7 +267,7 @@ func (x exchange) run() error {
 	if err := makeDir(x.kept); err != nil {
 		return err
 	}
-	for _, name := range []string{versionName, stableName, walName, boltLogName, snapshotsName} {
+	for _, name := range []string{versionName, promisesName, stableName, walName, boltLogName, snapshotsName} {
 		from := filepath.Join(x.staged, name)
 		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -278,15 +297,37 @@ func (x exchange) run() error {
 	return errors.Join(os.RemoveAll(x.staged), files.SyncDir(x.dir))
 }
 
-// finishExchange finishes an interrupted exchange: the directory has no version file, and a staged
-// one has.
-func finishExchange(dir string) error {
+// FinishRecovery finishes an interrupted recovery of a data directory, and reports whether there
+// was one.
+func FinishRecovery(dir string) (bool, error) {
+	x, err := interrupted(dir)
+	if err != nil || x == nil {
+		return false, err
+	}
+	lock, err := lockFile(dir, dir)
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	if x, err = interrupted(dir); err == nil && x != nil { // nobody else has finished it
+		err = x.run()
+	}
+	if err != nil {
+		return false, fmt.Errorf(
+			"cannot finish the interrupted recovery of data directory %s: %w", dir, err)
+	}
+	return true, nil
+}
+
+// interrupted returns an interrupted exchange, nil if there is none: the directory has no version
+// file, and a staged one has.
+func interrupted(dir string) (*exchange, error) {
 	if _, err := os.Stat(filepath.Join(dir, versionName)); !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	for _, e := range entries {
 		epoch, begun := strings.CutPrefix(e.Name(), stagedPrefix)
@@ -296,10 +337,10 @@ func finishExchange(dir string) error {
 		}
 		x := exchangeOf(dir, epoch)
 		if _, err := os.Stat(filepath.Join(x.staged, versionName)); err == nil {
-			return x.run()
+			return &x, nil
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return nil, nil
 }

@@ -177,7 +177,7 @@ func TestInterruptedExchange(t *testing.T) {
 		if refuseForeign(dir) == nil {
 			t.Errorf("after %d steps the directory counts as empty", steps)
 		}
-		if err := finishExchange(dir); err != nil {
+		if _, err := FinishRecovery(dir); err != nil {
 			t.Errorf("after %d steps: %v", steps, err)
 		}
 		want := "new"

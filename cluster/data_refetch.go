@@ -53,7 +53,7 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 		return done, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	last, members, err := s.lastOnDisk(dir, v.logStore, logger)
+	last, members, err := lastOnDisk(dir, v, logger)
 	if err != nil {
 		return done, err
 	}
@@ -70,7 +70,7 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 	if done.Kept, err = moveState(dir); err != nil {
 		return done, err
 	}
-	log, err := openLog(dir, v.logStore, 0, logger) // with its mark
+	log, err := openLog(dir, v.logStore, fresh, logger) // with its mark
 	if err != nil {
 		return done, err
 	}
@@ -79,21 +79,18 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 
 // lastOnDisk returns the index of the newest entry in the log or a snapshot, and the newest members
 // that can be read.
-func (s *stores) lastOnDisk(dir, kind string, logger *slog.Logger) (last uint64,
+func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 	members raft.Configuration, err error) {
-	log, err := openLog(dir, kind, 0, logger)
+	log, err := openLog(dir, v.logStore, func() uint64 { return v.level }, logger)
 	if err != nil {
 		return 0, members, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
-	_, newest, _, err3 := newestSnapshot(dir)
+	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
+	_, newest, _, err3 := snapshots.newest()
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return 0, members, err
-	}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
-	if err != nil {
 		return 0, members, err
 	}
 	if list, err := snapshots.List(); err == nil && len(list) > 0 {

@@ -49,7 +49,7 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err := markSeeding(cfg.DataDir); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
-	s, err := openStores(cfg.DataDir, cfg.LogStore, func() uint64 { return 0 }, cfg.Logger)
+	s, err := openStores(cfg.DataDir, cfg.LogStore, fresh, cfg.Logger)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // What a node has promised, and who it is: Raft's term and vote, the directory's incarnation, and
 // what else it keeps beside the log. All of it is one record with a checksum, so that it is written
-// in one transaction, and no changed byte is taken for a promise.
+// at once, and no changed byte is taken for a promise.
 
 package cluster
 
@@ -9,8 +9,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -27,13 +27,12 @@ var (
 	lastVoteCandKey = []byte("LastVoteCand")
 )
 
-// stableKey is where the record is in the store below. Releases before recordedLevel keep each
-// value under its own key, and so does this one until none of them can open the directory.
-var stableKey = []byte("coordd record")
-
+// promisesName is the file of the record. Releases before markedLevel keep each value under its own
+// key in a file of bbolt, and so does this one too until none of them can open the directory.
 const (
-	recordedLevel = markedLevel
-	recordVersion = 1
+	promisesName = "promises"
+	promisesSlot = 64 << 10
+	promisesForm = 1
 )
 
 var stableKeys = [][]byte{currentTermKey, lastVoteTermKey, lastVoteCandKey, incarnationKey,
@@ -42,44 +41,72 @@ var stableKeys = [][]byte{currentTermKey, lastVoteTermKey, lastVoteCandKey, inca
 // stableStore is that record. Raft panics if it cannot write the term, and a node that cannot write
 // either must not take part in an election: the process ends, with a reason.
 type stableStore struct {
-	below raft.StableStore
-	level func() uint64 // of the directory
-	fatal func(error)
+	level   func() uint64    // of the directory
+	earlier raft.StableStore // what earlier releases read; nil: they never did
+	fatal   func(error)
 
 	mu     sync.Mutex
+	slots  *slotFile
 	values map[string][]byte
 	voting []byte // the term of a vote whose candidate Raft has not named yet
 }
 
-// openStable reads the record. file is its name in errors.
-func openStable(below raft.StableStore, level func() uint64, file string) (*stableStore, error) {
-	s := &stableStore{below: below, level: level, fatal: func(error) {}}
-	record, err := lookUp(below, stableKey)
-	if err != nil {
+// openStable opens the record in a directory.
+func openStable(files fileLayer, dir string, earlier raft.StableStore,
+	level func() uint64) (*stableStore, error) {
+	s := &stableStore{level: level, earlier: earlier, fatal: func(error) {},
+		values: map[string][]byte{}}
+	slots, content, err := openSlots(files, dir, promisesName, promisesSlot)
+	if err != nil && !missing(err) {
 		return nil, err
 	}
-	recorded, err := decodeRecord(record)
-	if level() >= recordedLevel {
-		if err != nil {
-			return nil, damagedf(file, "what this node has promised cannot be read: %v", err)
+	s.slots = slots
+	if level() >= markedLevel || earlier == nil && content != nil {
+		switch {
+		case missing(err):
+			err = errors.New("the file is missing")
+		case content == nil:
+			err = errors.New("it says nothing that can be read")
+		default:
+			s.values, err = decodeRecord(content)
 		}
-		s.values = recorded
+		if err != nil {
+			return nil, errors.Join(damagedf(filepath.Join(dir, promisesName), "%v", err),
+				slots.close())
+		}
 		return s, nil
 	}
-	s.values = map[string][]byte{}
 	for _, key := range stableKeys {
-		value, err := lookUp(below, key)
+		if earlier == nil {
+			break
+		}
+		value, err := lookUp(earlier, key)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, slots.close())
 		}
 		if value != nil {
 			s.values[string(key)] = value
 		}
 	}
-	if err != nil || !maps.EqualFunc(recorded, s.values, bytes.Equal) {
-		return s, s.below.Set(stableKey, s.encode())
+	switch now := s.encode(); {
+	case bytes.Equal(now, content):
+		return s, nil
+	case s.slots == nil:
+		s.slots, err = makeSlots(files, dir, promisesName, promisesSlot, now)
+	default:
+		err = s.slots.commit(now)
+	}
+	if err != nil {
+		return nil, errors.Join(err, slots.close())
 	}
 	return s, nil
+}
+
+// Close closes the file.
+func (s *stableStore) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots.close()
 }
 
 // lookUp returns a value of Raft's stores, nil if there is none: they have no error value for it.
@@ -92,30 +119,22 @@ func lookUp(s raft.StableStore, key []byte) ([]byte, error) {
 }
 
 func (s *stableStore) encode() []byte {
-	b := binary.AppendUvarint(nil, recordVersion)
+	b := binary.AppendUvarint(nil, promisesForm)
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		b = wire.AppendBytes(wire.AppendBytes(b, key), s.values[key])
 	}
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return b
 }
 
 func decodeRecord(b []byte) (map[string][]byte, error) {
-	const sum = 4
-	if b == nil {
-		return nil, errors.New("the record is missing")
-	}
-	if len(b) < sum || crc32.Checksum(b[:len(b)-sum], castagnoli) !=
-		binary.LittleEndian.Uint32(b[len(b)-sum:]) {
-		return nil, errors.New("its checksum does not match")
-	}
-	c := wire.NewCursor(b[:len(b)-sum])
-	if version := c.Uvarint(); version != recordVersion {
-		return nil, fmt.Errorf("it has version %d", version)
+	c := wire.NewCursor(b)
+	if form := c.Uvarint(); form != promisesForm {
+		return nil, fmt.Errorf("it has form %d", form)
 	}
 	values := map[string][]byte{}
 	for c.Len() > 0 && !c.Failed() {
 		key := c.Text()
-		values[key] = []byte(c.Text())
+		values[key] = bytes.Clone(c.Bytes())
 	}
 	if c.Failed() {
 		return nil, errors.New("it is cut off")
@@ -211,12 +230,12 @@ func (s *stableStore) writeLocked(changes ...change) error {
 	var err error
 	for _, c := range changes {
 		s.values[string(c.key)] = bytes.Clone(c.value)
-		if err == nil && s.level() < recordedLevel {
-			err = s.below.Set(c.key, c.value)
+		if err == nil && s.earlier != nil && s.level() < markedLevel {
+			err = s.earlier.Set(c.key, c.value)
 		}
 	}
 	if err == nil {
-		err = s.below.Set(stableKey, s.encode())
+		err = s.slots.commit(s.encode())
 	}
 	if err != nil {
 		s.values = before

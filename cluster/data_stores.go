@@ -10,14 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
 
 	"github.com/coordd/coordd/internal/files"
@@ -29,7 +28,7 @@ type stores struct {
 	log       raft.LogStore
 	snapshots *snapshotStore
 	space     *space
-	closers   []io.Closer
+	closers   closers
 }
 
 // openStores opens the stable store (whose file lock makes this process the owner of the
@@ -41,20 +40,17 @@ func openStores(dir, kind string, level func() uint64,
 	if err != nil {
 		return nil, err
 	}
-	log, err := openLog(dir, kind, level(), logger)
+	log, err := openLog(dir, kind, level, logger)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	s.log, s.closers = log, append(s.closers, log)
-	if err := makeDir(filepath.Join(dir, snapshotsName)); err != nil {
+	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
+	if err := makeDir(snapshots.dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
 	}
-	removeUnfinished(filepath.Join(dir, snapshotsName), logger)
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(logger))
-	if err == nil {
-		s.snapshots, err = newSnapshotStore(snapshots, s.log, dir, logger)
-	}
-	if err != nil {
+	snapshots.removeUnfinished()
+	if s.snapshots, err = newSnapshotStore(snapshots, s.log, dir, logger); err != nil {
 		return nil, errors.Join(
 			fmt.Errorf("cannot open the snapshots in data directory %s: %w", dir, err),
 			s.close())
@@ -65,21 +61,50 @@ func openStores(dir, kind string, level func() uint64,
 	return s, nil
 }
 
-// openPromises opens the stable store alone.
-func openPromises(dir string, level func() uint64) (*stores, error) {
-	below, err := openBolt(filepath.Join(dir, stableName), dir)
+// fresh is the level of a directory that is being made: a file that is missing is created.
+func fresh() uint64 { return firstLevel }
+
+// openPromises opens the stable store alone, and takes the lock of the directory.
+func openPromises(dir string, level func() uint64) (s *stores, err error) {
+	s = &stores{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	lock, err := lockFile(dir, dir)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	stable, err := openStable(below, level, filepath.Join(dir, stableName))
-	if err != nil {
-		return nil, errors.Join(err, below.Close())
+	s.closers = append(s.closers, lock)
+	var earlier raft.StableStore
+	if level() < markedLevel { // it is also their lock
+		bolt, err := openBolt(filepath.Join(dir, stableName), dir)
+		if err != nil {
+			return s, err
+		}
+		s.closers, earlier = append(s.closers, bolt), bolt
 	}
-	return &stores{stable: stable, closers: []io.Closer{below}}, nil
+	if s.stable, err = openStable(osFiles{walfs.New()}, dir, earlier, level); err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, s.stable)
+	if earlier == nil { // what no release can read any more, and says what is no longer so
+		err = removeStale(filepath.Join(dir, stableName))
+	}
+	return s, err
+}
+
+// removeStale removes a file, if it is there.
+func removeStale(path string) error {
+	if err := os.Remove(path); !missing(err) {
+		return err
+	}
+	return nil
 }
 
 // openLog opens the log.
-func openLog(dir, kind string, level uint64, logger *slog.Logger) (interface {
+func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interface {
 	raft.LogStore
 	io.Closer
 }, error) {
@@ -90,29 +115,18 @@ func openLog(dir, kind string, level uint64, logger *slog.Logger) (interface {
 	if err := makeDir(walDir); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	log, err := openWAL(walDir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, segmentSize,
-		level >= markedLevel, logger)
+	var earlier types.MetaStore
+	if level() < markedLevel {
+		earlier = &metadb.BoltMetaDB{}
+	}
+	log, err := openWAL(walDir, osFiles{walfs.New()}, earlier, segmentSize, level, logger)
+	if err == nil && earlier == nil {
+		err = removeStale(filepath.Join(walDir, walMetaName))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the log in data directory %s: %w", dir, err)
 	}
 	return log, nil
-}
-
-// removeUnfinished removes the snapshots that a killed process began, or that found no room. Raft
-// never does, and each may be as large as the state.
-func removeUnfinished(dir string, logger *slog.Logger) {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".tmp") {
-			path := filepath.Join(dir, e.Name())
-			// Raft may still have it open, and its blocks would stay in use.
-			_ = os.Truncate(filepath.Join(path, "state.bin"), 0)
-			err = errors.Join(err, os.RemoveAll(path))
-		}
-	}
-	if err != nil {
-		logger.Warn("removing an unfinished snapshot failed", "error", err)
-	}
 }
 
 // openBolt opens a raft-boltdb store.
@@ -164,10 +178,4 @@ func makeBolt(path string) (*raftboltdb.BoltStore, error) {
 }
 
 // close closes in reverse order, the stable store with its lock last.
-func (s *stores) close() error {
-	var errs []error
-	for _, c := range slices.Backward(s.closers) {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
+func (s *stores) close() error { return s.closers.Close() }

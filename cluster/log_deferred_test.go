@@ -442,7 +442,7 @@ func TestRoomOfTheLog(t *testing.T) {
 		d := newCrashDisk(-1)
 		d.sparse = disk == "sparse"
 		d.fail = func(_ int, what string) (error, bool) {
-			if !strings.HasPrefix(what, "create") {
+			if !strings.HasPrefix(what, "create") || !strings.HasSuffix(what, ".wal") {
 				return nil, false
 			}
 			if creations++; full && creations%2 == 1 { // a whole segment does not fit

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,6 +29,7 @@ type snapshotSeen struct {
 // snapshotStore wraps the store on disk.
 type snapshotStore struct {
 	raft.SnapshotStore
+	files   *snapshotFiles // the same store; nil in a simulation
 	log     raft.LogStore
 	logger  *slog.Logger
 	newest  atomic.Pointer[snapshotSeen] // never nil
@@ -38,7 +38,6 @@ type snapshotStore struct {
 	// since the start: snapshots finished and not, and the time of the finished ones, ns
 	finished, failed atomic.Uint64
 	took             atomic.Int64
-	creating         sync.Mutex                        // and removing what was not finished
 	unopened         atomic.Pointer[error]             // of the latest that could not be opened
 	opened           atomic.Pointer[raft.SnapshotMeta] // the latest that could
 	guard            *levelGuard                       // may be nil
@@ -55,6 +54,7 @@ func newSnapshotStore(inner raft.SnapshotStore, log raft.LogStore, dir string,
 	logger *slog.Logger) (*snapshotStore, error) {
 	s := &snapshotStore{SnapshotStore: inner, log: log, logger: logger, growth: newGrowth(),
 		dir: dir, makeRoom: func() {}}
+	s.files, _ = inner.(*snapshotFiles)
 	s.newest.Store(&snapshotSeen{})
 	list, err := s.List()
 	if len(list) > 0 {
@@ -143,7 +143,7 @@ func (l laterLog) LastIndex() (uint64, error) {
 // only for lack of a file descriptor, and continues from an older one, or from nothing. So a
 // snapshot other than the newest is listed only if the log has all that came after it.
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
-	name, newest, term, err := s.newestName() // before the list, which then has it
+	name, newest, term, err := s.files.newest() // before the list, which then has it
 	if err != nil {
 		return nil, err
 	}
@@ -158,32 +158,11 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 		}
 	}
 	if len(list) == 0 && newest > 0 && !s.logged(1, newest, term) {
-		return nil, fmt.Errorf("the snapshot %s cannot be read", filepath.Join(s.dir,
-			snapshotsName, name))
+		_, err := s.files.describe(name)
+		return nil, fmt.Errorf("the snapshot %s cannot be read: %w", filepath.Join(s.dir,
+			snapshotsName, name), err)
 	}
 	return list, nil
-}
-
-// newestName returns the name of the newest finished snapshot on disk, and the index and term that
-// are part of it; 0 if there is none.
-func (s *snapshotStore) newestName() (name string, index, term uint64, err error) {
-	if s.dir == "" { // a simulation
-		return "", 0, 0, nil
-	}
-	return newestSnapshot(s.dir)
-}
-
-// newestSnapshot is newestName of a data directory.
-func newestSnapshot(dir string) (name string, index, term uint64, err error) {
-	entries, err := os.ReadDir(filepath.Join(dir, snapshotsName))
-	for _, e := range entries {
-		var of, i, ms uint64
-		_, err := fmt.Sscanf(e.Name()+"\n", "%d-%d-%d\n", &of, &i, &ms)
-		if err == nil && i > index { // not one of Raft's that is unfinished
-			name, index, term = e.Name(), i, of
-		}
-	}
-	return name, index, term, err
 }
 
 // logged reports whether the log holds all entries from one to another, which has a term: what a
@@ -227,28 +206,19 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	if s.space.short() {
 		s.makeRoom()
 	}
-	s.creating.Lock()
 	sink, err := s.SnapshotStore.Create(version, index, term, configuration, configurationIndex,
 		trans)
-	if err == nil {
-		s.open.Add(1)
-	}
-	s.creating.Unlock()
 	if err != nil {
 		s.failed.Add(1)
 		return nil, s.checked(err)
 	}
+	s.open.Add(1)
 	return &snapshotSink{SnapshotSink: sink, s: s, index: index, term: term, began: began}, nil
 }
 
-// checked returns the error of a snapshot that could not be written. Raft leaves the beginning of
-// one behind, and each attempt would add another. If there was no room, the next one finds more.
+// checked returns the error of a snapshot that could not be written. If there was no room, the next
+// one finds more.
 func (s *snapshotStore) checked(err error) error {
-	s.creating.Lock()
-	if err != nil && s.dir != "" && s.open.Load() == 0 {
-		removeUnfinished(filepath.Join(s.dir, snapshotsName), s.logger)
-	}
-	s.creating.Unlock()
 	if noSpace(err) {
 		s.makeRoom()
 	}
@@ -263,6 +233,11 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		return nil, nil, err
 	}
 	s.opened.Store(meta)
+	if s.files != nil && meta.Index >= s.newest.Load().index { // it can be read
+		if err := s.files.reap(); err != nil {
+			s.logger.Warn("removing old snapshots failed", "error", err)
+		}
+	}
 	return meta, describedSnapshot{r, meta}, nil
 }
 
@@ -359,13 +334,15 @@ func (k *snapshotSink) Close() error {
 		k.end(&k.s.failed)
 		return k.s.checked(err)
 	}
-	if err := tighten(k.s.dir); err != nil {
-		k.s.logger.Warn("the data directory is readable by others", "error", err)
-	}
 	if k.own {
 		if err := k.s.readBack(k.index, k.ID()); err != nil {
 			k.end(&k.s.failed)
 			return err
+		}
+	}
+	if k.own && k.s.files != nil {
+		if err := k.s.files.reap(); err != nil {
+			k.s.logger.Warn("removing old snapshots failed", "error", err)
 		}
 	}
 	k.s.seen(&snapshotSeen{k.index, k.term, k.began, k.size})

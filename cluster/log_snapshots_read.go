@@ -4,20 +4,13 @@
 package cluster
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc64"
 	"io"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/coordd/coordd/internal/files"
 )
 
 // readBack is how a store reads its snapshots back.
@@ -54,7 +47,9 @@ func (s *snapshotStore) readBack(index uint64, id string) error {
 		s.reads.trouble.Store(nil)
 		return nil
 	}
-	if dropped := s.drop(id); dropped != nil {
+	if s.files == nil {
+		s.logger.Error("a simulated snapshot cannot be read back", "index", index, "error", err)
+	} else if dropped := s.files.drop(id); dropped != nil {
 		s.logger.Error("a snapshot that must go stays", "index", index, "error", dropped)
 	}
 	select {
@@ -72,42 +67,15 @@ func (s *snapshotStore) readBack(index uint64, id string) error {
 
 // read reads a finished snapshot with the machine's decoder, and compares it with its checksum.
 func (s *snapshotStore) read(id string) error {
-	if s.dir == "" { // a simulation
-		_, r, err := s.SnapshotStore.Open(id)
-		if err != nil {
-			return err
-		}
-		return errors.Join(s.reads.check(stoppable{r, s.closing}), r.Close())
+	check := func(r io.Reader) error { return s.reads.check(stoppable{r, s.closing}) }
+	if s.files != nil {
+		return s.files.check(id, check)
 	}
-	dir := filepath.Join(s.dir, snapshotsName, id)
-	text, err := os.ReadFile(filepath.Join(dir, "meta.json"))
-	var meta struct{ CRC []byte }
-	if err == nil {
-		err = json.Unmarshal(text, &meta)
-	}
+	_, r, err := s.SnapshotStore.Open(id)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(filepath.Join(dir, "state.bin"))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	sum := crc64.New(crc64.MakeTable(crc64.ECMA))
-	err = s.reads.check(stoppable{io.TeeReader(f, sum), s.closing})
-	if err == nil && !bytes.Equal(sum.Sum(nil), meta.CRC) {
-		err = errors.New("its checksum does not match")
-	}
-	return err
-}
-
-// drop removes a finished snapshot.
-func (s *snapshotStore) drop(id string) error {
-	if s.dir == "" {
-		return nil
-	}
-	dir := filepath.Join(s.dir, snapshotsName)
-	return errors.Join(os.RemoveAll(filepath.Join(dir, id)), files.SyncDir(dir))
+	return errors.Join(check(r), r.Close())
 }
 
 // stoppable is a reader that fails once a node is closing.

@@ -22,8 +22,8 @@ import (
 func listed(t *testing.T, entries []uint64, indexes ...uint64) *snapshotStore {
 	t.Helper()
 	dir, log := t.TempDir(), raft.NewInmemStore()
-	files, err := raft.NewFileSnapshotStoreWithLogger(dir, 2, newRaftLogger(testLogger()))
-	if err != nil {
+	files := &snapshotFiles{filepath.Join(dir, snapshotsName), testLogger()}
+	if err := makeDir(files.dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, index := range indexes {
@@ -78,7 +78,7 @@ func TestUnreadableSnapshot(t *testing.T) {
 				}
 			}
 			check("before", c.before)
-			newest, _, _, err := s.newestName()
+			newest, _, _, err := s.files.newest()
 			if err == nil {
 				err = os.Remove(filepath.Join(s.dir, snapshotsName, newest, "meta.json"))
 			}
@@ -107,7 +107,7 @@ func TestReplacedEntriesStayUntilTheSnapshotIsRead(t *testing.T) {
 		len(c.Servers) > 0 {
 		t.Errorf("a configuration that a snapshot replaced: %v, %v", c, err)
 	}
-	name, _, _, err := s.newestName()
+	name, _, _, err := s.files.newest()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestStartWithUnreadableSnapshot(t *testing.T) {
 				}
 			}
 			s := c.leader().stores.snapshots
-			newest, _, _, err := s.newestName()
+			newest, _, _, err := s.files.newest()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -270,7 +270,7 @@ func TestSnapshotIsReadBack(t *testing.T) {
 				t.Errorf("%s: the log begins at %d instead of %d, the snapshot holds %d instead "+
 					"of %d", name, f, first, s, snapshot)
 			}
-			if newest, _, _, err := n.stores.snapshots.newestName(); err != nil ||
+			if newest, _, _, err := n.stores.snapshots.files.newest(); err != nil ||
 				!strings.Contains(newest, fmt.Sprint("-", snapshot, "-")) {
 				t.Errorf("%s: the newest snapshot is %s, %v", name, newest, err)
 			}

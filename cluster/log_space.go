@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -105,7 +103,7 @@ func (s *logStore) trim(upTo uint64) error {
 
 // dropOlder removes all finished snapshots but the newest.
 func (s *snapshotStore) dropOlder() error {
-	if s.dir == "" { // a simulation
+	if s.files == nil {
 		return nil
 	}
 	list, err := s.SnapshotStore.List()
@@ -114,7 +112,7 @@ func (s *snapshotStore) dropOlder() error {
 	}
 	var errs []error
 	for _, old := range list[1:] {
-		errs = append(errs, os.RemoveAll(filepath.Join(s.dir, snapshotsName, old.ID)))
+		errs = append(errs, s.files.drop(old.ID))
 	}
 	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -163,27 +162,18 @@ func TestLogLeavesRoomForASnapshot(t *testing.T) {
 	})
 }
 
-// fullStore is a snapshot store without room. It leaves behind what it has begun, as Raft's does.
+// fullStore is a snapshot store without room.
 type fullStore struct {
 	raft.SnapshotStore
-	dir    string
 	writes bool // it fails only when something is written
-	begun  atomic.Int64
 }
 
-func (s *fullStore) List() ([]*raft.SnapshotMeta, error) { return nil, nil }
-
-func (s *fullStore) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64,
+func (s fullStore) Create(raft.SnapshotVersion, uint64, uint64, raft.Configuration, uint64,
 	raft.Transport) (raft.SnapshotSink, error) {
-	name := filepath.Join(s.dir, snapshotsName, fmt.Sprintf("1-1-%d.tmp", s.begun.Add(1)))
-	err := os.MkdirAll(name, 0o700)
-	if err == nil && !s.writes {
-		err = syscall.ENOSPC
+	if s.writes {
+		return fullSink{}, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return fullSink{}, nil
+	return nil, syscall.ENOSPC
 }
 
 type fullSink struct{ raft.SnapshotSink }
@@ -191,12 +181,12 @@ type fullSink struct{ raft.SnapshotSink }
 func (fullSink) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 func (fullSink) Cancel() error             { return syscall.ENOSPC }
 
-// A snapshot that finds no room leaves nothing behind, and makes room for the next attempt.
+// A snapshot that finds no room makes room for the next attempt.
 func TestSnapshotWithoutRoom(t *testing.T) {
 	for _, writes := range []bool{false, true} {
-		dir, made := t.TempDir(), 0
-		s := &snapshotStore{SnapshotStore: &fullStore{dir: dir, writes: writes}, dir: dir,
-			logger: testLogger(), growth: newGrowth(), makeRoom: func() { made++ }}
+		made := 0
+		s := &snapshotStore{SnapshotStore: fullStore{writes: writes}, logger: testLogger(),
+			growth: newGrowth(), makeRoom: func() { made++ }}
 		s.newest.Store(&snapshotSeen{})
 		sink, err := s.Create(1, 1, 1, raft.Configuration{}, 1, nil)
 		if writes {
@@ -209,12 +199,39 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 		if !errors.Is(err, syscall.ENOSPC) || made == 0 {
 			t.Errorf("%v, room was made %d times", err, made)
 		}
-		left, err := os.ReadDir(filepath.Join(dir, snapshotsName))
-		if err != nil || len(left) > 0 {
-			t.Errorf("%v is left, %v", left, err)
-		}
 		if open, failed := s.open.Load(), s.failed.Load(); open != 0 || failed != 1 {
 			t.Errorf("%d snapshots are open, %d failed", open, failed)
+		}
+	}
+}
+
+// A snapshot that cannot be written leaves nothing.
+func TestUnfinishedSnapshotGoes(t *testing.T) {
+	s := &snapshotFiles{t.TempDir(), testLogger()}
+	for what, end := range map[string]func(*snapshotFile) error{
+		"canceled": (*snapshotFile).Cancel,
+		"failed": func(k *snapshotFile) error {
+			if err := k.f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := k.Close(); !errors.Is(err, os.ErrClosed) {
+				t.Error(err)
+			}
+			return nil
+		},
+	} {
+		sink, err := s.Create(1, 7, 2, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sink.Write(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(sink.(*snapshotFile)); err != nil {
+			t.Error(what, err)
+		}
+		if left, err := os.ReadDir(s.dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v is left, %v", what, left, err)
 		}
 	}
 }

@@ -287,7 +287,7 @@ func (refusingStable) Set([]byte, []byte) error { return syscall.EIO }
 // cannot be read.
 func TestTermThatCannotBeWrittenEndsTheProcess(t *testing.T) {
 	var ended []error
-	s := stableStore{below: refusingStable{}, level: func() uint64 { return recordedLevel },
+	s := stableStore{earlier: refusingStable{}, level: fresh,
 		fatal: func(err error) { ended = append(ended, err) }, values: map[string][]byte{}}
 	for _, err := range []error{s.Set([]byte("LastVoteCand"), nil),
 		s.SetUint64([]byte("CurrentTerm"), 8)} {

@@ -41,16 +41,17 @@ type walLog struct {
 	room   atomic.Int64 // bytes that are reserved in the last segment; 0: unknown
 }
 
-// openWAL opens the log in a directory. A log that is marked has its mark, which is true; another
-// may have been written by a release that has none.
-func openWAL(dir string, files fileLayer, meta types.MetaStore, segmentSize int, marked bool,
-	logger *slog.Logger) (*walLog, error) {
+// openWAL opens the log in a directory of a level. earlier is the list of segments that releases
+// before markedLevel read; nil: they never did.
+func openWAL(dir string, files fileLayer, earlier types.MetaStore, segmentSize int,
+	level func() uint64, logger *slog.Logger) (*walLog, error) {
 	l := &walLog{dir: dir, files: files, segmentSize: segmentSize, logger: logger,
 		mark: durableMark{logger: logger}}
-	l.meta = &walMeta{MetaStore: meta, log: l, keep: math.MaxUint64, first: true, marked: marked}
+	l.meta = &walMeta{segmentList: &segmentList{files: files, level: level, earlier: earlier},
+		log: l, keep: math.MaxUint64, first: true}
 	w, err := l.open()
 	if err != nil {
-		return nil, errors.Join(err, meta.Close())
+		return nil, errors.Join(err, l.meta.segmentList.Close())
 	}
 	l.w.Store(w)
 	if err := l.startMark(); err != nil {
@@ -75,13 +76,14 @@ func (l *walLog) startMark() error {
 			return err
 		}
 	}
-	if l.mark.known && l.mark.newest.last == last && l.mark.newest.term == entry.Term {
+	is := mark{last, entry.Term}
+	if l.mark.known && l.mark.newest == is {
 		return nil
 	}
-	if err := l.mark.lower(last, entry.Term); err != nil {
+	if err := l.mark.lower(is); err != nil {
 		return err
 	}
-	l.mark.note(last, entry.Term)
+	l.mark.note(is)
 	return nil
 }
 
@@ -152,7 +154,7 @@ func (l *walLog) StoreLogs(logs []*raft.Log) error {
 	err := l.write(func(w *wal.WAL) error { return w.StoreLogs(logs) })
 	if err == nil && len(logs) > 0 {
 		last := logs[len(logs)-1]
-		l.mark.note(last.Index, last.Term)
+		l.mark.note(mark{last.Index, last.Term})
 	}
 	return err
 }
@@ -161,10 +163,17 @@ func (l *walLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Lo
 
 // DeleteRange truncates the beginning or the end of the log.
 func (l *walLog) DeleteRange(low, high uint64) error {
-	if last, err := l.LastIndex(); err != nil {
+	first, err1 := l.FirstIndex()
+	last, err2 := l.LastIndex()
+	if err := errors.Join(err1, err2); err != nil {
 		return err
-	} else if high >= last {
-		if err := l.mark.lower(low-1, 0); err != nil {
+	}
+	if high >= last {
+		left := mark{}
+		if low > first {
+			left.last = low - 1
+		}
+		if err := l.mark.lower(left); err != nil {
 			return err
 		}
 	}
@@ -198,5 +207,5 @@ func (l *walLog) IsMonotonic() bool { return true }
 func (l *walLog) Close() error {
 	l.reads.Lock()
 	defer l.reads.Unlock()
-	return errors.Join(l.w.Load().Close(), l.mark.close(), l.meta.MetaStore.Close())
+	return errors.Join(l.w.Load().Close(), l.mark.close(), l.meta.segmentList.Close())
 }

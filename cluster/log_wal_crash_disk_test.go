@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -24,7 +25,7 @@ const (
 	crashSector  = 64 // bytes that reach the disk together
 )
 
-func init() { tornBytes = crashSector }
+func init() { tornBytes, segmentsSlot = crashSector, 16<<10 }
 
 // crashDisk is a file layer, and metadata, in memory. It counts what changes the disk, and fails
 // from a given step on.
@@ -41,6 +42,24 @@ type crashDisk struct {
 	fail   func(step int, what string) (error, bool)
 	power  func() // called before each step, if set
 	sparse bool   // files have a size and no blocks
+	raised atomic.Bool
+	old    bool // the directory is one of an earlier release, with its metadata
+}
+
+// earlier is what an earlier release reads.
+func (d *crashDisk) earlier() types.MetaStore {
+	if d.old {
+		return crashMeta{d}
+	}
+	return nil
+}
+
+// level is raised once the log was opened.
+func (d *crashDisk) level() uint64 {
+	if d.raised.Load() && !d.old {
+		return markedLevel
+	}
+	return firstLevel
 }
 
 // newCrashDisk returns an empty disk that takes so many steps, <0: all.
@@ -92,7 +111,8 @@ func (d *crashDisk) survivor(mode string, rnd *rand.Rand) *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := newCrashDisk(-1)
-	next.meta = d.meta
+	next.meta, next.old = d.meta, d.old
+	next.raised.Store(d.raised.Load())
 	names := maps.Clone(d.saved)
 	if mode == "whole" || mode == "torn" && rnd.IntN(2) == 0 {
 		names = maps.Clone(d.names)
@@ -308,7 +328,8 @@ func (d *crashDisk) killed() *crashDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := newCrashDisk(-1)
-	next.meta = d.meta
+	next.meta, next.old = d.meta, d.old
+	next.raised.Store(d.raised.Load())
 	files := map[*crashFile]*crashFile{}
 	for _, names := range []struct{ from, to map[string]*crashFile }{{d.names, next.names},
 		{d.saved, next.saved}} {

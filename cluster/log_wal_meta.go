@@ -15,22 +15,17 @@ import (
 	"time"
 
 	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// walMetaName is raft-wal's file of it.
-const walMetaName = metadb.FileName
-
 // walMeta is raft-wal's metadata. It stays open while the log is reopened, unless a commit failed,
 // and Load never returns a sealed segment without a successor.
 type walMeta struct {
-	types.MetaStore
+	*segmentList
 	log    *walLog
 	keep   uint64      // entries after this one were not acknowledged; Load drops them
 	first  bool        // the log is opened for the first time by this process
-	marked bool        // then it has a mark, which is true
 	failed atomic.Bool // a commit, since the file was opened
 }
 
@@ -46,7 +41,7 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 	if m.failed.Load() {
 		return errNotCommitted
 	}
-	err := m.MetaStore.CommitState(state)
+	err := m.segmentList.CommitState(state)
 	m.failed.Store(err != nil)
 	return err
 }
@@ -57,12 +52,12 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	again := m.failed.Load()
 	if again {
-		if err := m.MetaStore.Close(); err != nil {
+		if err := m.segmentList.Close(); err != nil {
 			return types.PersistentState{}, err
 		}
 		m.failed.Store(false)
 	}
-	state, err := m.load(dir)
+	state, err := m.segmentList.Load(dir)
 	if again && err == nil { // what is read may not be durable
 		err = m.CommitState(state)
 	}
@@ -99,24 +94,10 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	return state, m.CommitState(state)
 }
 
-// load reads the metadata. bbolt panics on some files whose bytes were changed.
-func (m *walMeta) load(dir string) (state types.PersistentState, err error) {
-	file := filepath.Join(dir, walMetaName)
-	defer func() {
-		if p := recover(); p != nil {
-			err = damagedf(file, "%v", p)
-		}
-	}()
-	if state, err = m.MetaStore.Load(dir); errors.Is(err, types.ErrCorrupt) {
-		err = damagedf(file, "%v", err)
-	}
-	return state, err
-}
-
 // checkSegments checks that the segments of the metadata follow each other, and that raft-wal would
 // delete no file that it cannot have begun or dropped.
 func (m *walMeta) checkSegments(dir string, state types.PersistentState) error {
-	meta := filepath.Join(dir, walMetaName)
+	meta := filepath.Join(dir, segmentsName)
 	names, err := m.log.files.ListDir(dir)
 	if err != nil {
 		return err
@@ -155,7 +136,7 @@ func (m *walMeta) checkSegments(dir string, state types.PersistentState) error {
 // prove checks the segments, and that the log reaches the mark. It returns where the last segment
 // ends, if that is not sealed.
 func (m *walMeta) prove(dir string, state types.PersistentState) (end segmentEnd, err error) {
-	last, file := uint64(0), filepath.Join(dir, walMetaName)
+	last, file := uint64(0), filepath.Join(dir, segmentsName)
 	for i, s := range state.Segments {
 		file = filepath.Join(dir, segmentName(s))
 		if !s.SealTime.IsZero() {
@@ -172,7 +153,7 @@ func (m *walMeta) prove(dir string, state types.PersistentState) (end segmentEnd
 			last = end.last
 		}
 	}
-	if m.first && m.marked {
+	if m.first && m.level() >= markedLevel {
 		return end, m.reaches(dir, file, last)
 	}
 	return end, nil
@@ -180,15 +161,11 @@ func (m *walMeta) prove(dir string, state types.PersistentState) (end segmentEnd
 
 // reaches checks that a log which ends at an entry has all that its mark says.
 func (m *walMeta) reaches(dir, file string, last uint64) error {
-	f, err := m.log.files.OpenReader(dir, markName)
-	if errors.Is(err, fs.ErrNotExist) {
+	content, err := readSlots(m.log.files, dir, markName, markSlot)
+	have, ok := decodeMark(content)
+	switch {
+	case missing(err):
 		return damagedf(filepath.Join(dir, markName), "the file is missing")
-	}
-	if err != nil {
-		return err
-	}
-	have, ok, err := readMark(f)
-	switch err := errors.Join(err, f.Close()); {
 	case err != nil:
 		return err
 	case !ok:

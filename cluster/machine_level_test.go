@@ -115,8 +115,8 @@ func TestLevelIsNotedBeforeTheLog(t *testing.T) {
 func TestLevelOfSnapshots(t *testing.T) {
 	g, fatal := guarded(t, 5)
 	logger := slog.New(slog.DiscardHandler)
-	files, err := raft.NewFileSnapshotStoreWithLogger(g.dir, 2, newRaftLogger(logger))
-	if err != nil {
+	files := &snapshotFiles{filepath.Join(g.dir, snapshotsName), logger}
+	if err := makeDir(files.dir); err != nil {
 		t.Fatal(err)
 	}
 	s, err := newSnapshotStore(files, raft.NewInmemStore(), g.dir, logger)

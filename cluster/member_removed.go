@@ -11,6 +11,9 @@ import (
 // removedKey is where the stable store notes that the node was removed.
 var removedKey = []byte("coordd removed")
 
+// wasRemoved reports whether the stable store notes that the node was removed from its cluster.
+func (s *stores) wasRemoved() bool { return s.stable.text(removedKey) != "" }
+
 // removal is what a node knows of its own removal.
 type removal struct {
 	once    sync.Once

@@ -291,7 +291,7 @@ func (c *Config) memberConfiguration(own string) raft.Configuration {
 
 // start starts the node's goroutines once Raft runs.
 func (n *Node) start() {
-	if n.stores.stable.text(removedKey) != "" {
+	if n.stores.wasRemoved() {
 		n.markRemoved()
 	}
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observeRaft))

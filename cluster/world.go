@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 
@@ -19,11 +18,8 @@ import (
 type World struct {
 	// Dial opens a connection to another node's peer address.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Stable keeps Raft's term and vote. What it has accepted survives the node.
-	Stable raft.StableStore
-	// LogFiles and LogMeta are below raft-wal, with segments of LogSegment bytes.
+	// LogFiles are the files of the log, with segments of LogSegment bytes, and those beside it.
 	LogFiles   LogFiles
-	LogMeta    types.MetaStore
 	LogSegment int
 	Snapshots  raft.SnapshotStore
 	// Level is the noted feature level, from 1, and NoteLevel notes a later one.
@@ -67,8 +63,9 @@ type LogFiles interface {
 
 // openStores is openStores of a simulated disk.
 func (w *World) openStores(logger *slog.Logger) (*stores, error) {
-	log, err := openWAL("", w.LogFiles, w.LogMeta, w.LogSegment,
-		w.Level >= markedLevel, logger)
+	level := func() uint64 { return w.Level }
+	log, err := openWAL("", w.LogFiles, nil, w.LogSegment,
+		level, logger)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the simulated log: %w", err)
 	}
@@ -76,10 +73,9 @@ func (w *World) openStores(logger *slog.Logger) (*stores, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	level := func() uint64 { return w.Level }
-	stable, err := openStable(w.Stable, level, "the stable store")
+	stable, err := openStable(w.LogFiles, "", nil, level)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	return &stores{stable: stable, log: log, snapshots: snapshots, closers: []io.Closer{log}}, nil
+	return &stores{stable: stable, log: log, snapshots: snapshots, closers: closers{log, stable}}, nil
 }

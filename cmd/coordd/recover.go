@@ -38,6 +38,14 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 	if _, err := os.Stat(*dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
+	if *accept {
+		if done, err := cluster.FinishRecovery(*dir); err != nil {
+			return err
+		} else if done {
+			fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished: start the node.\n", *dir)
+			return nil
+		}
+	}
 	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(),
 		func([]commands.Event) {}, func(err error) {
 			fmt.Fprintf(os.Stderr, "coordd: cannot replay data directory %s: %v\n", *dir, err)
@@ -149,6 +157,7 @@ func printHeld(w io.Writer, dir string, h cluster.Contents, state *fsm.Adapter) 
 		{"cluster", h.Cluster}, {"voters", strings.Join(h.Voters, ", ")},
 		{"learners", strings.Join(h.Learners, ", ")}, {"removed", strings.Join(h.Removed, ", ")},
 		{"log", fmt.Sprintf("term %d, index %d", h.LastTerm, h.LastIndex)}, {"snapshot", snapshot},
+		{"promised", fmt.Sprintf("term %d, vote in term %d", h.Term, h.Voted)},
 		{"state", fmt.Sprintf("%d keys, epoch %d, cluster clock %d ms", keys, state.Epoch(),
 			state.Clock())},
 		{"newest write", newest},

@@ -245,7 +245,7 @@ func TestPodRemovedWhileAway(t *testing.T) {
 	s.ps[3].start()
 	s.ps[3].waitReady()
 	s.settle()
-	if _, err := os.Stat(filepath.Join(s.ps[3].dataDir(), "removed-"+id, "raft.db")); err != nil {
+	if _, err := os.Stat(filepath.Join(s.ps[3].dataDir(), "removed-"+id, "VERSION")); err != nil {
 		t.Error(err)
 	}
 }

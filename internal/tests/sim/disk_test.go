@@ -4,13 +4,13 @@ package sim
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +24,7 @@ import (
 
 const sector = 512 // bytes that reach the disk together
 
-// disk holds one node's files, metadata, stable store and snapshots.
+// disk holds one node's files and snapshots.
 type disk struct {
 	segment int // bytes
 
@@ -32,8 +32,6 @@ type disk struct {
 	rnd       *rand.Rand
 	names     map[string]*file // as the process sees them
 	saved     map[string]*file // those that are on the disk
-	meta      []byte
-	stable    map[string][]byte
 	level     uint64
 	snapshots []*snapshot // newest first
 	latency   time.Duration
@@ -48,7 +46,7 @@ func newDisk(seed uint64) *disk {
 	rnd := rand.New(rand.NewPCG(seed, 0x6469736b))
 	return &disk{
 		rnd: rnd, segment: []int{16 << 10, 256 << 10, 4 << 20, 4 << 20}[rnd.IntN(4)],
-		names: map[string]*file{}, saved: map[string]*file{}, stable: map[string][]byte{}, level: 1,
+		names: map[string]*file{}, saved: map[string]*file{}, level: 1,
 		latency: []time.Duration{20, 200, 1000, 5000}[rnd.IntN(4)] * time.Microsecond,
 	}
 }
@@ -91,8 +89,8 @@ func (d *disk) survivor(mode string) *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	next := &disk{segment: d.segment, rnd: rand.New(rand.NewPCG(d.rnd.Uint64(), 0)),
-		names: map[string]*file{}, saved: map[string]*file{}, meta: d.meta,
-		stable: maps.Clone(d.stable), level: d.level, snapshots: slices.Clone(d.snapshots),
+		names: map[string]*file{}, saved: map[string]*file{},
+		level: d.level, snapshots: slices.Clone(d.snapshots),
 		latency: d.latency, failing: d.failing, full: d.full}
 	if mode == "kill" {
 		files := map[*file]*file{}
@@ -100,7 +98,7 @@ func (d *disk) survivor(mode string) *disk {
 			&d.saved: next.saved} {
 			for name, f := range *from {
 				if files[f] == nil {
-					files[f] = &file{d: next, data: slices.Clone(f.data), size: f.size,
+					files[f] = &file{d: next, small: f.small, data: slices.Clone(f.data), size: f.size,
 						saved: slices.Clone(f.saved), savedSize: f.savedSize,
 						dirty: slices.Clone(f.dirty)}
 				}
@@ -126,7 +124,7 @@ func (d *disk) survivor(mode string) *disk {
 			}
 			size = max(size, len(data))
 		}
-		next.names[name] = &file{d: next, data: data, size: size, saved: slices.Clone(data),
+		next.names[name] = &file{d: next, small: f.small, data: data, size: size, saved: slices.Clone(data),
 			savedSize: size}
 	}
 	next.saved = maps.Clone(next.names)
@@ -135,7 +133,7 @@ func (d *disk) survivor(mode string) *disk {
 
 // world is what a node runs on, with this disk.
 func (d *disk) world(m *simnet.Machine) cluster.World {
-	return cluster.World{Dial: m.Dial, Stable: stable{d}, LogFiles: d, LogMeta: meta{d},
+	return cluster.World{Dial: m.Dial, LogFiles: d,
 		LogSegment: d.segment, Snapshots: snapshots{d}, Level: d.level,
 		NoteLevel: func(level uint64) error {
 			err := d.step(false)
@@ -146,9 +144,10 @@ func (d *disk) world(m *simnet.Machine) cluster.World {
 		}}
 }
 
-// file is a file of the log. Bytes after data are zero, up to size.
+// file is a file. Bytes after data are zero, up to size.
 type file struct {
 	d         *disk
+	small     bool // one of those beside the log, which are written in place
 	data      []byte
 	size      int
 	saved     []byte
@@ -185,7 +184,7 @@ func (d *disk) Create(_, name string, size uint64) (types.WritableFile, error) {
 	case err != nil:
 		return nil, err
 	}
-	f := &file{d: d, size: int(size)}
+	f := &file{d: d, size: int(size), small: !strings.HasSuffix(name, ".wal")}
 	d.names[name] = f
 	return f, nil
 }
@@ -254,6 +253,7 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	switch {
+	case f.small:
 	case f.d.full:
 		return 0, syscall.ENOSPC
 	case f.d.failing:
@@ -294,7 +294,7 @@ func (f *file) Truncate(size int64) error {
 }
 
 func (f *file) Sync() error {
-	if err := f.d.step(true); err != nil {
+	if err := f.d.step(!f.small); err != nil {
 		return err
 	}
 	f.d.mu.Lock()
@@ -312,70 +312,6 @@ func (f *file) Sync() error {
 }
 
 func (f *file) SyncData() error { return f.Sync() }
-
-// meta is raft-wal's metadata, which changes as a whole and durably.
-type meta struct{ d *disk }
-
-func (m meta) Load(string) (state types.PersistentState, err error) {
-	m.d.mu.Lock()
-	defer m.d.mu.Unlock()
-	if m.d.meta == nil {
-		return state, nil
-	}
-	return state, json.Unmarshal(m.d.meta, &state)
-}
-
-func (m meta) CommitState(state types.PersistentState) error {
-	text, err := json.Marshal(state)
-	if err != nil {
-		return err
-	}
-	if err := m.d.step(true); err != nil {
-		return err
-	}
-	m.d.mu.Lock()
-	defer m.d.mu.Unlock()
-	m.d.meta = text
-	return nil
-}
-
-func (meta) GetStable([]byte) ([]byte, error) { return nil, nil }
-func (meta) SetStable([]byte, []byte) error   { return nil }
-func (meta) Close() error                     { return nil }
-
-// stable is Raft's term and vote.
-type stable struct{ d *disk }
-
-func (s stable) Set(key, val []byte) error {
-	_ = s.d.step(false)
-	s.d.mu.Lock()
-	defer s.d.mu.Unlock()
-	s.d.stable[string(key)] = bytes.Clone(val)
-	return nil
-}
-
-// Get answers like raft-boltdb, whose error Raft knows by its text.
-func (s stable) Get(key []byte) ([]byte, error) {
-	s.d.mu.Lock()
-	defer s.d.mu.Unlock()
-	if v, ok := s.d.stable[string(key)]; ok {
-		return v, nil
-	}
-	return nil, fmt.Errorf("not found")
-}
-
-func (s stable) SetUint64(key []byte, val uint64) error {
-	return s.Set(key, fmt.Append(nil, val))
-}
-
-func (s stable) GetUint64(key []byte) (n uint64, err error) {
-	v, err := s.Get(key)
-	if err != nil {
-		return 0, err
-	}
-	_, err = fmt.Sscan(string(v), &n)
-	return n, err
-}
 
 // snapshots is the snapshot store: a snapshot is there once it is closed, and then durable.
 type snapshots struct{ d *disk }

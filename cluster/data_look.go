@@ -1,0 +1,284 @@
+// Looking at a data directory on which no node runs, without changing a byte of it: what opens a
+// log or a store for a node cleans it first.
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/types"
+	"go.etcd.io/bbolt"
+)
+
+// lookAt opens the stores in a data directory for reading. Until they are closed no node starts on
+// it.
+func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error) {
+	s = &stores{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	lock, err := lockFile(dir, dir)
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, lock)
+	level := func() uint64 { return v.level }
+	var earlierStable raft.StableStore
+	var earlierMeta types.MetaStore
+	if v.level < markedLevel {
+		copies, err := s.copyBolt(dir)
+		if err != nil {
+			return s, err
+		}
+		bolt, err := openBolt(filepath.Join(copies, stableName), dir)
+		if err != nil {
+			return s, err
+		}
+		s.closers = append(s.closers, bolt)
+		earlierStable, earlierMeta = bolt, metaCopy{&metadb.BoltMetaDB{}, copies}
+	}
+	files := &lookFiles{osFiles: osFiles{walfs.New()}}
+	s.closers = append(s.closers, files)
+	if s.stable, err = openStable(files, dir, earlierStable, level); err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, s.stable)
+	if v.logStore == LogStoreBolt {
+		bolt, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, boltLogName),
+			BoltOptions: &bbolt.Options{Timeout: time.Second, ReadOnly: true}})
+		if err != nil {
+			return s, fmt.Errorf("cannot read the log in data directory %s: %w", dir, err)
+		}
+		s.log, s.closers = bolt, append(s.closers, bolt)
+	} else {
+		log, err := openWAL(filepath.Join(dir, walName), files, earlierMeta, segmentSize, level,
+			logger)
+		if err != nil {
+			return s, fmt.Errorf("cannot read the log in data directory %s: %w", dir, err)
+		}
+		s.log, s.closers = log, append(s.closers, log)
+	}
+	s.snapshots, err = newSnapshotStore(&snapshotFiles{filepath.Join(dir, snapshotsName), logger},
+		s.log, dir, logger)
+	return s, err
+}
+
+// copyBolt copies the files of earlier releases to a directory, which bbolt writes to when it opens
+// them, and takes the lock that a node of such a release has.
+func (s *stores) copyBolt(dir string) (copies string, err error) {
+	lock, err := lockFile(filepath.Join(dir, stableName), dir)
+	if err != nil {
+		return "", err
+	}
+	s.closers = append(s.closers, lock)
+	if copies, err = os.MkdirTemp("", "coordd-look-"); err != nil {
+		return "", err
+	}
+	s.closers = append(s.closers, temporary(copies))
+	if err := copyFile(filepath.Join(copies, stableName),
+		filepath.Join(dir, stableName)); err != nil {
+		return "", err
+	}
+	err = copyFile(filepath.Join(copies, walMetaName), filepath.Join(dir, walName, walMetaName))
+	if missing(err) {
+		err = nil
+	}
+	return copies, err
+}
+
+// temporary is a directory that is removed when it is closed.
+type temporary string
+
+func (t temporary) Close() error { return os.RemoveAll(string(t)) }
+
+// closers are closed from the last on.
+type closers []io.Closer
+
+func (c closers) Close() error {
+	var errs []error
+	for _, one := range slices.Backward(c) {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// lockFile takes the lock of a directory, or a file in it, that a running node has.
+func lockFile(path, dir string) (io.Closer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read data directory %s: %w", dir, err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = fmt.Errorf("data directory %s is in use by another process", dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func copyFile(to, from string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, fileMode)
+}
+
+// metaCopy is raft-wal's metadata in another directory than its segments.
+type metaCopy struct {
+	*metadb.BoltMetaDB
+	dir string
+}
+
+func (m metaCopy) Load(string) (types.PersistentState, error) { return m.BoltMetaDB.Load(m.dir) }
+
+// lookFiles is the file system, of which nothing changes: what is written stays in memory.
+type lookFiles struct {
+	osFiles
+	mu      sync.Mutex
+	written map[string]*lookFile
+}
+
+func (v *lookFiles) file(dir, name string, create bool) (*lookFile, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f := v.written[name]; f != nil {
+		return f, nil
+	}
+	f := &lookFile{}
+	if !create {
+		below, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		info, err := below.Stat()
+		if err != nil {
+			return nil, errors.Join(err, below.Close())
+		}
+		f.below, f.size = below, info.Size()
+	}
+	if v.written == nil {
+		v.written = map[string]*lookFile{}
+	}
+	v.written[name] = f
+	return f, nil
+}
+
+func (v *lookFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := v.file(dir, name, true)
+	if err == nil {
+		f.size = int64(size)
+	}
+	return f, err
+}
+
+func (v *lookFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := v.file(dir, name, false)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (v *lookFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
+	v.mu.Lock()
+	f := v.written[name]
+	v.mu.Unlock()
+	if f != nil {
+		return f, nil
+	}
+	return v.osFiles.OpenReader(dir, name)
+}
+
+// Close closes the files, for good.
+func (v *lookFiles) Close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var errs []error
+	for _, f := range v.written {
+		if f.below != nil {
+			errs = append(errs, f.below.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (*lookFiles) Delete(string, string) error { return nil }
+func (*lookFiles) SyncDir(string) error        { return nil }
+
+// lookFile is a file, and what was written over it. It stays open until lookFiles is closed.
+type lookFile struct {
+	mu     sync.Mutex
+	below  *os.File // nil: there is none
+	size   int64
+	writes []lookWrite
+}
+
+type lookWrite struct {
+	at   int64
+	data []byte
+}
+
+func (f *lookFile) ReadAt(p []byte, at int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := int(max(min(int64(len(p)), f.size-at), 0))
+	clear(p[:n])
+	if f.below != nil {
+		if _, err := f.below.ReadAt(p[:n], at); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+	}
+	for _, w := range f.writes {
+		if from, to := max(at, w.at), min(at+int64(n), w.at+int64(len(w.data))); from < to {
+			copy(p[from-at:to-at], w.data[from-w.at:])
+		}
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *lookFile) WriteAt(p []byte, at int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes = append(f.writes, lookWrite{at, append([]byte(nil), p...)})
+	f.size = max(f.size, at+int64(len(p)))
+	return len(p), nil
+}
+
+func (f *lookFile) Truncate(size int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.size = size
+	return nil
+}
+
+func (f *lookFile) Size() (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.size, nil
+}
+
+func (*lookFile) Close() error    { return nil }
+func (*lookFile) Sync() error     { return nil }
+func (*lookFile) SyncData() error { return nil }
+func (*lookFile) Reserved() bool  { return true }

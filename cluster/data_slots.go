@@ -1,0 +1,179 @@
+// Small files that must be believed: what is in them has a checksum, and is there twice.
+
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// slotFile is a file of two slots, each with a number that rises and a checksum. A write that the
+// power failure breaks leaves the other slot.
+//
+// A slot: slotMagic, number, and length of the content as little-endian uint64, the content, and
+// the CRC-32C of all that as uint32.
+type slotFile struct {
+	f      types.WritableFile
+	size   int64  // of a slot, at the most
+	number uint64 // the newest
+	next   int64  // the slot to write to: the other one is durable
+}
+
+const (
+	slotMagic = uint64(0x746f6c7364726f63) // "cordslot"
+	slotHead  = 24
+	slotSum   = 4
+)
+
+// openSlots opens a file. It returns the newest content, nil if there is none that can be read; the
+// error is fs.ErrNotExist if there is no file.
+func openSlots(files fileLayer, dir, name string, size int64) (*slotFile, []byte, error) {
+	f, err := files.OpenWriter(dir, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &slotFile{f: f, size: size}
+	content, err := s.read(f)
+	if err == nil {
+		err = s.sync() // a killed process may have left both as they are in memory
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return s, content, nil
+}
+
+// makeSlots creates the file, with this content.
+func makeSlots(files fileLayer, dir, name string, size int64, content []byte) (*slotFile, error) {
+	f, err := files.Create(dir, name, 0)
+	if err != nil {
+		return nil, err
+	}
+	s := &slotFile{f: f, size: size}
+	if err = s.commit(content); err == nil {
+		err = files.SyncDir(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), files.Delete(dir, name))
+	}
+	return s, nil
+}
+
+// readSlots reads a file without writing; the content is nil if there is none that can be read.
+func readSlots(files fileLayer, dir, name string, size int64) (content []byte, err error) {
+	f, err := files.OpenReader(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	content, err = (&slotFile{size: size}).read(f)
+	return content, errors.Join(err, f.Close())
+}
+
+// read reads the newest content.
+func (s *slotFile) read(f io.ReaderAt) (newest []byte, err error) {
+	s.number, s.next = 0, 0
+	for i := range int64(2) {
+		number, content, err := s.slot(f, i)
+		if err != nil {
+			return nil, err
+		}
+		if content != nil && (newest == nil || number > s.number) {
+			s.number, s.next, newest = number, 1-i, content
+		}
+	}
+	return newest, nil
+}
+
+// slot reads a slot; its content is nil if it has none.
+func (s *slotFile) slot(f io.ReaderAt, i int64) (number uint64, content []byte, err error) {
+	head := make([]byte, slotHead)
+	if err := readAll(f, head, i*s.size); err != nil {
+		return 0, nil, err
+	}
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(head[8*i:]) }
+	n := word(2)
+	if word(0) != slotMagic || n > uint64(s.size)-slotHead-slotSum {
+		return 0, nil, nil
+	}
+	rest := make([]byte, n+slotSum)
+	if err := readAll(f, rest, i*s.size+slotHead); err != nil {
+		return 0, nil, err
+	}
+	content = rest[:n:n]
+	sum := crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, content)
+	if binary.LittleEndian.Uint32(rest[n:]) != sum {
+		return 0, nil, nil
+	}
+	return word(1), content, nil
+}
+
+// readAll reads what there is, and zeros behind it.
+func readAll(f io.ReaderAt, p []byte, at int64) error {
+	n, err := f.ReadAt(p, at)
+	clear(p[n:])
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// put writes a content to one slot, without syncing it. The other slot keeps the one before.
+func (s *slotFile) put(content []byte) error {
+	if err := s.write(content); err != nil {
+		return err
+	}
+	s.next = 1 - s.next
+	return nil
+}
+
+// commit makes a content durable. Then it is in both slots: neither says what was before, if the
+// other is damaged.
+func (s *slotFile) commit(content []byte) error {
+	if err := s.write(content); err != nil {
+		return err
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	s.next = 1 - s.next
+	return s.write(content)
+}
+
+func (s *slotFile) write(content []byte) error {
+	if slotHead+len(content)+slotSum > int(s.size) {
+		return fmt.Errorf("%d bytes do not fit into a slot of %d", len(content), s.size)
+	}
+	s.number++
+	b := make([]byte, 0, slotHead+len(content)+slotSum)
+	for _, n := range []uint64{slotMagic, s.number, uint64(len(content))} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	b = append(b, content...)
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	_, err := s.f.WriteAt(b, s.next*s.size)
+	return err
+}
+
+func (s *slotFile) sync() error {
+	if f, ok := s.f.(segmentFile); ok {
+		return f.SyncData()
+	}
+	return s.f.Sync()
+}
+
+// close makes all that was put durable.
+func (s *slotFile) close() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(s.f.Sync(), s.f.Close())
+}
+
+// missing reports whether an error says that there is no file.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

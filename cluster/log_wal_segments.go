@@ -1,0 +1,111 @@
+// The list of the log's segments, which raft-wal keeps in a file of bbolt: without a checksum, and
+// with panics where its bytes were changed. Releases before markedLevel read that one, so it is
+// written beside ours until none of them can open the directory.
+
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+const (
+	walMetaName  = metadb.FileName
+	segmentsName = "segments"
+)
+
+// segmentsSlot has room for some 5,000 segments. Tests lower it.
+var segmentsSlot = int64(1 << 20)
+
+// segmentList implements types.MetaStore.
+type segmentList struct {
+	files fileLayer
+	// level is that of the directory.
+	level func() uint64
+	// earlier is what earlier releases read; nil: they never did.
+	earlier types.MetaStore
+
+	slots *slotFile
+}
+
+// Load implements types.MetaStore.
+func (l *segmentList) Load(dir string) (state types.PersistentState, err error) {
+	content, err := l.open(dir)
+	if err != nil {
+		return state, err
+	}
+	marked := l.level() >= markedLevel
+	file := filepath.Join(dir, segmentsName)
+	switch {
+	case marked && l.slots == nil:
+		return state, damagedf(file, "the file is missing")
+	case marked && content == nil:
+		return state, damagedf(file, "it says nothing that can be read")
+	case marked || l.earlier == nil && content != nil:
+		if err := json.Unmarshal(content, &state); err != nil {
+			return state, damagedf(file, "%v", err)
+		}
+		return state, nil
+	case l.earlier != nil:
+		if state, err = l.earlier.Load(dir); err != nil {
+			return state, err
+		}
+	}
+	text, err := json.Marshal(state)
+	switch {
+	case err != nil || string(text) == string(content):
+	case l.slots == nil:
+		l.slots, err = makeSlots(l.files, dir, segmentsName, segmentsSlot, text)
+	default:
+		err = l.slots.commit(text)
+	}
+	return state, err
+}
+
+// open opens the file, if there is one, and returns what it says.
+func (l *segmentList) open(dir string) ([]byte, error) {
+	if l.slots != nil {
+		return l.slots.read(l.slots.f)
+	}
+	slots, content, err := openSlots(l.files, dir, segmentsName, segmentsSlot)
+	if missing(err) {
+		return nil, nil
+	}
+	l.slots = slots
+	return content, err
+}
+
+// CommitState implements types.MetaStore.
+func (l *segmentList) CommitState(state types.PersistentState) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if l.earlier != nil && l.level() < markedLevel {
+		if err := l.earlier.CommitState(state); err != nil {
+			return err
+		}
+	}
+	return l.slots.commit(text)
+}
+
+// GetStable implements types.MetaStore. raft-wal's own store for terms and votes is not used.
+func (*segmentList) GetStable([]byte) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+// SetStable implements types.MetaStore.
+func (*segmentList) SetStable([]byte, []byte) error { return errors.ErrUnsupported }
+
+// Close implements types.MetaStore.
+func (l *segmentList) Close() error {
+	slots := l.slots
+	l.slots = nil
+	err := slots.close()
+	if l.earlier != nil {
+		err = errors.Join(err, l.earlier.Close())
+	}
+	return err
+}
