@@ -4,6 +4,8 @@
 package cluster
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +15,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	walfs "github.com/hashicorp/raft-wal/fs"
 
 	"github.com/coordd/coordd/internal/files"
 )
@@ -48,15 +52,15 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 		return done, err
 	}
 	done.Node = v.node
+	last, members, err := lastOnDisk(dir, v, logger)
+	if err != nil {
+		return done, err
+	}
 	s, err := openPromises(dir, func() uint64 { return v.level })
 	if err != nil {
 		return done, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	last, members, err := lastOnDisk(dir, v, logger)
-	if err != nil {
-		return done, err
-	}
 	if slices.Equal(voters(members), []string{v.node}) {
 		return done, fmt.Errorf("node %s is the only voter of its cluster: no other has its data",
 			v.node)
@@ -77,28 +81,28 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 	return done, log.Close()
 }
 
-// lastOnDisk returns the index of the newest entry in the log or a snapshot, and the newest members
-// that can be read.
+// lastOnDisk returns the index of the newest entry that the node had, and the newest members that
+// can be read.
 func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 	members raft.Configuration, err error) {
-	log, err := openLog(dir, v.logStore, func() uint64 { return v.level }, logger)
+	s, err := lookAt(dir, v, logger)
+	if errors.Is(err, errDamaged) && v.logStore == LogStoreWAL {
+		return lastOfDamaged(dir, logger)
+	}
 	if err != nil {
 		return 0, members, err
 	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	first, err1 := log.FirstIndex()
-	last, err2 := log.LastIndex()
-	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
-	_, newest, _, err3 := snapshots.newest()
+	defer func() { err = errors.Join(err, s.close()) }()
+	first, err1 := s.log.FirstIndex()
+	last, err2 := s.log.LastIndex()
+	_, newest, _, err3 := s.snapshots.files.newest()
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return 0, members, err
 	}
-	if list, err := snapshots.List(); err == nil && len(list) > 0 {
-		members = list[0].Configuration
-	}
+	members = s.snapshots.files.newestMembers()
 	for i := max(first, 1); i <= last; i++ {
 		var l raft.Log
-		if err := log.GetLog(i, &l); err != nil {
+		if err := s.log.GetLog(i, &l); err != nil {
 			return 0, members, fmt.Errorf("log entry %d: %w", i, err)
 		}
 		if l.Type == raft.LogConfiguration {
@@ -106,6 +110,69 @@ func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 		}
 	}
 	return max(last, newest), members, nil
+}
+
+// lastOfDamaged is lastOnDisk of a directory whose log is damaged. The mark says how far it went.
+func lastOfDamaged(dir string, logger *slog.Logger) (last uint64, members raft.Configuration,
+	err error) {
+	walDir := filepath.Join(dir, walName)
+	content, err := readSlots(osFiles{walfs.New()}, walDir, markName, markSlot)
+	is, ok := decodeMark(content)
+	if err != nil || !ok {
+		return 0, members, errors.Join(err, fmt.Errorf("it cannot be told how far the log in data "+
+			"directory %s went: RAFT REMOVE the node, and --join an empty one under a new id", dir))
+	}
+	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
+	_, newest, _, err := snapshots.newest()
+	if err != nil {
+		return 0, members, err
+	}
+	members, last = snapshots.newestMembers(), max(is.last, newest)
+	names, err := filepath.Glob(filepath.Join(walDir, "*.wal"))
+	if err != nil {
+		return 0, members, err
+	}
+	for _, name := range names { // in order
+		err := readEntries(name, func(l *raft.Log) {
+			if last = max(last, l.Index); l.Type == raft.LogConfiguration {
+				members = raft.DecodeConfiguration(l.Data)
+			}
+		})
+		if err != nil {
+			return 0, members, err
+		}
+	}
+	if len(members.Servers) == 0 {
+		return 0, members, fmt.Errorf("it cannot be told who the members of the node in data "+
+			"directory %s are: RAFT REMOVE it, and --join an empty one under a new id", dir)
+	}
+	return last, members, nil
+}
+
+// readEntries reads the entries at the beginning of a segment, as far as they can be read.
+func readEntries(name string, each func(*raft.Log)) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s := segmentReader{in: bufio.NewReaderSize(f, scanChunk)}
+	for err = s.skip(segmentHeaderLen); err == nil; {
+		var kind byte
+		var n uint32
+		if kind, n, err = s.frame(); err != nil || kind == frameOfCommit {
+			continue
+		}
+		var data bytes.Buffer
+		err = s.read(padded(int64(n)), func(p []byte) { data.Write(p) })
+		var l raft.Log
+		if err != nil || kind != frameOfEntry ||
+			(&wal.BinaryCodec{}).Decode(data.Bytes()[:n], &l) != nil {
+			continue
+		}
+		each(&l)
+	}
+	return nil
 }
 
 // moveState moves log and snapshots into a new directory. The snapshots go last: without them a

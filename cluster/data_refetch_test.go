@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,6 +83,47 @@ func TestRefetch(t *testing.T) {
 			c.closeAll()
 		}
 	})
+}
+
+// A node whose log is damaged is refused, and gets its state from the others again. The mark says
+// how far the log went.
+func TestRefetchOfADamagedLog(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	lead := c.leader()
+	broken := c.followers()[0].cfg.ID
+	for range 5 {
+		c.write(lead, "w")
+	}
+	c.converged()
+	want := c.nodes[broken].applied()
+	c.close(broken)
+	dir := filepath.Join(c.dir, broken)
+	if err := noteLevel(dir, markedLevel); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	data, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[bytes.LastIndexByte(data, frameOfCommit)] ^= 0x80 // the header of the last frame
+	if err := os.WriteFile(segments[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tryOpen(broken, nil); !errors.Is(err, errDamaged) {
+		t.Fatalf("a node starts on a damaged log: %v", err)
+	}
+	if done, err := Refetch(dir, newToy(), testLogger()); err != nil || done.Owed < want {
+		t.Fatalf("%+v, %v; it had entry %d", done, err, want)
+	}
+	c.reopen(broken)
+	c.ready(broken)
+	c.write(c.leader(), "more")
+	c.converged()
+	eventually(t, "nothing is owed", func() bool { return !c.nodes[broken].owes() })
 }
 
 // TestRefetchRefuses what would lose data.
