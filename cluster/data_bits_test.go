@@ -39,11 +39,37 @@ func stoppedNode(t *testing.T) string {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
+	tear(t, dir)
 	// as a level of this release would have it
 	if err := noteLevel(dir, markedLevel); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// tear leaves the beginning of a batch at the end of the log, as a power failure does.
+func tear(t *testing.T, dir string) {
+	t.Helper()
+	segments, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	f, err := os.OpenFile(segments[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := lastByte(f, 0, info.Size())
+	if err == nil {
+		_, err = f.WriteAt([]byte{frameOfEntry, 0, 0, 0, 200, 0, 0, 0, 1, 2, 3}, padded(end))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // found is what a data directory holds.
