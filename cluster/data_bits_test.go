@@ -121,6 +121,7 @@ func filesOf(t *testing.T, dir string) map[string]string {
 // is refused in one line.
 func TestEachBitOfADataDirectory(t *testing.T) {
 	dir := stoppedNode(t)
+	before := filesOf(t, dir)
 	want, err := look(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -128,9 +129,11 @@ func TestEachBitOfADataDirectory(t *testing.T) {
 	if len(want.Batches) != 20 {
 		t.Fatalf("%+v", want)
 	}
-	before := filesOf(t, dir)
 	from := begin(t)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if base := filepath.Base(name); base == stableName || base == walMetaName {
+			continue // of earlier releases
+		}
 		path := filepath.Join(dir, name)
 		data := []byte(before[name])
 		refused, tried := 0, 0

@@ -19,6 +19,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -196,14 +197,15 @@ func (s *segmentReader) frame() (kind byte, n uint32, err error) {
 		return 0, 0, err
 	}
 	s.seen(head[:])
-	kind = head[0]
+	kind, n = head[0], binary.LittleEndian.Uint32(head[4:])
 	switch {
 	case head == [segmentFrameLen]byte{}:
 		return 0, 0, io.EOF
-	case head[1]|head[2]|head[3] != 0, kind < frameOfEntry, kind > frameOfCommit:
+	case head[1]|head[2]|head[3] != 0, kind < frameOfEntry, kind > frameOfCommit,
+		kind != frameOfCommit && n > segment.MaxEntrySize:
 		return 0, 0, errUnknownFrame
 	}
-	return kind, binary.LittleEndian.Uint32(head[4:]), nil
+	return kind, n, nil
 }
 
 // seen counts bytes that were read.
@@ -211,6 +213,12 @@ func (s *segmentReader) seen(p []byte) {
 	s.at += int64(len(p))
 	s.crc = crc32.Update(s.crc, castagnoli, p)
 	for len(p) > 0 {
+		if piece := p[:min(len(p), 4<<10)]; bytes.Equal(piece, zeros[:len(piece)]) { // faster
+			s.run += len(piece)
+			s.gap = max(s.gap, s.run)
+			p = p[len(piece):]
+			continue
+		}
 		if zero := len(p) - len(bytes.TrimLeft(p, "\x00")); zero > 0 {
 			s.run += zero
 			s.gap = max(s.gap, s.run)
