@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/coordd/coordd/internal/files"
@@ -92,8 +93,7 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 		return fail(err)
 	}
 	// The version file comes last: until then the next start finds the node, and goes on here.
-	for _, name := range []string{snapshotsName, walName, boltLogName, stableName, promisesName,
-		versionName} {
+	for _, name := range slices.Backward(append([]string{versionName}, storeNames...)) {
 		err := os.Rename(filepath.Join(dir, name), filepath.Join(kept, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fail(err)

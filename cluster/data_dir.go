@@ -23,6 +23,9 @@ const (
 	snapshotsName = "snapshots"
 )
 
+// storeNames are what a node makes beside its version file.
+var storeNames = []string{promisesName, stableName, walName, boltLogName, snapshotsName}
+
 // Log stores for Config.LogStore.
 const (
 	LogStoreWAL  = "wal"
@@ -71,7 +74,7 @@ func tighten(dir string) error {
 		}
 	}
 	set(dir, dirMode)
-	for _, name := range []string{versionName, promisesName, stableName, walName, boltLogName, snapshotsName} {
+	for _, name := range append([]string{versionName}, storeNames...) {
 		errs = append(errs, filepath.WalkDir(filepath.Join(dir, name),
 			func(path string, e fs.DirEntry, err error) error {
 				switch {
@@ -220,7 +223,7 @@ func refuseForeign(dir string) error {
 		return fmt.Errorf("data directory %s was not restored to the end: run coordd restore again",
 			dir)
 	}
-	for _, name := range []string{promisesName, stableName, walName, boltLogName, snapshotsName} {
+	for _, name := range storeNames {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return fmt.Errorf(
 				"data directory %s holds %s but no %s file: its node is unknown", dir,

@@ -267,7 +267,7 @@ func (x exchange) run() error {
 	if err := makeDir(x.kept); err != nil {
 		return err
 	}
-	for _, name := range []string{versionName, promisesName, stableName, walName, boltLogName, snapshotsName} {
+	for _, name := range append([]string{versionName}, storeNames...) {
 		from := filepath.Join(x.staged, name)
 		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -146,10 +146,12 @@ func TestMissingPartsOfTheLog(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for _, name := range slices.Sorted(maps.Keys(d.names)) {
 		for what, do := range map[string]func(s *crashDisk, f *crashFile){
-			"emptied":  func(_ *crashDisk, f *crashFile) { f.data = nil },
-			"zeros":    func(_ *crashDisk, f *crashFile) { clear(f.data) },
-			"deleted":  func(s *crashDisk, _ *crashFile) { delete(s.names, name) },
-			"cut":      func(_ *crashDisk, f *crashFile) { f.data = f.data[:rnd.IntN(len(f.data))] },
+			"emptied": func(_ *crashDisk, f *crashFile) { f.data = nil },
+			"zeros":   func(_ *crashDisk, f *crashFile) { clear(f.data) },
+			"deleted": func(s *crashDisk, _ *crashFile) { delete(s.names, name) },
+			"cut": func(_ *crashDisk, f *crashFile) {
+				f.data = f.data[:rnd.IntN(len(f.data))]
+			},
 			"a sector": func(_ *crashDisk, f *crashFile) { clear(sectorOf(rnd, f.data)) },
 			"another's": func(s *crashDisk, f *crashFile) {
 				f.data = slices.Clone(s.names[slices.Sorted(maps.Keys(s.names))[0]].data)

@@ -77,5 +77,6 @@ func (w *World) openStores(logger *slog.Logger) (*stores, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	return &stores{stable: stable, log: log, snapshots: snapshots, closers: closers{log, stable}}, nil
+	return &stores{stable: stable, log: log, snapshots: snapshots,
+		closers: closers{log, stable}}, nil
 }

@@ -42,7 +42,8 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 		if done, err := cluster.FinishRecovery(*dir); err != nil {
 			return err
 		} else if done {
-			fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished: start the node.\n", *dir)
+			fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished: start the node.\n",
+				*dir)
 			return nil
 		}
 	}

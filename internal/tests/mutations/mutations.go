@@ -38,6 +38,8 @@ var Classes = []string{
 	"fsync dropped in the stable store",
 	"sealed tail not repaired",
 	"suffix cut without rollback",
+	"changed bytes taken for the end",
+	"an inspection that writes",
 	"dry run that leaves a trace",
 	"invalidation before the reply",
 	"ACL checked on the follower only",

@@ -98,7 +98,8 @@ func (d *disk) survivor(mode string) *disk {
 			&d.saved: next.saved} {
 			for name, f := range *from {
 				if files[f] == nil {
-					files[f] = &file{d: next, small: f.small, data: slices.Clone(f.data), size: f.size,
+					files[f] = &file{d: next, small: f.small, size: f.size,
+						data:  slices.Clone(f.data),
 						saved: slices.Clone(f.saved), savedSize: f.savedSize,
 						dirty: slices.Clone(f.dirty)}
 				}
@@ -124,7 +125,8 @@ func (d *disk) survivor(mode string) *disk {
 			}
 			size = max(size, len(data))
 		}
-		next.names[name] = &file{d: next, small: f.small, data: data, size: size, saved: slices.Clone(data),
+		next.names[name] = &file{d: next, small: f.small, data: data, size: size,
+			saved:     slices.Clone(data),
 			savedSize: size}
 	}
 	next.saved = maps.Clone(next.names)
