@@ -559,3 +559,61 @@ func BenchmarkSystemClock(b *testing.B) {
 		SystemClock{}.Monotonic()
 	}
 }
+
+// A key outlives its time by no more than the outage and stampEvery, although nobody writes: an idle
+// leader stamps the log while there is a deadline, and when it stops.
+func TestIdleTimeCountsAfterARestart(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		c.write(lead, "w")
+		now := func() int64 { return lead.route.Load().lead.nowMs() }
+		began := now()
+		for _, toy := range c.toys {
+			toy.mu.Lock()
+			toy.Deadline = began + time.Hour.Milliseconds()
+			toy.mu.Unlock()
+		}
+		const idle = 20 * time.Second
+		for range 40 {
+			time.Sleep(idle / 40)
+			for id, n := range c.nodes { // any of them may be killed
+				if old := now() - n.machine.clockMs.Load(); old > stampEvery.Milliseconds()+500 {
+					t.Fatalf("the newest stamp of %s is %d ms old", id, old)
+				}
+			}
+		}
+		for _, id := range []string{c.followers()[0].cfg.ID, c.followers()[1].cfg.ID,
+			lead.cfg.ID} { // without a successor
+			c.close(id)
+		}
+		for _, m := range c.members {
+			c.reopen(m.ID)
+		}
+		lead = c.leader()
+		if ran := now() - began; ran < (idle - 4*time.Second).Milliseconds() {
+			t.Errorf("%d ms of %v count", ran, idle)
+		}
+	})
+}
+
+// A node that stops alone says in the log what the clock is.
+func TestStopStampsTheLog(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		lead := c.leader()
+		c.write(lead, "w")
+		began := lead.route.Load().lead.nowMs()
+		toy := c.toys["n1"]
+		toy.mu.Lock()
+		toy.Deadline = began + time.Hour.Milliseconds()
+		toy.mu.Unlock()
+		const idle = 2500 * time.Millisecond // no other stamp is due
+		time.Sleep(idle)
+		c.close("n1")
+		c.reopen("n1")
+		if ran := c.leader().route.Load().lead.nowMs() - began; ran < idle.Milliseconds() {
+			t.Errorf("%d ms of %v count", ran, idle)
+		}
+	})
+}

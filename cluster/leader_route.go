@@ -223,12 +223,18 @@ func (n *Node) failStaleLinks(r *route) {
 	}
 }
 
-// checkDeadline has a tick proposed when a deadline has passed and no entry is in flight (the next
-// entry serves as a tick). Periodically it also asks the members for their indexes, for Status.
+// stampEvery bounds how old the newest stamp in the log is while there is a deadline: after a
+// restart of all nodes the clock goes on from there, so a key outlives its time by as much.
+const stampEvery = 3 * time.Second
+
+// checkDeadline has a tick proposed when a deadline has passed, or the newest stamp is old, and no
+// entry is in flight (the next entry serves as a tick). Periodically it also asks the members for their indexes, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
 	lead.now() // the time of day follows the wall clock even if nobody asks
 	if n.inFlight.Load() == 0 {
-		if deadlineMs, ok := n.machine.nextDeadline(); ok && lead.nowMs() > deadlineMs {
+		now := lead.nowMs()
+		if deadlineMs, ok := n.machine.nextDeadline(); ok &&
+			(now > deadlineMs || now-n.machine.clockMs.Load() >= stampEvery.Milliseconds()) {
 			n.tickDue.Store(true)
 			kick(n.writes.wake)
 		}

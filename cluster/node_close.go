@@ -208,6 +208,7 @@ func (n *Node) Close() error {
 // first, while its clients are still connected.
 func (n *Node) TransferIfLeader() {
 	n.leaving.Store(true)
+	n.stampLast()
 	for began := time.Now(); n.raft.State() == raft.Leader && time.Since(began) < drainWait; {
 		err := n.TransferLeadership("")
 		if err == nil {
@@ -218,6 +219,23 @@ func (n *Node) TransferIfLeader() {
 			return
 		}
 		time.Sleep(drainCheck)
+	}
+}
+
+// stampLast has the log say what the clock is, if this node leads and there is a deadline: the whole
+// cluster may be stopping. It waits for drainWait at most.
+func (n *Node) stampLast() {
+	r := n.route.Load()
+	if _, ok := n.machine.nextDeadline(); r.lead == nil || !ok {
+		return
+	}
+	now := r.lead.nowMs()
+	for began := time.Now(); n.machine.clockMs.Load() < now && n.route.Load().lead == r.lead &&
+		time.Since(began) < drainWait; time.Sleep(drainCheck) {
+		if n.inFlight.Load() == 0 {
+			n.tickDue.Store(true)
+			kick(n.writes.wake)
+		}
 	}
 }
 
