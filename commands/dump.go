@@ -105,7 +105,7 @@ func (x *Call) dump(e *keyspace.Entry) (b []byte, version uint16) {
 			return true
 		})
 	case *keyspace.Hash:
-		if c.Volatile() > 0 {
+		if c.Volatile() > c.Dead() {
 			return x.dumpFields(c), rdbFieldsVersion
 		}
 		b = rdb.AppendLength([]byte{rdbHash}, uint64(c.Len()))

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -39,6 +40,7 @@ type Machine struct {
 	facts    bool           // entries with replies report them
 	known    commands.Known // for reads; nil: nothing
 	alarm    func(p any)    // gets the panic of a request; may be nil
+	sweeps   int            // tests: expired keys that an entry removes at most, in place of the level's
 
 	ofEntries, ofReads commands.Overseer // of scripts; nil: nobody
 }
@@ -161,7 +163,8 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.observe()
 	m.witness.Begin(answer && m.facts)
 	limits := limitsAt(m.level)
-	m.ks.LimitSweep(limits.sweep)
+	m.ks.LimitSweep(cmp.Or(m.sweeps, limits.sweep))
+	m.ks.SweepQuietly(m.level >= commands.LevelUsers)
 	m.waiting.lent.by = nil // as on a node that begins here
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
 	if m.level >= commands.LevelUsers {

@@ -269,6 +269,7 @@ func (m *Machine) loadHeader(in *snapshotReader) (header, error) {
 		return h, err
 	}
 	m.index, m.epoch, m.level = h.index, h.epoch, h.level
+	m.ks.SweepQuietly(m.level >= commands.LevelUsers)
 	m.engine.SetLevel(m.level)
 	m.raiseUsers()
 	m.ks.RestoreClock(h.clockMs)

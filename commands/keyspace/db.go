@@ -46,7 +46,7 @@ func (db *DB) dead(e *Entry) bool {
 	}
 	if db.ks.until != 0 {
 		db.mustLast(e.deadline)
-		db.mustLast(scheduled(e))
+		db.mustLast(nextField(e))
 	}
 	return false
 }

@@ -18,14 +18,23 @@ func (ks *Keyspace) Swap(a, b int) {
 	ks.mix(uint64(a)<<8|uint64(b), uint64(x.keys.size)<<32^uint64(y.keys.size))
 }
 
-// LastChange returns the revision that last changed a key, or the one that swapped its database if
-// that is newer: what WATCH compares. It is 0 for a missing key.
+// LastChange returns what differs after each change of a key, for WATCH to compare: the revision of
+// the last one, or the one that swapped its database if that is newer, and, if a hash is quietly
+// swept, how many of its fields have not expired. It is 0 for a missing key.
 func (db *DB) LastChange(key []byte) Revision {
-	if e := db.Find(key); e != nil {
-		return max(e.Changed(), db.swapped)
+	e := db.Find(key)
+	if e == nil {
+		return 0
 	}
-	return 0
+	changed := max(e.Changed(), db.swapped)
+	if h := hashIn(e); h != nil && db.ks.quiet {
+		changed += Revision(h.Len()) * fieldsStep
+	}
+	return changed
 }
+
+// fieldsStep is far more than revisions differ by, and odd.
+const fieldsStep = 0x9e3779b97f4a7c15
 
 // Creation returns the revision that created a key, or the one that swapped its database if that is
 // newer: the key has had one holder since. It is 0 for a missing key.

@@ -36,6 +36,20 @@ func unscheduled(c Collection) Collection {
 	return c
 }
 
+// nextField returns the earliest deadline of a hash's fields that have not expired, 0 if there is
+// none.
+func nextField(e *Entry) (atMs int64) {
+	h := hashIn(e)
+	if h == nil || h.ttls == nil {
+		return 0
+	}
+	h.ttls.order.Ascend(fieldDeadline{atMs: h.ttls.ks.now}, func(d fieldDeadline) bool {
+		atMs = d.atMs
+		return false
+	})
+	return atMs
+}
+
 // schedule updates an entry's position in the order after a change of its fields.
 func (db *DB) schedule(e *Entry) {
 	h := hashIn(e)
@@ -79,7 +93,12 @@ func (db *DB) sweepFields(most int) (removed int) {
 		e := db.Edit([]byte(d.entry.Key()))
 		removed += hashIn(e).sweep(most - removed)
 		db.notify(e, FieldsExpired)
-		db.Changed(e)
+		if db.ks.quiet && !e.Emptied() {
+			db.schedule(e)
+			db.Noted(e, true)
+		} else {
+			db.Changed(e)
+		}
 	}
 	return removed
 }

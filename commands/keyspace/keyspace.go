@@ -25,6 +25,7 @@ type Keyspace struct {
 	edits    uint64   // rises before or with every change
 	expired  uint64   // keys removed because their deadline passed
 	sweeps   int      // expired keys and fields that an entry removes at most
+	quiet    bool     // removing expired fields is no change that WATCH sees: see LastChange
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: none
 	trace    Observer // of leases that end, and with tracing of all changes; nil: none
@@ -95,6 +96,10 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 
 // LimitSweep sets how many expired keys and fields the next entries remove at most.
 func (ks *Keyspace) LimitSweep(n int) { ks.sweeps = n }
+
+// SweepQuietly has whoever watches a hash see that its fields expire when they do, and not when they
+// are swept.
+func (ks *Keyspace) SweepQuietly(on bool) { ks.quiet = on }
 
 // SetRevision sets the revision of the following changes.
 func (ks *Keyspace) SetRevision(rev Revision) { ks.rev = rev }

@@ -20,6 +20,7 @@ var Classes = []string{
 	"retry of an unknown write",
 	"expiry by wall clock",
 	"expiry by a follower's clock",
+	"idle time given back",
 	"barrier skipped",
 	"crossed replies in forwarding",
 	"a frame sent again after a goodbye",
