@@ -327,6 +327,11 @@ func (k *snapshotSink) Close() error {
 		return nil
 	}
 	k.closed = true
+	// Raft would take it for the newest that there is, and as a leader send it again and again.
+	if newest := k.s.newest.Load().index; k.own && k.index < newest {
+		return errors.Join(fmt.Errorf("the snapshot of entry %d was overtaken by that of entry %d",
+			k.index, newest), k.Cancel())
+	}
 	if err := k.showHead(); err != nil { // shorter than the guard's head
 		return errors.Join(err, k.Cancel())
 	}

@@ -294,3 +294,24 @@ func TestSnapshotIsReadBack(t *testing.T) {
 		}
 	})
 }
+
+// A node's own snapshot that ends after a newer one was installed does not count.
+func TestOvertakenSnapshot(t *testing.T) {
+	s := listed(t, nil)
+	own, err1 := s.Create(1, 26, 2, raft.Configuration{}, 1, nil)
+	installed, err2 := s.Create(1, 124, 2, raft.Configuration{}, 1, nil)
+	if err := errors.Join(err1, err2, installed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	own.(*snapshotSink).own = true
+	if err := own.Close(); err == nil || !strings.Contains(err.Error(), "overtaken") {
+		t.Errorf("it was closed: %v", err)
+	}
+	list, err := s.List()
+	if err != nil || len(list) != 1 || list[0].Index != 124 || s.newest.Load().index != 124 {
+		t.Errorf("%v is listed, %v", list, err)
+	}
+	if open := s.open.Load(); open != 0 {
+		t.Errorf("%d snapshots are open", open)
+	}
+}

@@ -21,6 +21,7 @@ var Classes = []string{
 	"expiry by wall clock",
 	"expiry by a follower's clock",
 	"idle time given back",
+	"what is swept shows",
 	"barrier skipped",
 	"crossed replies in forwarding",
 	"a frame sent again after a goodbye",
