@@ -560,8 +560,8 @@ func BenchmarkSystemClock(b *testing.B) {
 	}
 }
 
-// A key outlives its time by no more than the outage and stampEvery, although nobody writes: an idle
-// leader stamps the log while there is a deadline, and when it stops.
+// A key outlives its time by no more than the outage and stampEvery, although nobody writes: an
+// idle leader stamps the log while there is a deadline, and when it stops.
 func TestIdleTimeCountsAfterARestart(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)

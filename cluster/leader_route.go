@@ -228,7 +228,8 @@ func (n *Node) failStaleLinks(r *route) {
 const stampEvery = 3 * time.Second
 
 // checkDeadline has a tick proposed when a deadline has passed, or the newest stamp is old, and no
-// entry is in flight (the next entry serves as a tick). Periodically it also asks the members for their indexes, for Status.
+// entry is in flight (the next entry serves as a tick). Periodically it also asks the members for
+// their indexes, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
 	lead.now() // the time of day follows the wall clock even if nobody asks
 	if n.inFlight.Load() == 0 {

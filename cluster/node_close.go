@@ -222,8 +222,8 @@ func (n *Node) TransferIfLeader() {
 	}
 }
 
-// stampLast has the log say what the clock is, if this node leads and there is a deadline: the whole
-// cluster may be stopping. It waits for drainWait at most.
+// stampLast has the log say what the clock is, if this node leads and there is a deadline: the
+// whole cluster may be stopping. It waits for drainWait at most.
 func (n *Node) stampLast() {
 	r := n.route.Load()
 	if _, ok := n.machine.nextDeadline(); r.lead == nil || !ok {

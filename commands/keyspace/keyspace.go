@@ -97,8 +97,8 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 // LimitSweep sets how many expired keys and fields the next entries remove at most.
 func (ks *Keyspace) LimitSweep(n int) { ks.sweeps = n }
 
-// SweepQuietly has whoever watches a hash see that its fields expire when they do, and not when they
-// are swept.
+// SweepQuietly has whoever watches a hash see that its fields expire when they do, and not when
+// they are swept.
 func (ks *Keyspace) SweepQuietly(on bool) { ks.quiet = on }
 
 // SetRevision sets the revision of the following changes.

@@ -108,8 +108,15 @@ func TestAnotherClusterRemovesNothing(t *testing.T) {
 	if err == nil || b.Where == "" || b.Removed != 0 || len(keptIn(t, s)) != 2 {
 		t.Errorf("%+v, %v: %v", b, err, keptIn(t, s))
 	}
-	if err := s.Remove(t.Context(), b.Where[strings.LastIndexByte(b.Where, '/')+1:]); err != nil {
-		t.Fatal(err)
+	// nor in the runs after it, of which the newest is its own
+	again, err := Add(t.Context(), s, 1, taking(at(2)), check)
+	if err == nil || again.Removed != 0 || len(keptIn(t, s)) != 3 {
+		t.Errorf("%+v, %v: %v", again, err, keptIn(t, s))
+	}
+	for _, b := range []Backup{b, again} {
+		if err := s.Remove(t.Context(), b.Where[strings.LastIndexByte(b.Where, '/')+1:]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	last := add(t, s, 1, at(4))
 	if got := keptIn(t, s); !slices.Equal(got, []string{last}) {

@@ -119,9 +119,10 @@ func Add(ctx context.Context, s Store, keep int, take Take, check Check) (Backup
 	}
 	b := Backup{BackupInfo: info, Where: s.String(name)}
 	if surplus := len(before) + 1 - keep; keep > 0 && surplus > 0 {
-		if later, err := follows(ctx, s, before[len(before)-1], info); err == nil && !later {
-			return b, fmt.Errorf("%s is good, but no old one was removed: the newest of them is "+
-				"ahead, so it is of another cluster, or this one was founded again", b.Where)
+		for _, name := range before {
+			if err := follows(ctx, s, name, info); err != nil {
+				return b, fmt.Errorf("%s is good, but no old one was removed: %w", b.Where, err)
+			}
 		}
 		for _, old := range before[:surplus] {
 			if err := s.Remove(ctx, old); err != nil {
@@ -133,16 +134,25 @@ func Add(ctx context.Context, s Store, keep int, take Take, check Check) (Backup
 	return b, nil
 }
 
-// follows reports whether a backup is no earlier than a stored one. In a cluster the log index only
-// rises within an epoch, and a cluster that was restored or recovered is in a later one.
-func follows(ctx context.Context, s Store, name string, info fsm.BackupInfo) (bool, error) {
+// follows returns why a backup may not be of the cluster that a stored one is of: the stored one is
+// ahead, or cannot be read. In a cluster the log index only rises within an epoch, one that was
+// restored or recovered is in a later epoch, and the cluster's clock goes on from where it was.
+func follows(ctx context.Context, s Store, name string, info fsm.BackupInfo) error {
 	r, err := s.Open(ctx, name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer r.Close()
 	old, err := fsm.ReadBackupInfo(r)
-	return info.Epoch > old.Epoch || info.Epoch == old.Epoch && info.Index >= old.Index, err
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s cannot be read: %w", s.String(name), err)
+	case old.Epoch > info.Epoch || old.Epoch == info.Epoch && old.Index > info.Index ||
+		old.ClockMs > info.ClockMs:
+		return fmt.Errorf("%s is ahead, so it is of another cluster, or this one was founded again",
+			s.String(name))
+	}
+	return nil
 }
 
 // readBack reads a stored backup and compares it with what was sent.
