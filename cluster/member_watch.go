@@ -90,7 +90,8 @@ func (n *Node) look(lead *leadership, now time.Time) {
 	w.looked = now
 	for _, s := range n.configuration().Servers {
 		id := string(s.ID)
-		if w.reached[id].IsZero() || id == n.cfg.ID || n.hears(id) || n.hasInbound(id) {
+		if w.reached[id].IsZero() || id == n.cfg.ID || n.hears(id) ||
+			n.heardInbound(id, now) {
 			w.reached[id] = now
 			delete(w.held, id)
 		}
@@ -111,12 +112,13 @@ func (n *Node) worked(since time.Time) {
 	}
 }
 
-// hasInbound reports whether a member is connected to this node.
-func (n *Node) hasInbound(id string) bool {
+// heardInbound reports whether a member sent something to this node lately. A connection alone does
+// not count: that of a process that hangs stays.
+func (n *Node) heardInbound(id string, now time.Time) bool {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
 	for in := range n.inbounds {
-		if in.peer == id {
+		if in.peer == id && now.UnixNano()-in.heard.Load() < int64(heardLately) {
 			return true
 		}
 	}

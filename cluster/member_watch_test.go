@@ -231,3 +231,26 @@ func TestPreferredVoterThatFails(t *testing.T) {
 		t.Errorf("old failures count: %q", got)
 	}
 }
+
+// A member whose process hangs is unreachable, though its connections stay.
+func TestHungMemberIsUnreachable(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, gone := c.leader(), c.followers()[0].cfg.ID
+		c.close(gone)
+		hung := &inbound{peer: gone}
+		hung.heard.Store(time.Now().UnixNano())
+		track := func(is bool) {
+			lead.linksMu.Lock()
+			defer lead.linksMu.Unlock()
+			if delete(lead.inbounds, hung); is {
+				lead.inbounds[hung] = struct{}{}
+			}
+		}
+		track(true)
+		defer track(false)
+		eventually(t, "it is unreachable", func() bool {
+			return lead.unreachableFor(gone) > 2*heardLately
+		})
+	})
+}

@@ -27,8 +27,9 @@ type inbound struct {
 	scheduling bool          // the member has abilityScheduling
 	answering  chan struct{} // holds a token for each question in progress
 
-	retired  atomic.Bool // the member was removed: refuse its requests
-	renewing atomic.Bool // the member is to connect again
+	heard    atomic.Int64 // when the newest frame came, Unix ns
+	retired  atomic.Bool  // the member was removed: refuse its requests
+	renewing atomic.Bool  // the member is to connect again
 }
 
 // serveForward serves a forwarding connection until it ends.
@@ -118,6 +119,7 @@ func (n *Node) greetPeer(conn *stream, reader *bufio.Reader, strangers bool) (he
 
 func (in *inbound) serve() error {
 	for {
+		in.heard.Store(time.Now().UnixNano())
 		f, err := readFrame(in.w.reader)
 		if err != nil {
 			return err

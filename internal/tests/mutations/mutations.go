@@ -22,6 +22,7 @@ var Classes = []string{
 	"expiry by a follower's clock",
 	"idle time given back",
 	"what is swept shows",
+	"old backups removed for a new cluster",
 	"barrier skipped",
 	"crossed replies in forwarding",
 	"a frame sent again after a goodbye",
