@@ -238,6 +238,42 @@ func (n *Node) promoteMember(lead *leadership, id string) error {
 	return configured(n.raft.AddVoter(s.ID, s.Address, 0, changeWait))
 }
 
+// weakens returns a voter that is unreachable, if another voter would not let the cluster lose any
+// node more because of it: then there are only more nodes whose loss stops the cluster.
+func (n *Node) weakens() (dead string) {
+	voters, alive := 0, 0
+	for _, s := range n.configuration().Servers {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		if id := string(s.ID); id == n.cfg.ID || n.hears(id) {
+			alive++
+		} else {
+			dead = id
+		}
+	}
+	spare := func(voters, alive int) int { return alive - (voters/2 + 1) }
+	if with := spare(voters+1, alive+1); with > 0 || with > spare(voters, alive) {
+		return ""
+	}
+	return dead
+}
+
+// waitsForVote reports whether a member has caught up and waits only for the removal of a voter.
+func (n *Node) waitsForVote(lead *leadership) bool {
+	if n.weakens() == "" {
+		return false
+	}
+	for _, s := range n.configuration().Servers {
+		if s.Suffrage != raft.Voter && n.wantsVote(string(s.ID)) &&
+			n.caughtUp(lead, string(s.ID)) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // caughtUp returns an error unless a member may get its vote. It must have applied all but the
 // newest few entries, and everything up to the start of this leadership and to the configuration
 // that added it: otherwise an empty node could count towards a majority.
@@ -380,6 +416,12 @@ func (n *Node) settle(lead *leadership) {
 			if l := n.link(string(s.ID)); l != nil {
 				l.ask(0)
 			}
+			continue
+		}
+		if dead := n.weakens(); dead != "" {
+			n.mux.warnings.Warn("a member waits for its vote, with which the cluster would stop if "+
+				"any of its nodes were lost; remove the voter that is unreachable, or bring it back",
+				"member", s.ID, "unreachable", dead)
 			continue
 		}
 		if err := n.promoteMember(lead, string(s.ID)); err != nil {

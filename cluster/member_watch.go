@@ -150,7 +150,8 @@ func (n *Node) removeIn(id string) time.Duration {
 
 // overdue returns the member to remove now, empty for none. A learner goes when it is due. A voter
 // goes if that helps: with an even number of voters, or two that are due, fewer voters tolerate
-// more failures; and a node may wait for its address. Otherwise it stays, for it may come back.
+// more failures; and a node may wait for its address, or for its vote. Otherwise it stays, for it
+// may come back.
 func (n *Node) overdue(now time.Time) (id string, silent time.Duration) {
 	if n.cfg.AutoremoveAfter == 0 {
 		return "", 0
@@ -169,12 +170,14 @@ func (n *Node) overdue(now time.Time) (id string, silent time.Duration) {
 			due = append(due, string(s.ID))
 		}
 	}
+	lead := n.route.Load().lead
+	waits := len(due) > 0 && lead != nil && n.waitsForVote(lead)
 	w := &n.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range due {
 		d := w.looked.Sub(w.reached[id])
-		if voters%2 == 0 || len(due) > 1 || now.Sub(w.wanted[id]) < wantedLately {
+		if voters%2 == 0 || len(due) > 1 || waits || now.Sub(w.wanted[id]) < wantedLately {
 			return id, d
 		}
 		if !w.held[id] {

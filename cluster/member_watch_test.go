@@ -254,3 +254,43 @@ func TestHungMemberIsUnreachable(t *testing.T) {
 		})
 	})
 }
+
+// A member gets no vote beside a voter that is lost: each of three nodes would then be one whose loss
+// stops the cluster. It gets the vote in exchange for the lost one.
+func TestNoPromotionBesideALostVoter(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		for _, after := range []time.Duration{0, 10 * time.Second} {
+			c := newCluster(t, 3, func(cfg *Config) { cfg.AutoremoveAfter = after })
+			lead, gone := c.leader(), c.followers()[0].cfg.ID
+			c.close(gone)
+			eventually(t, "it is unreachable", func() bool {
+				return lead.unreachableFor(gone) > heardLately
+			})
+			n4 := c.joiner("n4", true)
+			if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+				PeerAddr: n4.Status().PeerAddr}); err != nil {
+				t.Fatal(err)
+			}
+			c.write(lead, "w")
+			eventually(t, "the new member has everything", func() bool {
+				return n4.applied() >= lead.applied() && lead.caughtUp(lead.route.Load().lead, "n4") == nil
+			})
+			if after == 0 {
+				for range 20 {
+					time.Sleep(time.Second)
+					if got := len(voters(lead.configuration())); got != 3 {
+						t.Fatalf("there are %d voters, one of them lost", got)
+					}
+				}
+				c.reopen(gone)
+				c.awaitVoters("n1", "n2", "n3", "n4")
+			} else {
+				rest := slices.DeleteFunc([]string{"n1", "n2", "n3", "n4"}, func(id string) bool {
+					return id == gone
+				})
+				c.awaitVoters(rest...)
+			}
+			c.closeAll()
+		}
+	})
+}
