@@ -255,8 +255,8 @@ func TestHungMemberIsUnreachable(t *testing.T) {
 	})
 }
 
-// A member gets no vote beside a voter that is lost: each of three nodes would then be one whose loss
-// stops the cluster. It gets the vote in exchange for the lost one.
+// A member gets no vote beside a voter that is lost: each of three nodes would then be one whose
+// loss stops the cluster. It gets the vote in exchange for the lost one.
 func TestNoPromotionBesideALostVoter(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		for _, after := range []time.Duration{0, 10 * time.Second} {

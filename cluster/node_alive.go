@@ -5,18 +5,22 @@ package cluster
 import (
 	"context"
 	"errors"
+
+	"github.com/hashicorp/raft"
 )
 
-// CheckAlive asks Raft's main loop for an answer, and fails if ctx ends first. It passes while the
-// node knows why the loop may be busy: it receives a snapshot, or its disk hangs. A restart would
-// mend neither.
+// CheckAlive asks Raft's main loop for an answer, and fails if ctx ends first. It asks to bootstrap
+// a cluster of nobody, which the loop refuses in every state, and nothing else follows.
+// VerifyLeader would have each follower asked, and one that hangs denies it: that deposes a leader
+// that is well. It passes while the node knows why the loop may be busy: it receives a snapshot, or
+// its disk hangs. A restart would mend neither.
 func (n *Node) CheckAlive(ctx context.Context) error {
 	if s := n.Status(); s.Loading || s.Snapshotting || s.LogTrouble != "" {
 		return nil
 	}
 	answered := make(chan struct{})
 	go func() {
-		_ = n.raft.VerifyLeader().Error() // any answer will do, also that it does not lead
+		_ = n.raft.BootstrapCluster(raft.Configuration{}).Error()
 		close(answered)
 	}()
 	select {

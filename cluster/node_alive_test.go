@@ -32,12 +32,35 @@ func TestWedgedNodeIsNotAlive(t *testing.T) {
 			return votes || state
 		})
 		n.raft.RegisterObserver(o)
-		c.close(c.leader().cfg.ID) // an election follows
+		gone := c.leader().cfg.ID
+		c.close(gone) // an election follows
 		eventually(t, "the node does not answer", func() bool {
 			return alive(n, 100*time.Millisecond) != nil
 		})
 		if err := alive(n, 100*time.Millisecond); err == nil {
 			t.Error("it answers, while its loop stands")
+		}
+		// the others elect a leader, who stays that, however often he is asked whether he lives
+		c.reopen(gone)
+		var lead *Node
+		eventually(t, "another leads", func() bool {
+			for _, other := range c.nodes {
+				if other != n && other.route.Load().lead != nil {
+					lead = other
+				}
+			}
+			return lead != nil
+		})
+		term := lead.raft.CurrentTerm()
+		for range 10 {
+			if err := alive(lead, 20*time.Second); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if lead.raft.CurrentTerm() != term || lead.raft.State() != raft.Leader {
+			t.Errorf("the leader of term %d is %v in term %d", term, lead.raft.State(),
+				lead.raft.CurrentTerm())
 		}
 		go func() {
 			for range stuck {
