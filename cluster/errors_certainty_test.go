@@ -109,7 +109,7 @@ func TestTransferThatMayStillHappen(t *testing.T) {
 		var err error
 		for range 5 { // it lags again if there is an entry before it is paused
 			eventually(t, "the member is known to be caught up", func() bool {
-				return lead.link(next).holds(lead.raft.CurrentTerm(), lead.raft.LastIndex())
+				return lead.link(next).holds(lead.raft.CurrentTerm(), lead.raft.LastIndex(), 0)
 			})
 			c.net.pause(next)
 			defer c.net.resume(next)

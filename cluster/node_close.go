@@ -76,7 +76,8 @@ func (n *Node) TransferLeadership(member string) error {
 	return n.awaitSuccessor(term, asked, late.C)
 }
 
-// awaitLog waits until a member is known to have the log of this leader, and to vote. It returns
+// awaitLog waits until a member is known to have and have applied the log of this leader, and to
+// vote. It returns
 // false if that does not happen in time, or this node no longer leads.
 func (n *Node) awaitLog(id string, term uint64, late <-chan time.Time) bool {
 	ticker := time.NewTicker(drainCheck)
@@ -85,7 +86,7 @@ func (n *Node) awaitLog(id string, term uint64, late <-chan time.Time) bool {
 		s, ok := n.member(id)
 		if l := n.link(id); l != nil && ok && s.Suffrage == raft.Voter {
 			l.ask(0)
-			if l.holds(term, n.raft.LastIndex()) {
+			if l.holds(term, n.raft.LastIndex(), n.applied()) {
 				return true
 			}
 		}
@@ -153,13 +154,13 @@ func (n *Node) pauseProposals() (end func()) {
 }
 
 // successor picks the voter to transfer leadership to: the wanted one, or if that is empty, of
-// those whose logs are about as long as the longest, the one with the highest priority. Raft's own
-// choice may be a member that is down.
+// those that have applied about as much as the longest log has, the one with the highest priority.
+// Raft's own choice may be a member that is down.
 func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	type candidate struct {
-		server              raft.Server
-		lastIndex, priority uint64
-		stopping            bool
+		server                       raft.Server
+		lastIndex, applied, priority uint64
+		stopping                     bool
 	}
 	var all []candidate
 	var longest uint64
@@ -170,7 +171,8 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 			continue
 		}
 		l.mu.Lock()
-		all = append(all, candidate{s, l.report.lastIndex, l.peer.priority, l.stopping})
+		all = append(all, candidate{s, l.report.lastIndex, l.report.applied, l.peer.priority,
+			l.stopping})
 		l.mu.Unlock()
 		longest = max(longest, all[len(all)-1].lastIndex)
 	}
@@ -178,7 +180,7 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 		return "", "", false
 	}
 	best := slices.MaxFunc(all, func(a, b candidate) int {
-		far := func(c candidate) bool { return c.lastIndex+promoteLag < longest }
+		far := func(c candidate) bool { return c.applied+promoteLag < longest }
 		return cmp.Or(compareBool(b.stopping, a.stopping), compareBool(far(b), far(a)),
 			cmp.Compare(a.priority, b.priority), cmp.Compare(a.lastIndex, b.lastIndex))
 	})

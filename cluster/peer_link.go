@@ -509,11 +509,12 @@ func (l *link) ask(nonce uint64) {
 	}
 }
 
-// holds reports whether the member, in the same term, has reported exactly the log of a leader.
-func (l *link) holds(term, lastIndex uint64) bool {
+// holds reports whether the member, in the same term, has reported exactly the log of a leader, and
+// to have applied as much: one that still replays its log does not stand for election.
+func (l *link) holds(term, lastIndex, applied uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.report.term == term && l.report.lastIndex == lastIndex
+	return l.report.term == term && l.report.lastIndex == lastIndex && l.report.applied >= applied
 }
 
 // answered reports whether the member answered a confirm frame no older than nonce and is in no
