@@ -273,3 +273,30 @@ func TestNoAnswerWhileTheAddressIsReplaced(t *testing.T) {
 		lead.transport.moving.Store(nil)
 	})
 }
+
+// Leadership goes to no member that has the log and has not applied it: that would not stand for
+// election, and everybody would wait.
+func TestTransferToWhoReplays(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, slow := c.leader(), c.followers()[0].cfg.ID
+		c.write(lead, "w")
+		c.converged()
+		c.toys[slow].apply.Lock()
+		c.write(lead, "it has that, and has not applied it")
+		eventually(t, "it has the log", func() bool {
+			l := lead.link(slow)
+			l.ask(0)
+			return l.holds(lead.raft.CurrentTerm(), lead.raft.LastIndex(), 0)
+		})
+		err := lead.ChangeMembers(MemberChange{Kind: TransferLeader, ID: slow})
+		if !errors.Is(err, ErrRefused) || lead.raft.State() != raft.Leader {
+			t.Errorf("a member that replays: %v, then %v", err, lead.raft.State())
+		}
+		c.toys[slow].apply.Unlock()
+		c.converged()
+		if err := lead.ChangeMembers(MemberChange{Kind: TransferLeader, ID: slow}); err != nil {
+			t.Error(err)
+		}
+	})
+}
