@@ -266,11 +266,19 @@ func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 // goroutine, and in hashicorp/raft v1.7.3 one of a later term raises the term there: beside a vote
 // in a still later term, which it can undo, or beside the logging of a leader's entry, which then
 // has the other leader's term. The leader's other messages, which come every commitTimeout, raise
-// the term where nothing else happens.
+// the term where nothing else happens. But a node that asks whether it would be elected, after a
+// partition perhaps, gets no such message while the leader waits to try it again: Raft's main
+// goroutine takes the heartbeat, and follows.
 func (t *transport) whileFollowing(handle func(raft.RPC)) func(raft.RPC) {
 	return func(rpc raft.RPC) {
 		r := t.n.raft
 		term, own := rpc.Command.(*raft.AppendEntriesRequest).Term, r.CurrentTerm()
+		if term == own && r.State() == raft.Candidate {
+			if !t.pass(rpc) {
+				rpc.Respond(nil, errStopping)
+			}
+			return
+		}
 		if term > own || term == own && r.State() != raft.Follower {
 			rpc.Respond(&raft.AppendEntriesResponse{Term: own, LastLog: r.LastIndex()}, nil)
 			return

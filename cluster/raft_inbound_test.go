@@ -54,3 +54,31 @@ func TestHeartbeatChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A node that asks whether it would be elected, after it heard nothing for a while, follows the
+// leader of its term again at the first heartbeat.
+func TestHeartbeatEndsACandidacy(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		lead, n := c.leader(), c.followers()[0]
+		term := n.raft.CurrentTerm()
+		c.net.isolate(n.cfg.ID)
+		eventually(t, "it asks for votes", func() bool { return n.raft.State() == raft.Candidate })
+		id := []byte(lead.cfg.ID)
+		answer := make(chan raft.RPCResponse, 1)
+		n.transport.whileFollowing(func(raft.RPC) { t.Error("handled beside the main goroutine") })(
+			raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id},
+				Term:      term}})
+		r := received(t, "the answer", answer)
+		resp, _ := r.Response.(*raft.AppendEntriesResponse)
+		if resp == nil || !resp.Success || resp.Term != term || r.Error != nil {
+			t.Errorf("%+v, %v", resp, r.Error)
+		}
+		if _, now := n.raft.LeaderWithID(); string(now) != lead.cfg.ID {
+			t.Errorf("it follows %q, not %s", now, lead.cfg.ID)
+		}
+		c.net.heal(n.cfg.ID)
+	})
+}
