@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/coordd/coordd/internal/migrate"
 )
 
@@ -52,7 +50,6 @@ func runImport(ctx context.Context, args []string, c console) error {
 	if err := useTLS(files, cfg.From, cfg.To); err != nil {
 		return err
 	}
-	redis.SetLogger(silent{}) // its lines would repeat the errors returned here
 	p := newProgress(c.stderr, "import", 0)
 	cfg.Progress = func(r *migrate.Report) {
 		p.show(func() string {
@@ -73,11 +70,6 @@ func runImport(ctx context.Context, args []string, c console) error {
 	}
 	return nil
 }
-
-type silent struct{}
-
-// Printf implements go-redis's logger.
-func (silent) Printf(context.Context, string, ...any) {}
 
 // namesDatabase reports whether a URL names a database.
 func namesDatabase(text string) bool {

@@ -23,17 +23,25 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/coordd/coordd/internal/node"
 )
 
 func main() {
 	node.PrepareProcess()
+	redis.SetLogger(silent{}) // its lines would repeat errors that are returned, beside a node's log
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
+
+type silent struct{}
+
+// Printf implements go-redis's logger.
+func (silent) Printf(context.Context, string, ...any) {}
 
 // run returns the exit code: 0, 1 after an error, 2 after an invalid command line.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout,
