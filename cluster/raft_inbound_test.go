@@ -69,8 +69,8 @@ func TestHeartbeatEndsACandidacy(t *testing.T) {
 		answer := make(chan raft.RPCResponse, 1)
 		n.transport.whileFollowing(func(raft.RPC) { t.Error("handled beside the main goroutine") })(
 			raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
-				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id},
-				Term:      term}})
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id,
+					Addr: id}, Term: term}})
 		r := received(t, "the answer", answer)
 		resp, _ := r.Response.(*raft.AppendEntriesResponse)
 		if resp == nil || !resp.Success || resp.Term != term || r.Error != nil {

@@ -40,7 +40,7 @@ type Machine struct {
 	facts    bool           // entries with replies report them
 	known    commands.Known // for reads; nil: nothing
 	alarm    func(p any)    // gets the panic of a request; may be nil
-	sweeps   int            // tests: expired keys that an entry removes at most, in place of the level's
+	sweeps   int            // of an entry, in place of its level's; 0: that. Tests set it
 
 	ofEntries, ofReads commands.Overseer // of scripts; nil: nobody
 }

@@ -30,7 +30,7 @@ import (
 
 func main() {
 	node.PrepareProcess()
-	redis.SetLogger(silent{}) // its lines would repeat errors that are returned, beside a node's log
+	redis.SetLogger(silent{}) // its lines would repeat errors that are returned
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)

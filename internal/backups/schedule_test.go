@@ -114,7 +114,8 @@ func TestAnotherClusterRemovesNothing(t *testing.T) {
 		t.Errorf("%+v, %v: %v", again, err, keptIn(t, s))
 	}
 	for _, b := range []Backup{b, again} {
-		if err := s.Remove(t.Context(), b.Where[strings.LastIndexByte(b.Where, '/')+1:]); err != nil {
+		name := b.Where[strings.LastIndexByte(b.Where, '/')+1:]
+		if err := s.Remove(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
