@@ -26,7 +26,7 @@ func (v *returning) expect(node string, waiters int) {
 	*v = append(*v, nodeCount{node, waiters})
 }
 
-// came notes that a wait of a node is back, or a new one of its clients in its place.
+// came notes that a wait of a node is back.
 func (v *returning) came(node string) {
 	at := slices.IndexFunc(*v, func(c nodeCount) bool { return c.node == node })
 	if at < 0 {

@@ -123,7 +123,8 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) com
 		return p
 	}
 	again := v.leave(q.Wait.Number) // an attempt whose reply its node did not get
-	if q.Wait.Order == 0 || q.Wait.Order > v.newest {
+	waited := q.Wait.Order != 0 && q.Wait.Order <= v.newest
+	if !waited {
 		v.newest++
 		q.Wait.Order = v.newest
 	}
@@ -137,7 +138,7 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) com
 		for _, k := range keys { // it has taken nothing, whatever is there
 			v.changed(k)
 		}
-		if !again {
+		if waited && !again {
 			v.returning.came(w.node)
 		}
 	}

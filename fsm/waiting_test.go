@@ -267,7 +267,7 @@ func TestEndsOfWaits(t *testing.T) {
 		t.Errorf("place %+v", p)
 	}
 	w.eras["n1"] = p.Era
-	w.wait("n1", 4, "BLPOP l 0")
+	old := w.wait("n1", 4, "BLPOP l 0")
 
 	w.term++
 	w.reply("RPUSH l x", ":1") // the first entry of the term: nobody is served
@@ -276,7 +276,16 @@ func TestEndsOfWaits(t *testing.T) {
 	if w.eras["n1"] = w.eraOf("n1"); len(w.waiting.all) != 0 {
 		t.Error("somebody still waits")
 	}
-	w.wait("n1", 4, "BLPOP l 0") // back in its place, it is served
+	// as many new ones do not end the hold, which is for those that are still to come
+	w.wait("n1", 5, "BLPOP l 0")
+	w.wait("n1", 6, "BLPOP l 0")
+	w.want("")
+	if !w.Held() {
+		t.Error("new waits take the place of one that is to come back")
+	}
+	q := w.waitRequest("n1", 4, "BLPOP l 0") // back in its place, it is served
+	q.Wait.Order = old.Order
+	w.apply(q)
 	w.want("4: *2 $1 l $1 x")
 }
 
