@@ -135,7 +135,7 @@ type Scripts interface {
 	// RestoreLibraries loads libraries from their sources, all or none. It returns the first error
 	// in the sequence.
 	RestoreLibraries(x *Call, sources iter.Seq2[[]byte, error], policy RestorePolicy) error
-	DeleteLibrary(name []byte) bool
+	DeleteLibrary(x *Call, name []byte) bool
 	FlushLibraries()
 	// Libraries returns all libraries, ordered by name.
 	Libraries() []*Library

@@ -116,10 +116,17 @@ var functionSubcommands = []Spec{
 	},
 }
 
+// nameBytes is how many bytes of a function's name a unit of work looks up, which happens some
+// times in a call.
+const nameBytes = 8
+
 // callFunction runs FCALL and FCALL_RO. As on Redis, an unknown function is reported before any
 // other error.
 func callFunction(x *Call) error {
 	s := x.script()
+	if x.Level >= LevelUsers {
+		x.Spend(len(s.Function) / nameBytes)
+	}
 	if !x.Scripts.HasFunction(x.Level, s.Function) {
 		return errNoFunction
 	}
@@ -150,7 +157,7 @@ func functionLoad(x *Call) error {
 
 func functionDelete(x *Call) error {
 	x.Commit()
-	if !x.Scripts.DeleteLibrary(x.Args[2]) {
+	if !x.Scripts.DeleteLibrary(x, x.Args[2]) {
 		return errNoLibrary
 	}
 	x.Out.Status("OK")
@@ -192,8 +199,8 @@ func functionList(x *Call) error {
 	}
 	var chosen []*Library
 	var m glob.Matcher
-	for _, l := range x.Scripts.Libraries() {
-		if !filter || m.Match(pattern, ascii.AppendLower(nil, l.Name)) {
+	for _, l := range x.libraries() {
+		if !filter || x.matches(&m, pattern, l.Name) {
 			chosen = append(chosen, l)
 		}
 	}
@@ -202,6 +209,26 @@ func functionList(x *Call) error {
 		l.reply(x.Out, withCode)
 	}
 	return nil
+}
+
+// libraries returns all libraries and charges for a walk over them.
+func (x *Call) libraries() []*Library {
+	all := x.Scripts.Libraries()
+	if x.Level >= LevelUsers {
+		x.Spend(walkedWork * len(all))
+	}
+	return all
+}
+
+// matches reports whether a name, in lower case, matches a pattern, and charges for that.
+func (x *Call) matches(m *glob.Matcher, pattern []byte, name string) bool {
+	x.spendBytesOf(len(name))
+	before := m.Work
+	matches := m.Match(pattern, ascii.AppendLower(nil, name))
+	if x.Level >= LevelUsers {
+		x.Spend(m.Work - before)
+	}
+	return matches
 }
 
 func (l *Library) reply(out Reply, withCode bool) {
@@ -245,7 +272,7 @@ func (f *Function) reply(out Reply) {
 
 // functionStats reports that nothing runs: while a function runs, no other command does.
 func functionStats(x *Call) error {
-	libraries, functions := x.Scripts.Libraries(), 0
+	libraries, functions := x.libraries(), 0
 	for _, l := range libraries {
 		functions += len(l.Functions)
 	}
@@ -264,7 +291,15 @@ func functionStats(x *Call) error {
 }
 
 func functionDump(x *Call) error {
-	x.Out.Bulk(dumpLibraries(x.Scripts.Libraries()))
+	all, size := x.libraries(), 0
+	for _, l := range all {
+		size += len(l.Source)
+	}
+	if x.Level >= LevelUsers {
+		x.Expect(1, size)
+		x.Spend(size / dumpSpent)
+	}
+	x.Out.Bulk(dumpLibraries(all))
 	return nil
 }
 
@@ -280,6 +315,9 @@ func functionRestore(x *Call) error {
 		policy = RestoreFlush
 	default:
 		return errRestorePolicy
+	}
+	if x.Level >= LevelUsers {
+		x.Spend(len(x.Args[2]) / restoredBytes) // its checksum
 	}
 	sources, err := dumpedSources(x.Args[2])
 	if err != nil {

@@ -90,7 +90,7 @@ func (t dryRunScripts) RestoreLibraries(*commands.Call, iter.Seq2[[]byte, error]
 	return nil
 }
 
-func (t dryRunScripts) DeleteLibrary(name []byte) bool {
+func (t dryRunScripts) DeleteLibrary(_ *commands.Call, name []byte) bool {
 	if t.e.libraries.has(string(name)) {
 		abort()
 	}

@@ -104,11 +104,14 @@ func (e *Engine) SetLevel(level uint64) {
 	// they were counted as at the other level
 	e.derived, e.order, e.derivedSize = map[string]*program{}, nil, 0
 	e.mu.Unlock()
+	counted := newLibrarySet()
 	for _, l := range e.libraries.list {
 		// what fails to load is as on a node that restores it
 		_ = e.count(l)
+		counted.add(l)
 	}
-	e.libraries.share()
+	counted.share()
+	e.libraries = counted
 }
 
 // compile compiles a script from a request, and charges the request.

@@ -49,8 +49,9 @@ const (
 type library struct {
 	commands.Library
 	program *program
-	cost    int64 // instructions to load it
-	bytes   int64 // memory to load it
+	sha     string // of the source
+	cost    int64  // instructions to load it
+	bytes   int64  // memory to load it
 }
 
 // size is the library's share of commands.MaxLibraryBytes.
@@ -64,12 +65,18 @@ func (l *library) size() int {
 
 // librarySet is a set of libraries whose functions have distinct names.
 type librarySet struct {
-	list       []*library          // in order of name
-	byFunction map[string]*library // by the name in lower case
-	bytes      int                 // of all, by library.size
+	list       []*library               // in order of name
+	byFunction map[string]functionPlace // by the name in lower case
+	bytes      int                      // of all, by library.size
 }
 
-func newLibrarySet() *librarySet { return &librarySet{byFunction: map[string]*library{}} }
+// functionPlace is where a function is: the first of its library that has the name.
+type functionPlace struct {
+	library *library
+	index   int
+}
+
+func newLibrarySet() *librarySet { return &librarySet{byFunction: map[string]functionPlace{}} }
 
 func (s *librarySet) search(name string) (index int, found bool) {
 	return slices.BinarySearchFunc(s.list, name, func(l *library, name string) int {
@@ -82,21 +89,28 @@ func (s *librarySet) has(name string) bool {
 	return found
 }
 
-// add adds a library whose name is free. If another library has one of its functions, it fails and
-// changes nothing.
-func (s *librarySet) add(l *library) error {
+// conflict fails if a library that does not leave has a function of l.
+func (s *librarySet) conflict(l *library, leaves map[*library]bool) error {
 	for i := range l.Functions {
-		if s.byFunction[ascii.Lower(l.Functions[i].Name)] != nil {
+		at, taken := s.byFunction[ascii.Lower(l.Functions[i].Name)]
+		if taken && !leaves[at.library] {
 			return commands.Errorf("ERR Function %s already exists", l.Functions[i].Name)
 		}
 	}
+	return nil
+}
+
+// add adds a library without conflicts, whose name is free.
+func (s *librarySet) add(l *library) {
 	for i := range l.Functions {
-		s.byFunction[ascii.Lower(l.Functions[i].Name)] = l
+		name := ascii.Lower(l.Functions[i].Name)
+		if _, twice := s.byFunction[name]; !twice {
+			s.byFunction[name] = functionPlace{l, i}
+		}
 	}
 	index, _ := s.search(l.Name)
 	s.list = slices.Insert(s.list, index, l)
 	s.bytes += l.size()
-	return nil
 }
 
 // remove removes a library and reports whether it existed.
@@ -123,23 +137,17 @@ func (s *librarySet) share() {
 	}
 }
 
-// clone returns a set of the same libraries.
-func (s *librarySet) clone() *librarySet {
-	c := newLibrarySet()
+// cost is what loading all libraries takes, instructions.
+func (s *librarySet) cost() (sum int64) {
 	for _, l := range s.list {
-		_ = c.add(l) // cannot fail: they come from one set
+		sum += l.cost
 	}
-	return c
+	return sum
 }
 
-// check fails if the set exceeds the limits.
-func (s *librarySet) check() error {
-	cost := int64(0)
-	for _, l := range s.list {
-		cost += l.cost
-	}
-	if len(s.list) > commands.MaxLibraries || s.bytes > commands.MaxLibraryBytes ||
-		cost > maxLoadCost {
+// checkLibraries fails if so many libraries exceed the limits.
+func checkLibraries(n, bytes int, cost int64) error {
+	if n > commands.MaxLibraries || bytes > commands.MaxLibraryBytes || cost > maxLoadCost {
 		return commands.ErrLibrariesFull
 	}
 	return nil
@@ -154,26 +162,19 @@ func (e *Engine) HasFunction(level uint64, name []byte) bool {
 // find returns the function that FCALL calls by a name at a feature level, and its library; nil if
 // there is none. Below LevelUsers the case of all Unicode letters is ignored, as in 0.1.
 func (s *librarySet) find(level uint64, name []byte) (*library, *commands.Function) {
-	l, ok := s.byFunction[string(name)]
+	at, ok := s.byFunction[string(name)]
 	if !ok {
-		l = s.byFunction[ascii.Lower(name)]
+		at, ok = s.byFunction[ascii.Lower(name)]
 	}
-	same := func(own string) bool { return ascii.Equal(own, name) }
-	if l == nil && level < commands.LevelUsers {
-		l = s.byFunction[strings.ToLower(string(name))] //purity: 0.1 did, its log is replayed
-		same = func(own string) bool {
-			return strings.EqualFold(own, string(name)) //purity: 0.1 did, its log is replayed
-		}
+	if !ok && level < commands.LevelUsers {
+		at, ok = s.byFunction[strings.ToLower(string(name))] //purity: 0.1 did, its log is replayed
+		ok = ok && strings.EqualFold(                        //purity: 0.1 did, its log is replayed
+			at.library.Functions[at.index].Name, string(name))
 	}
-	if l == nil {
+	if !ok {
 		return nil, nil
 	}
-	for i := range l.Functions { // if several match, the first registered wins
-		if f := &l.Functions[i]; same(f.Name) {
-			return l, f
-		}
-	}
-	return nil, nil
+	return at.library, &at.library.Functions[at.index]
 }
 
 // LoadLibrary loads a library. An error is a reply, and nothing changed.
@@ -185,7 +186,7 @@ func (e *Engine) LoadLibrary(x *commands.Call, source []byte,
 	if err != nil {
 		return "", err
 	}
-	return l.Name, e.join([]*library{l}, commands.RestoreReplace)
+	return l.Name, e.join(x, []*library{l}, commands.RestoreReplace)
 }
 
 // RestoreLibraries loads libraries, all or none. It charges x, if that is not nil.
@@ -200,51 +201,82 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 		if err != nil {
 			return err
 		}
-		if err := restored.add(l); err != nil {
+		if err := restored.conflict(l, nil); err != nil {
 			return err
 		}
-		if err := restored.check(); err != nil && x != nil {
-			// at once, so that no more is loaded than the limits allow
+		restored.add(l)
+		err = checkLibraries(len(restored.list), restored.bytes, restored.cost())
+		if err != nil && x != nil {
+			// at once, so that no more is loaded than the limits allow; a snapshot's libraries were
+			// within them when they were loaded
 			return err
 		}
 	}
-	if x == nil { // a snapshot's libraries were within the limits when they were loaded
+	if policy == commands.RestoreFlush {
 		restored.share()
 		e.libraries = restored
 		return nil
 	}
-	return e.join(restored.list, policy)
+	return e.join(x, restored.list, policy)
 }
 
-// join adds libraries to the state, or fails and changes nothing.
-func (e *Engine) join(list []*library, policy commands.RestorePolicy) error {
-	joined := newLibrarySet()
-	if policy != commands.RestoreFlush {
-		joined = e.libraries.clone()
-	}
+// join adds libraries without conflicts to the state, or fails and changes nothing. It touches
+// nothing of the libraries that stay.
+func (e *Engine) join(x *commands.Call, list []*library, policy commands.RestorePolicy) error {
+	s := e.libraries
+	n, bytes, cost := len(s.list)+len(list), s.bytes, s.cost()
+	leaves := map[*library]bool{} // looked up only
 	for _, l := range list {
-		if joined.has(l.Name) && policy != commands.RestoreReplace {
+		bytes, cost = bytes+l.size(), cost+l.cost
+		index, found := s.search(l.Name)
+		switch {
+		case !found:
+			continue
+		case policy != commands.RestoreReplace:
 			return commands.Errorf("ERR Library %s already exists", l.Name)
 		}
-		joined.remove(l.Name)
+		old := s.list[index]
+		leaves[old] = true
+		n, bytes, cost = n-1, bytes-old.size(), cost-old.cost
 	}
 	for _, l := range list {
-		if err := joined.add(l); err != nil {
+		if err := s.conflict(l, leaves); err != nil {
 			return err
 		}
 	}
-	if err := joined.check(); err != nil {
+	if err := checkLibraries(n, bytes, cost); err != nil {
 		return err
 	}
-	joined.share()
-	e.libraries = joined
+	for _, l := range list {
+		e.remove(x, l.Name)
+	}
+	for _, l := range list {
+		s.add(l)
+	}
+	s.share()
 	return nil
 }
 
+// The cost of removing a function, and how many bytes of its name and description a unit pays for.
+const (
+	removeUnits    = 8
+	removedPerUnit = 16
+)
+
+// remove removes a library, charges x for it, and reports whether it existed.
+func (e *Engine) remove(x *commands.Call, name string) bool {
+	index, found := e.libraries.search(name)
+	if found && x.Level >= commands.LevelUsers {
+		l := e.libraries.list[index]
+		x.Spend(removeUnits*len(l.Functions) + (l.size()-len(l.Source))/removedPerUnit)
+	}
+	return found && e.libraries.remove(name)
+}
+
 // DeleteLibrary removes a library and reports whether it existed.
-func (e *Engine) DeleteLibrary(name []byte) bool {
+func (e *Engine) DeleteLibrary(x *commands.Call, name []byte) bool {
 	defer e.libraries.share()
-	return e.libraries.remove(string(name))
+	return e.remove(x, string(name))
 }
 
 // FlushLibraries removes all libraries.
@@ -281,6 +313,10 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
 	}
 	l := &library{Library: commands.Library{Source: string(source)}}
+	if x != nil && x.Level >= commands.LevelUsers {
+		line, _, _ := bytes.Cut(source, []byte("\n")) // compiling is charged for the rest
+		x.Spend(len(line) / bytesPerWork)
+	}
 	body, err := l.readMetadata(source)
 	if err != nil {
 		return nil, err
@@ -291,6 +327,7 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if err := l.compile(x, body); err != nil {
 		return nil, err
 	}
+	l.sha = shaOf(l.Source)
 	if x == nil {
 		err = e.count(l)
 	} else {

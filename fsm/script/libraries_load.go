@@ -50,7 +50,12 @@ const (
 type registered struct {
 	functions []commands.Function
 	callbacks []*lua.LFunction
-	names     map[string]bool
+	names     map[string]int // indexes; looked up only
+}
+
+func (r *registered) has(name string) bool {
+	_, found := r.names[name]
+	return found
 }
 
 // openLibraries makes the globals of libraries: an empty table that looks names up in the globals
@@ -91,7 +96,7 @@ func (in *interpreter) loadLibrary(x *commands.Call, l *library, b lua.Budget) (
 
 // register runs a library's code.
 func (in *interpreter) register(p *program) (*registered, *lua.ApiError) {
-	in.loading = &registered{names: map[string]bool{}}
+	in.loading = &registered{names: map[string]int{}}
 	found := in.loading
 	in.librarySwitch.RawSetString("__index", in.loadGlobals)
 	chunk := in.L.NewFunctionFromProto(p.proto)
@@ -107,9 +112,8 @@ func (in *interpreter) register(p *program) (*registered, *lua.ApiError) {
 // can reach. A call that changes any of that is the last to use it: the next call runs the code
 // again.
 type loadedLibrary struct {
-	program   *program
-	functions []commands.Function
-	callbacks []*lua.LFunction
+	program *program
+	*registered
 	// cost of running the code: the larger of its instructions and its memory
 	work  int64
 	bytes int64 // memory of that
@@ -142,8 +146,7 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	if failed != nil {
 		return nil, failed
 	}
-	l := &loadedLibrary{program: p, functions: found.functions, callbacks: found.callbacks,
-		bytes: took.Bytes}
+	l := &loadedLibrary{program: p, registered: found, bytes: took.Bytes}
 	l.work = max(took.Instructions, took.Bytes*scriptInstructions/scriptBytes)
 	l.kept = p.keep && in.L.G.Run == nil && in.L.Watch(l.callbacks)
 	in.L.G.Touched = false
@@ -185,14 +188,12 @@ func (in *interpreter) pushFunction(p *program, name string,
 	if failed != nil {
 		return nil, failed
 	}
-	for i := range l.functions {
-		if l.functions[i].Name == name {
-			in.L.Push(l.callbacks[i])
-			in.fillArguments(script)
-			in.L.Push(&in.keys)
-			in.L.Push(&in.argv)
-			return l, nil
-		}
+	if i, ok := l.names[name]; ok {
+		in.L.Push(l.callbacks[i])
+		in.fillArguments(script)
+		in.L.Push(&in.keys)
+		in.L.Push(&in.argv)
+		return l, nil
 	}
 	return l, &lua.ApiError{Object: lua.LString(
 		"the library does not register this function any more")}
@@ -225,12 +226,12 @@ func (in *interpreter) registerFunction(L *lua.LState) int {
 	switch {
 	case !isFunctionName(f.Name):
 		raiseReply(L, errNameCharacters.Error())
-	case in.loading.names[f.Name]:
+	case in.loading.has(f.Name):
 		raiseReply(L, errRegisterTwice)
 	}
 	// they may be substrings of a long text
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
-	in.loading.names[f.Name] = true
+	in.loading.names[f.Name] = len(in.loading.functions)
 	in.loading.functions = append(in.loading.functions, f)
 	in.loading.callbacks = append(in.loading.callbacks, callback)
 	return 0

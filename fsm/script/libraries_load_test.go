@@ -175,7 +175,7 @@ func TestLibrariesPastTheLimitPay(t *testing.T) {
 			t.Errorf("libraries were loaded again")
 		}
 	}
-	if !e.DeleteLibrary([]byte("l000")) {
+	if !e.DeleteLibrary(x, []byte("l000")) {
 		t.Fatal("l000 is gone")
 	}
 	callNamed(t, e, fmt.Sprintf("f%d", past))

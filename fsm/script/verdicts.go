@@ -60,13 +60,13 @@ func (c *chosen) id() string {
 	case c.library == nil:
 		return shaOf(c.source)
 	case c.name == "":
-		return shaOf(c.library.Source) // its code, while it loads
+		return c.library.sha // its code, while it loads
 	}
 	name := c.name
 	if len(name) > maxNameInID {
 		name = shaOf(name)
 	}
-	return shaOf(c.library.Source) + ":" + name
+	return c.library.sha + ":" + name
 }
 
 // beginning returns the first shownSource bytes of the source.

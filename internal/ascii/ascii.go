@@ -39,8 +39,10 @@ func Upper[T Text](text T) string {
 
 // AppendLower appends the text with ASCII letters in lower case to dst.
 func AppendLower[T Text](dst []byte, text T) []byte {
-	for i := range len(text) {
-		dst = append(dst, lower(text[i]))
+	from := len(dst)
+	dst = append(dst, text...)
+	for i, c := range dst[from:] {
+		dst[from+i] = lower(c)
 	}
 	return dst
 }
