@@ -49,8 +49,11 @@ func functionStates() map[string]*functionState {
 			"#!lua name=%s\nredis.register_function('f%d', function() return 1 end)",
 			libraries.library, i)})
 	}
+	source := &functionState{library: "l", function: "s", data: [][]string{{"FUNCTION", "LOAD",
+		manyFunctions("l", "s", 1) + strings.Repeat(" ", commands.MaxScriptBytes-1000)}}}
+	source.data[0][2] = strings.Replace(source.data[0][2], "s .. i", "s", 1)
 	return map[string]*functionState{"names": names, "functions": functions,
-		"libraries": libraries}
+		"libraries": libraries, "source": source}
 }
 
 type functionState struct {
@@ -108,6 +111,10 @@ func TestFunctionCommandsAreChargedForTheirTime(t *testing.T) {
 		}
 		c := newCostsMachine(t, shortestCall, state.data)
 		state.data = state.data[:len(state.data)-1000]
+		refused := settingOf("", 0, commands.SettingRefuseScript, strings.Repeat("a", 40), "1")
+		mustApply(t, c.Machine, c.Index()+1, &Entry{ClockMs: 1, WallUs: 1,
+			Batches: [][]byte{refused}}, true) // from now on each call is compared with it
+		c.snapshot = snapshotBytes(t, c.Snapshot())
 		dump := c.transaction([][][]byte{commandtest.Args("FUNCTION", "DUMP")})
 		_, value, _ := bytes.Cut(dump.reply, []byte("\n"))
 		_, value, _ = bytes.Cut(value, []byte("\n"))
@@ -153,7 +160,7 @@ func (c *costsMachine) measureFunctions(state string, writes bool, calls [][]str
 	c.t.Helper()
 	for _, words := range calls {
 		size := len(strings.Join(words, " "))
-		times := max(1, min(300, (1<<20)/size))
+		times := max(1, min(200, (1<<20)/size))
 		cmds := slices.Repeat([][][]byte{commandtest.Args(words...)}, times)
 		var price float64
 		var least transactionCost

@@ -147,6 +147,20 @@ const (
 	refusedIs = "-ERR this script is refused"
 )
 
+// longReply works little, but for its reply.
+const longReply = `local t,r={},{} for i=1,300 do t[i]=i r[i]=t end return r`
+
+// TestSlowReplies: a script whose reply takes long is slow.
+func TestSlowReplies(t *testing.T) {
+	o := newOverseen(t)
+	if got := o.entry("EVAL", longReply, "0"); !strings.HasPrefix(got, "*300\r\n*300\r\n:1\r\n") {
+		t.Fatalf("%.200q", got)
+	}
+	if len(o.entries.told) != 1 || o.entries.told[0].Source != longReply {
+		t.Errorf("told %+v", o.entries.told)
+	}
+}
+
 // TestRefusedScripts: what was slow in an entry does not run again, in whichever way it is called,
 // until it is allowed.
 func TestRefusedScripts(t *testing.T) {
@@ -248,7 +262,7 @@ func TestRefusedFunctions(t *testing.T) {
 func TestLateReadsEnd(t *testing.T) {
 	o := newOverseen(t)
 	for _, source := range []string{longLoop, `while true do pcall(function() ` + longLoop +
-		` end) end`, `local t={} for i=1,300000 do t[i%10]=tostring(i) end`} {
+		` end) end`, `local t={} for i=1,300000 do t[i%10]=tostring(i) end`, longReply} {
 		o.reads.told = nil
 		got := string(o.Read(nil, request("EVAL_RO", source, "0"), 1, 1000))
 		if !strings.Contains(got, "script stopped: it ran for much longer") ||

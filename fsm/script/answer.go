@@ -12,12 +12,17 @@ import (
 // maxReplyDepth bounds tables in tables, which may contain themselves.
 const maxReplyDepth = 100
 
+var spaceForBreak = strings.NewReplacer("\r", " ", "\n", " ")
+
 const errReplyDepth = "ERR reached lua stack limit"
 
 // answer writes the script's result to x.Out. A table is measured first, with a reply that only
 // counts: one that holds a long string, or another table, many times is small in memory but may be
 // huge as a reply. The counted size is reserved, because a buffer that grows takes twice as much.
 func (in *interpreter) answer(x *commands.Call, v lua.LValue) {
+	if in.watch != nil { // what a script did last
+		in.budget.Look()
+	}
 	if _, ok := v.(*lua.LTable); ok {
 		in.measure.Begin(x.Tx.Proto)
 		in.measuring = true
@@ -95,7 +100,7 @@ func replyUnits(v lua.LValue) int64 {
 
 func (in *interpreter) write(out commands.Reply, v lua.LValue, depth int) {
 	if in.measuring {
-		if in.budget.Take(replyUnits(v), 0); in.budget.Spent() != "" {
+		if !in.budget.TakeWatched(replyUnits(v), 0) {
 			return
 		}
 	}
@@ -153,7 +158,7 @@ func (in *interpreter) writeTyped(out commands.Reply, t *lua.LTable, depth int) 
 		return true
 	}
 	if s, ok := t.RawGetString("big_number").(lua.LString); ok {
-		out.BigNumber(strings.NewReplacer("\r", " ", "\n", " ").Replace(string(s)))
+		out.BigNumber(spaceForBreak.Replace(string(s)))
 		return true
 	}
 	if v, ok := t.RawGetString("verbatim_string").(*lua.LTable); ok {

@@ -231,7 +231,26 @@ func answers() []snippet {
 	} {
 		all = append(all, snippet{before: before, result: "t"})
 	}
+	texts := []string{`"a"`, `("a"):rep(80)`, `("\r"):rep(80)`, `("1\n"):rep(2000)`, `("a"):rep(50000)`}
+	for _, field := range []string{"big_number", "err", "ok"} {
+		for _, text := range texts {
+			all = append(all, repeated(field+" = "+text))
+		}
+	}
+	for _, text := range texts {
+		all = append(all, repeated(`verbatim_string = {format = "txt", string = `+text+`}`),
+			repeated(`verbatim_string = {format = `+text+`, string = ""}`))
+	}
+	for _, number := range []string{"0", "1/3", "-1/0", "5e-324", "1e308"} {
+		all = append(all, repeated("double = "+number))
+	}
 	return all
+}
+
+// repeated is a reply that has a table with one field many times: it is measured and written.
+func repeated(field string) snippet {
+	return snippet{before: `local u, t = {` + field + `}, {} for i = 1, 1000 do t[i] = u end`,
+		result: "t"}
 }
 
 // check fails for each snippet whose price is too high.

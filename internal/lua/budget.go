@@ -51,16 +51,28 @@ func (L *LState) raiseSpent() { L.RaiseError(L.G.Budget.Spent()) }
 
 // look calls Watch, and ends a script whose budget is spent or that is late.
 func (L *LState) look() {
-	b := &L.G.Budget
+	if b := &L.G.Budget; !b.Look() {
+		L.raiseSpent()
+	}
+}
+
+// Look calls Watch, and reports whether there is budget left.
+func (b *Budget) Look() bool {
 	if b.Instructions >= 0 {
-		if !b.Watch() {
+		if b.Watch == nil || !b.Watch() {
 			b.Begin()
-			return
+			return true
 		}
 		b.Instructions, b.late = -1, true
 	}
 	b.watched = 0
-	L.raiseSpent()
+	return false
+}
+
+// TakeWatched is Take that calls Watch when it is time to, and reports whether there is budget left.
+func (b *Budget) TakeWatched(units, bytes int64) bool {
+	b.Take(units, bytes)
+	return b.Instructions >= b.watched || b.Look()
 }
 
 // ChargeBytes deducts n bytes, and raises ErrMemory in L if fewer were left. It is called before
