@@ -52,7 +52,12 @@ func functionStates() map[string]*functionState {
 	source := &functionState{library: "l", function: "s", data: [][]string{{"FUNCTION", "LOAD",
 		manyFunctions("l", "s", 1) + strings.Repeat(" ", commands.MaxScriptBytes-1000)}}}
 	source.data[0][2] = strings.Replace(source.data[0][2], "s .. i", "s", 1)
-	return map[string]*functionState{"names": names, "functions": functions,
+	loops := &functionState{library: "l9", function: "f9"}
+	for i := range 64 {
+		loops.data = append(loops.data, []string{"FUNCTION", "LOAD", fmt.Sprintf("#!lua name=l%d\n"+
+			"for i = 1, 100000 do end redis.register_function('f%d', function() return 1 end)", i, i)})
+	}
+	return map[string]*functionState{"loops": loops, "names": names, "functions": functions,
 		"libraries": libraries, "source": source}
 }
 
@@ -119,6 +124,10 @@ func TestFunctionCommandsAreChargedForTheirTime(t *testing.T) {
 		_, value, _ := bytes.Cut(dump.reply, []byte("\n"))
 		_, value, _ = bytes.Cut(value, []byte("\n"))
 		state.dump = string(bytes.TrimSuffix(value, []byte("\r\n")))
+		if name == "loops" {
+			c.measureReloads(state)
+			continue
+		}
 		calls := state.calls()
 		for _, spec := range []string{"fcall", "fcall_ro", "function", "script"} {
 			spec := c.table.Get([]byte(spec))
@@ -153,6 +162,32 @@ func (c *costsMachine) transaction(cmds [][][]byte) transactionCost {
 	from := threadtime.Now()
 	r := mustApply(c.t, c.Machine, c.Index()+1, e, true)
 	return transactionCost{threadtime.Now() - from, r.Spent, bytes.Clone(r.Replies[0])}
+}
+
+// measureReloads measures what has an interpreter run the code of libraries again: one that was
+// spoiled, and another library that it keeps instead of the last.
+func (c *costsMachine) measureReloads(s *functionState) {
+	c.t.Helper()
+	c.renew()
+	var called [][][]byte
+	for i := range s.data {
+		called = append(called, commandtest.Args("FCALL", fmt.Sprint("f", i), "0"))
+	}
+	for _, change := range [][][][]byte{
+		{commandtest.Args("FUNCTION", "LOAD", "#!lua name=bomb\nlocal x = ('x'):rep(2^30)")},
+		{commandtest.Args("FUNCTION", "LOAD",
+			"#!lua name=a\nredis.register_function('A', function() end)"),
+			commandtest.Args("FCALL", "A", "0"), commandtest.Args("FUNCTION", "DELETE", "a")},
+	} {
+		c.transaction(called)
+		cmds := slices.Concat(change, called)
+		got := c.transaction(slices.Repeat(cmds, 5))
+		price := float64(got.took) / float64(unit) / float64(got.work)
+		c.t.Logf("%5.1f times, %v: %.60q", price, got.took, change[0])
+		if price > mostOfUnit && got.took >= c.shortest {
+			c.t.Errorf("%.1f times its charge, %v for calls after %.60q", price, got.took, change[0])
+		}
+	}
 }
 
 // measureFunctions measures each call some hundred times in a transaction, as far as it fits.

@@ -68,6 +68,7 @@ type librarySet struct {
 	list       []*library               // in order of name
 	byFunction map[string]functionPlace // by the name in lower case
 	bytes      int                      // of all, by library.size
+	kept       int64                    // work to load those that interpreters keep
 }
 
 // functionPlace is where a function is: the first of its library that has the name.
@@ -123,18 +124,31 @@ func (s *librarySet) remove(name string) bool {
 		delete(s.byFunction, ascii.Lower(f.Name))
 	}
 	s.bytes -= s.list[index].size()
+	s.list[index].program.keep = false
 	s.list = slices.Delete(s.list, index, index+1)
 	return true
 }
 
 // share marks the libraries that interpreters keep loaded: as many as fit, in order of name. A call
-// of any other runs the library's code, and is charged for it.
-func (s *librarySet) share() {
+// of any other runs the library's code, and is charged for it. It returns the work to load those
+// that were not kept before.
+func (s *librarySet) share() (more int64) {
 	bytes := int64(0)
+	s.kept = 0
 	for i, l := range s.list {
 		bytes += l.bytes
+		before := l.program.keep
 		l.program.keep = i < maxKeptLibraries && bytes <= maxKeptLibraryBytes
+		if !l.program.keep {
+			continue
+		}
+		work := loadWork(l.cost, l.bytes)
+		s.kept += work
+		if !before {
+			more += work
+		}
 	}
+	return more
 }
 
 // cost is what loading all libraries takes, instructions.
@@ -213,8 +227,8 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 		}
 	}
 	if policy == commands.RestoreFlush {
-		restored.share()
 		e.libraries = restored
+		e.share(x)
 		return nil
 	}
 	return e.join(x, restored.list, policy)
@@ -253,8 +267,16 @@ func (e *Engine) join(x *commands.Call, list []*library, policy commands.Restore
 	for _, l := range list {
 		s.add(l)
 	}
-	s.share()
+	e.share(x)
 	return nil
+}
+
+// share shares the libraries after a change, and charges x for what calls will load: they do not
+// pay for that.
+func (e *Engine) share(x *commands.Call) {
+	if more := e.libraries.share(); x != nil && x.Level >= commands.LevelUsers {
+		x.Spend(int(more))
+	}
 }
 
 // The cost of removing a function, and how many bytes of its name and description a unit pays for.
@@ -275,7 +297,7 @@ func (e *Engine) remove(x *commands.Call, name string) bool {
 
 // DeleteLibrary removes a library and reports whether it existed.
 func (e *Engine) DeleteLibrary(x *commands.Call, name []byte) bool {
-	defer e.libraries.share()
+	defer e.share(x)
 	return e.remove(x, string(name))
 }
 
@@ -356,6 +378,9 @@ func (e *Engine) load(x *commands.Call, l *library) error {
 	}
 	if !reusable {
 		e.writer = nil
+		if x.Level >= commands.LevelUsers {
+			x.Spend(int(e.libraries.kept)) // calls will load them again, and do not pay for that
+		}
 	}
 	return err
 }

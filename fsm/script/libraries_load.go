@@ -147,7 +147,7 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 		return nil, failed
 	}
 	l := &loadedLibrary{program: p, registered: found, bytes: took.Bytes}
-	l.work = max(took.Instructions, took.Bytes*scriptInstructions/scriptBytes)
+	l.work = loadWork(took.Instructions, took.Bytes)
 	l.kept = p.keep && in.L.G.Run == nil && in.L.Watch(l.callbacks)
 	in.L.G.Touched = false
 	if l.kept {
@@ -156,9 +156,17 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	return l, nil
 }
 
-// keepLibrary keeps a library for later calls. If there are too many, because the set of libraries
-// changed, it drops the others.
+// loadWork is the work of running a library's code.
+func loadWork(instructions, bytes int64) int64 {
+	return max(instructions, bytes*scriptInstructions/scriptBytes)
+}
+
+// keepLibrary keeps a library for later calls, and drops those that are not to be kept any more. If
+// there are still too many, because all libraries were replaced, it drops the others.
 func (in *interpreter) keepLibrary(l *loadedLibrary) {
+	in.libraries = slices.DeleteFunc(in.libraries, func(other *loadedLibrary) bool {
+		return !other.program.keep
+	})
 	bytes := l.bytes
 	for _, other := range in.libraries {
 		bytes += other.bytes
