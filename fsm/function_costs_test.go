@@ -55,7 +55,8 @@ func functionStates() map[string]*functionState {
 	loops := &functionState{library: "l9", function: "f9"}
 	for i := range 64 {
 		loops.data = append(loops.data, []string{"FUNCTION", "LOAD", fmt.Sprintf("#!lua name=l%d\n"+
-			"for i = 1, 100000 do end redis.register_function('f%d', function() return 1 end)", i, i)})
+			"for i = 1, 100000 do end redis.register_function('f%d', function() return 1 end)",
+			i, i)})
 	}
 	return map[string]*functionState{"loops": loops, "names": names, "functions": functions,
 		"libraries": libraries, "source": source}
@@ -84,11 +85,13 @@ func (s *functionState) calls() map[string][][]string {
 		"function delete": {{"FUNCTION", "DELETE", s.library}, {"FUNCTION", "DELETE", absent}},
 		"function flush":  {{"FUNCTION", "FLUSH"}},
 		"function list": {{"FUNCTION", "LIST"}, {"FUNCTION", "LIST", "WITHCODE"},
-			{"FUNCTION", "LIST", "LIBRARYNAME", s.library}, {"FUNCTION", "LIST", "LIBRARYNAME", "x"},
+			{"FUNCTION", "LIST", "LIBRARYNAME", s.library},
+			{"FUNCTION", "LIST", "LIBRARYNAME", "x"},
 			{"FUNCTION", "LIST", "LIBRARYNAME", "*l*L*l*x"},
 			{"FUNCTION", "LIST", "LIBRARYNAME", strings.Repeat("*l", 400) + "x"}},
 		"function dump": {{"FUNCTION", "DUMP"}},
-		"function restore": {{"FUNCTION", "RESTORE", s.dump}, {"FUNCTION", "RESTORE", s.dump, "FLUSH"},
+		"function restore": {{"FUNCTION", "RESTORE", s.dump},
+			{"FUNCTION", "RESTORE", s.dump, "FLUSH"},
 			{"FUNCTION", "RESTORE", s.dump, "REPLACE"}},
 		"function stats": {{"FUNCTION", "STATS"}},
 		"function kill":  {{"FUNCTION", "KILL"}},
@@ -185,7 +188,8 @@ func (c *costsMachine) measureReloads(s *functionState) {
 		price := float64(got.took) / float64(unit) / float64(got.work)
 		c.t.Logf("%5.1f times, %v: %.60q", price, got.took, change[0])
 		if price > mostOfUnit && got.took >= c.shortest {
-			c.t.Errorf("%.1f times its charge, %v for calls after %.60q", price, got.took, change[0])
+			c.t.Errorf("%.1f times its charge, %v for calls after %.60q", price, got.took,
+				change[0])
 		}
 	}
 }

@@ -271,6 +271,21 @@ func TestInstructionsAreChargedForTheirTime(t *testing.T) {
 	check(t, &scale{t: t, units: 20_000}, instructions())
 }
 
+// TestErrorsAreChargedForTheirTime measures what an operation took that failed late.
+func TestErrorsAreChargedForTheirTime(t *testing.T) {
+	detector.Skip(t)
+	var all []snippet
+	for _, item := range []string{"a?", "a-", "a*"} {
+		all = append(all, snippet{before: `local s, p = ("a"):rep(20002), ("` + item + `"):rep(10001)`,
+			body: `pcall(string.find, s, p)`})
+	}
+	for _, end := range []string{"", `\u12`, `"`} {
+		all = append(all, snippet{before: `local s = '"' .. ("\\u20ac"):rep(1000) .. '` + end + `'`,
+			body: `pcall(cjson.decode, s)`})
+	}
+	check(t, &scale{t: t, units: 1_000_000, most: 3}, all)
+}
+
 // shapes are arguments, and what makes them.
 var shapes = map[string]string{
 	"emptied": `local emptied = {} for i = 1, 2000 do emptied["k" .. i] = 1 end for k in pairs(emptied) do emptied[k] = nil end`,

@@ -233,6 +233,7 @@ func invalidJSONNumber(s string) bool {
 const (
 	jsonNumber  = 6
 	escapesRead = 2
+	escapeUnits = 2 // of an escape, which is read twice: see chargeEscapes
 )
 
 func (d *jsonDecoder) scanNumber(rest string) {
@@ -259,6 +260,7 @@ func (d *jsonDecoder) scanString() {
 	var buf [utf8.UTFMax]byte
 	for {
 		if d.next == len(d.text) || d.text[d.next] == 0 {
+			d.chargeEscapes(escapes)
 			d.fail(tokenUnterminated)
 			return
 		}
@@ -274,12 +276,15 @@ func (d *jsonDecoder) scanString() {
 		escapes++
 		one, bad := d.unescape(buf[:0])
 		if bad != "" {
+			d.chargeEscapes(escapes)
 			d.fail(bad)
 			return
 		}
 		size += len(one)
 	}
-	d.b.Charge(d.L, int64(escapes/escapesRead))
+	if d.chargeEscapes(escapes); !d.L.G.Strict {
+		d.b.Charge(d.L, int64(escapes/escapesRead))
+	}
 	if d.L.G.Strict {
 		d.b.ChargeBytes(d.L, stringOverhead)
 	}
@@ -291,6 +296,14 @@ func (d *jsonDecoder) scanString() {
 		s = strings.Clone(d.text[start:d.next])
 	}
 	d.accept(tokenString, lua.LString(s), 1)
+}
+
+// chargeEscapes charges for reading escapes, which release 0.1 charged less for, and nothing for
+// those in a string that is wrong.
+func (d *jsonDecoder) chargeEscapes(n int) {
+	if d.L.G.Strict {
+		d.b.Charge(d.L, escapeUnits*int64(n))
+	}
 }
 
 // unescaped returns the string between start and end, which has size bytes without its escapes.

@@ -73,6 +73,9 @@ func (m *matcher) start(s, p int) int {
 // match matches pattern[p:] at subject[s:] and returns the end of the match, or noMatch.
 func (m *matcher) match(s, p int) int {
 	if m.depth++; m.depth > maxPatternDepth {
+		if m.L.G.Strict { // the error unwinds as many Go frames
+			m.b.Charge(m.L, frameInstructions*maxPatternDepth)
+		}
 		raise(m.L, "pattern too complex")
 	}
 	e := m.matchItems(s, p)

@@ -69,7 +69,7 @@ func (b *Budget) Look() bool {
 	return false
 }
 
-// TakeWatched is Take that calls Watch when it is time to, and reports whether there is budget left.
+// TakeWatched is Take that calls Watch when it is time to. It reports whether there is budget left.
 func (b *Budget) TakeWatched(units, bytes int64) bool {
 	b.Take(units, bytes)
 	return b.Instructions >= b.watched || b.Look()
