@@ -299,3 +299,23 @@ func compile(source, name string) (*FunctionProto, error) {
 	p, _, err := Compile(source, name, Limits{Released: true})
 	return p, err
 }
+
+// TestEndForgetsFrames: a state keeps nothing of a run that has ended, however deep it called.
+func TestEndForgetsFrames(t *testing.T) {
+	L := NewState(Options{CallFrames: 200, Registers: 256, MaxRegisters: 1 << 12})
+	proto, _, err := Compile("local function f(n) if n > 0 then f(n - 1) end return 1 end f(150)",
+		"test", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	L.Push(L.NewFunctionFromProto(proto))
+	if err := L.PCall(0, 0); err != nil {
+		t.Fatal(err.Object)
+	}
+	L.End()
+	for i := range L.frames {
+		if L.frames[i].fn != nil {
+			t.Fatalf("frame %d is kept", i)
+		}
+	}
+}

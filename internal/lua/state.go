@@ -125,7 +125,7 @@ func (L *LState) End() {
 	if len(L.reg) > kept {
 		L.reg = make([]LValue, L.G.options.Registers)
 	}
-	for i := range min(len(L.frames), 64) {
+	for i := range L.frames {
 		if L.frames[i].fn == nil {
 			break // the run did not call deeper
 		}
