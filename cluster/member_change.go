@@ -419,9 +419,9 @@ func (n *Node) settle(lead *leadership) {
 			continue
 		}
 		if dead := n.weakens(); dead != "" {
-			n.mux.warnings.Warn("a member waits for its vote, with which the cluster would stop if "+
-				"any of its nodes were lost; remove the voter that is unreachable, or bring it back",
-				"member", s.ID, "unreachable", dead)
+			n.mux.warnings.Warn("a member waits for its vote, with which the cluster would stop "+
+				"if any of its nodes were lost; remove the voter that is unreachable, or bring "+
+				"it back", "member", s.ID, "unreachable", dead)
 			continue
 		}
 		if err := n.promoteMember(lead, string(s.ID)); err != nil {

@@ -91,8 +91,8 @@ func (n *Node) checkFounding(existing bool) error {
 		}
 		if n.joining && !n.cfg.Join && n.cfg.Discover == nil {
 			n.logger.Warn("this node was started with --join and has not been added to a cluster: "+
-				"it waits for one and founds none; start it with --join, or empty its data directory",
-				"data-dir", n.cfg.DataDir)
+				"it waits for one and founds none; start it with --join, or empty its data "+
+				"directory", "data-dir", n.cfg.DataDir)
 		}
 		return n.recordFounding(wanted)
 	}

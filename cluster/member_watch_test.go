@@ -273,7 +273,8 @@ func TestNoPromotionBesideALostVoter(t *testing.T) {
 			}
 			c.write(lead, "w")
 			eventually(t, "the new member has everything", func() bool {
-				return n4.applied() >= lead.applied() && lead.caughtUp(lead.route.Load().lead, "n4") == nil
+				return n4.applied() >= lead.applied() &&
+					lead.caughtUp(lead.route.Load().lead, "n4") == nil
 			})
 			if after == 0 {
 				for range 20 {

@@ -17,6 +17,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/detector"
+	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/threadtime"
 )
 
@@ -109,6 +110,7 @@ func (s *functionState) calls() map[string][][]string {
 // TestFunctionCommandsAreChargedForTheirTime measures transactions of each command of functions and
 // scripts.
 func TestFunctionCommandsAreChargedForTheirTime(t *testing.T) {
+	tier.Check(t)
 	detector.Skip(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
