@@ -123,7 +123,13 @@ func lockFile(path, dir string) (io.Closer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read data directory %s: %w", dir, err)
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	const patience, pause = time.Second, 20 * time.Millisecond // a process may be about to end
+	for began := time.Now(); ; time.Sleep(pause) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Since(began) > patience {
+			break
+		}
+	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = fmt.Errorf("data directory %s is in use by another process", dir)
 	}

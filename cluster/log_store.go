@@ -118,7 +118,11 @@ func (s *logStore) peek(index uint64, out *raft.Log) error {
 		*out = *l
 		return nil
 	}
-	return s.LogStore.GetLog(index, out)
+	err := s.LogStore.GetLog(index, out)
+	if errors.Is(err, errDamaged) && s.fatal != nil { // Raft would panic, or try again for ever
+		s.fatal(err)
+	}
+	return err
 }
 
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }

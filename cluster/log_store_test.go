@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -371,5 +372,43 @@ func TestCheckID(t *testing.T) {
 		if CheckID(id) == nil {
 			t.Errorf("%q is an id", id)
 		}
+	}
+}
+
+// An entry whose bytes have changed on the disk of a node that runs ends the node: it is neither sent
+// nor applied.
+func TestChangedEntryEndsTheNode(t *testing.T) {
+	dir := t.TempDir()
+	log, err := openLog(dir, LogStoreWAL, fresh, testLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s := newLogStore(log, &arrivals{}, nil)
+	var ended error
+	s.fatal = func(err error) { ended = err }
+	for i := range uint64(5) {
+		if err := log.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: []byte("an entry")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	segments, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
+	if err != nil || len(segments) != 1 {
+		t.Fatal(segments, err)
+	}
+	data, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[bytes.LastIndex(data, []byte("an entry"))] ^= 1
+	if err := os.WriteFile(segments[0], data, fileMode); err != nil {
+		t.Fatal(err)
+	}
+	var l raft.Log
+	if err := s.GetLog(4, &l); err != nil || ended != nil {
+		t.Error(err, ended)
+	}
+	if err := s.GetLog(5, &l); !errors.Is(err, errDamaged) || !errors.Is(ended, errDamaged) {
+		t.Errorf("%v, the node ends with %v", err, ended)
 	}
 }
