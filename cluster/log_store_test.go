@@ -375,8 +375,8 @@ func TestCheckID(t *testing.T) {
 	}
 }
 
-// An entry whose bytes have changed on the disk of a node that runs ends the node: it is neither sent
-// nor applied.
+// An entry whose bytes have changed on the disk of a node that runs ends the node: it is neither
+// sent nor applied.
 func TestChangedEntryEndsTheNode(t *testing.T) {
 	dir := t.TempDir()
 	log, err := openLog(dir, LogStoreWAL, fresh, testLogger())
@@ -388,7 +388,8 @@ func TestChangedEntryEndsTheNode(t *testing.T) {
 	var ended error
 	s.fatal = func(err error) { ended = err }
 	for i := range uint64(5) {
-		if err := log.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: []byte("an entry")}); err != nil {
+		err := log.StoreLog(&raft.Log{Index: i + 1, Term: 1, Data: []byte("an entry")})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
