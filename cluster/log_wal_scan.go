@@ -12,6 +12,7 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -107,11 +108,17 @@ func scanSegment(f io.ReaderAt, file string, info types.SegmentInfo,
 			}
 		case frameOfCommit:
 			last := info.BaseIndex + uint64(len(sums)+len(batch)) - 1
-			switch whole := n == crc; {
-			case !whole && broken < 0 && s.gap >= tornBytes:
+			whole := n == crc
+			if !whole && broken < 0 {
+				gap, err := longestZeros(f, begun, s.at)
+				if err != nil || gap < tornBytes {
+					return end, nil, cmp.Or(err, changed(begun))
+				}
 				broken = begun
-			case !whole && broken < 0, whole && broken >= 0:
-				return end, nil, changed(max(begun, broken))
+			}
+			switch {
+			case whole && broken >= 0:
+				return end, nil, changed(broken)
 			case whole && len(batch) > 0 && last > keep:
 				return end, sums, nil
 			case whole:
@@ -124,7 +131,7 @@ func scanSegment(f io.ReaderAt, file string, info types.SegmentInfo,
 				}
 			}
 			batch, begun, head = batch[:0], s.at, frameHead{}
-			s.crc, s.gap, s.run = 0, 0, 0
+			s.crc = 0
 		}
 	}
 }
@@ -212,24 +219,22 @@ func (s *segmentReader) frame() (kind byte, n uint32, err error) {
 func (s *segmentReader) seen(p []byte) {
 	s.at += int64(len(p))
 	s.crc = crc32.Update(s.crc, castagnoli, p)
-	for len(p) > 0 {
-		if piece := p[:min(len(p), 4<<10)]; bytes.Equal(piece, zeros[:len(piece)]) { // faster
-			s.run += len(piece)
-			s.gap = max(s.gap, s.run)
-			p = p[len(piece):]
-			continue
-		}
-		if zero := len(p) - len(bytes.TrimLeft(p, "\x00")); zero > 0 {
-			s.run += zero
-			s.gap = max(s.gap, s.run)
-			p = p[zero:]
-			continue
-		}
-		s.run = 0
-		if next := bytes.IndexByte(p, 0); next >= 0 {
-			p = p[next:]
-		} else {
-			p = nil
+}
+
+// longestZeros returns the most zeros in a row in a part of a file.
+func longestZeros(f io.ReaderAt, from, to int64) (most int, err error) {
+	in := bufio.NewReaderSize(io.NewSectionReader(f, from, to-from), scanChunk)
+	for run := 0; ; {
+		switch c, err := in.ReadByte(); {
+		case errors.Is(err, io.EOF):
+			return most, nil
+		case err != nil:
+			return most, err
+		case c != 0:
+			run = 0
+		default:
+			run++
+			most = max(most, run)
 		}
 	}
 }
