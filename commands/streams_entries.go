@@ -187,7 +187,8 @@ func xadd(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if s != nil && a.trims {
+	// where references count, even the estimate walks the groups
+	if s != nil && a.trims && (a.trim.Refs == keyspace.KeepRefs || s.Trims(a.trim, 1)) {
 		x.expectTrim(s, a.trim, 1)
 	}
 	e, s := editStream(x, x.Args[1])
@@ -230,6 +231,8 @@ func (x *Call) expectTrim(s *keyspace.Stream, t keyspace.StreamTrim, more int) {
 	if t.Refs == keyspace.KeepRefs {
 		nodes, entries, size = s.TrimSize(t, more)
 	} else {
+		// walked by refsWork, and by Trim for a new entry
+		x.Spend(2 * walkedWork * s.Groups())
 		each := 2 * (lookWork + refsWork(s, t.Refs, 1)) // Trim looks again
 		nodes, entries, size = s.TrimSizeEach(t, more, func() { x.Spend(each) })
 	}
@@ -247,7 +250,7 @@ func xtrim(x *Call) error {
 		return err
 	}
 	removed := 0
-	if s != nil && s.Trims(a.trim) {
+	if s != nil && s.Trims(a.trim, 0) {
 		var e *keyspace.Entry
 		x.expectTrim(s, a.trim, 0)
 		e, s = editStream(x, x.Args[1])

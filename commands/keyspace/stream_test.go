@@ -199,7 +199,7 @@ func (m *streamModel) trim(r *rand.Rand, s *Stream) {
 	} else {
 		trim.MinID.Seq++
 	}
-	would := s.Trims(trim)
+	would := s.Trims(trim, 0)
 	nodes := s.Nodes()
 	removed, _ := s.Trim(trim)
 	exact := !trim.Approx && trim.Limit == 0
@@ -243,7 +243,7 @@ func (m *streamModel) trimByRefs(r *rand.Rand, s *Stream) {
 		}
 	}
 	_, expected, _ := s.TrimSizeEach(trim, 0, func() {})
-	would := s.Trims(trim)
+	would := s.Trims(trim, 0)
 	removed, _ := s.Trim(trim)
 	if removed != expected || removed > 0 && !would || s.Len() < int(trim.MaxLen) &&
 		trim.ByLength || trim.Limit > 0 && removed > int(trim.Limit) {

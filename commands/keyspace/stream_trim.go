@@ -113,19 +113,19 @@ func (s *Stream) trimmable(n streamNode, t *StreamTrim, length int,
 	return gone
 }
 
-// Trims reports whether Trim would do anything, even if only remove an empty node. Where references
-// count it may report so for entries that all must stay.
-func (s *Stream) Trims(t StreamTrim) bool {
+// Trims reports whether Trim would do anything on the stream with more additional entries, even if
+// only remove an empty node. Where references count it may report so for entries that all must stay.
+func (s *Stream) Trims(t StreamTrim, more int) bool {
 	n, ok := s.nodes.Min()
 	if !ok {
-		return false
+		return more > 0 // which may go at once
 	}
-	whole, ok := t.step(n, s.Len(), 0)
+	whole, ok := t.step(n, s.Len()+more, 0)
 	if !ok || whole || t.Refs != KeepRefs {
 		return ok
 	}
 	first, some := s.First()
-	return some && n.live > 0 && !t.keeps(s.Len(), first.ID)
+	return some && n.live > 0 && !t.keeps(s.Len()+more, first.ID)
 }
 
 // TrimSize estimates Trim on the stream with more additional entries: how many nodes it looks at,
