@@ -2,7 +2,11 @@
 
 package commands
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
 
 // Error replies of BITFIELD.
 const (
@@ -234,12 +238,14 @@ func (x *Call) bitfield(ops []fieldOp) error {
 	if err != nil {
 		return err
 	}
-	size := 0
+	size, writes := 0, 0
 	for _, op := range ops {
 		if op.kind != fieldGet {
+			writes++
 			size = max(size, (op.at+op.bits-1)>>3+1)
 		}
 	}
+	x.Spend(x.nameWork(2*writes, len(x.Args[1]))) // each looks the key up
 	x.Expect(len(ops), 20*len(ops))
 	grown := size > len(stringBytes(e)) // then every SET counts as a change
 	if grown {
@@ -267,8 +273,7 @@ func (x *Call) bitfield(ops []fieldOp) error {
 			continue
 		}
 		if n != old {
-			x.putNumber(op, n)
-			e = x.DB().Find(x.Args[1])
+			e = x.putNumber(e, op, n)
 		}
 		changed = changed || grown || n != old
 		if op.kind == fieldSet {
@@ -282,12 +287,12 @@ func (x *Call) bitfield(ops []fieldOp) error {
 	return nil
 }
 
-// putNumber writes a number into the string at x.Args[1], which must be long enough.
-func (x *Call) putNumber(op fieldOp, n int64) {
-	e := x.DB().Find(x.Args[1])
+// putNumber writes a number into the string of e, the entry at x.Args[1], which must be long enough.
+// It returns the entry that has it.
+func (x *Call) putNumber(e *keyspace.Entry, op fieldOp, n int64) *keyspace.Entry {
 	first, end := op.at>>3, (op.at+op.bits-1)>>3+1
 	part := slices.Clone(e.Bytes()[first:end])
 	op.put(part, op.at&7, n)
 	x.spendWrite(e, end)
-	x.DB().WriteAt(x.Args[1], first, part)
+	return x.DB().WriteAt(x.Args[1], first, part)
 }

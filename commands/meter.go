@@ -489,6 +489,15 @@ func (x *Call) spendBytesOf(n int) {
 	}
 }
 
+// nameWork returns the work of hashing, copying or comparing a name of size bytes n times. Release
+// 0.1 did not charge for it.
+func (x *Call) nameWork(n, size int) int {
+	if x.Level < LevelUsers {
+		return 0
+	}
+	return n * (size / bytesSpent)
+}
+
 // spendDead adds the work of skipping expired keys that are not swept yet. Counting them would take
 // as long, so one expired key charges for all keys with a deadline.
 func (x *Call) spendDead() {
