@@ -503,13 +503,15 @@ func (r *valueReader) consumer(g *keyspace.Group, kind byte,
 	if r.Failed() || !g.See(name, seenMs) {
 		return false
 	}
-	for range r.Items(16) {
+	n, consumer := r.Items(16), string(name)
+	r.x.Spend(r.x.nameWork(n, len(name)))
+	for range n {
 		p, known := pending[r.rawID()]
 		if !known {
 			return false
 		}
 		delete(pending, p.ID)
-		p.Consumer = string(name)
+		p.Consumer = consumer
 		g.SetPending(p)
 	}
 	return true

@@ -95,6 +95,7 @@ type claiming struct {
 	s        *keyspace.Stream
 	g        *keyspace.Group
 	e        *keyspace.Entry // nil: nothing has changed
+	name     string          // of the consumer, as the group has it
 	seen     bool            // of the consumer
 	claimed  []keyspace.StreamEntry
 }
@@ -108,6 +109,8 @@ func (c *claiming) expect(entries, texts, bytes int) {
 	if c.x.Spend((pendingWork + deep(c.g.Pending())) * entries); c.justID {
 		texts, bytes = 0, 0
 	}
+	// an entry that is named twice is taken from the consumer itself
+	c.x.Spend(c.x.nameWork(2*entries, len(c.consumer)))
 	c.x.Expect(entryElements*entries+texts, entryID*entries+bytes)
 }
 
@@ -139,9 +142,10 @@ func (c *claiming) take(e keyspace.StreamEntry, p keyspace.Pending) {
 	c.spend()
 	if !c.seen {
 		see(c.x, c.x.Args[1], c.g, c.consumer)
-		c.seen = true
+		known, _ := c.g.Consumer(c.consumer)
+		c.name, c.seen = known.Name, true
 	}
-	p.Consumer = string(c.consumer)
+	p.Consumer = c.name
 	c.g.SetPending(p)
 	c.claimed = append(c.claimed, e)
 }
@@ -183,6 +187,7 @@ func xclaim(x *Call) error {
 	if x.Level >= LevelBounded {
 		x.Spend(claimedWork * deep(g.Pending()) * len(a.ids))
 	}
+	x.spendOwners(g, a.ids)
 	c.expect(len(a.ids), texts, size)
 	if g.Last().Less(a.last) {
 		c.edit()
@@ -296,6 +301,7 @@ func xautoclaim(x *Call) error {
 	texts, size := 0, 0
 	for _, claim := range claims {
 		texts, size = texts+claim.entry.Fields(), size+claim.entry.Size()
+		x.Spend(x.nameWork(1, len(claim.pending.Consumer)))
 	}
 	c.expect(len(claims), texts, size)
 	var deleted []keyspace.StreamID

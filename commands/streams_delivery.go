@@ -10,6 +10,7 @@ import "github.com/coordd/coordd/commands/keyspace"
 type parcel struct {
 	bounded     bool
 	units, room int  // left
+	names       int  // units that the consumer's name takes for each entry
 	full        bool // the next entry did not fit
 }
 
@@ -42,7 +43,7 @@ func (p *parcel) charge(units, bytes int) {
 // take reserves room for an entry and reports whether there is enough.
 func (p *parcel) take(e keyspace.StreamEntry) bool {
 	elements := entryElements + e.Fields()
-	p.charge(pendingWork+readWork+replyWork*elements+e.Size()/replyBytes,
+	p.charge(p.names+pendingWork+readWork+replyWork*elements+e.Size()/replyBytes,
 		scriptElement*elements+entryID+e.Size())
 	return !p.full
 }

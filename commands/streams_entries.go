@@ -234,7 +234,9 @@ func (x *Call) expectTrim(s *keyspace.Stream, t keyspace.StreamTrim, more int) {
 		// walked by refsWork, and by Trim for a new entry
 		x.Spend(2 * walkedWork * s.Groups())
 		each := 2 * (lookWork + refsWork(s, t.Refs, 1)) // Trim looks again
-		nodes, entries, size = s.TrimSizeEach(t, more, func() { x.Spend(each) })
+		nodes, entries, size = s.TrimSizeEach(t, more, func(id keyspace.StreamID) {
+			x.Spend(each + x.droppedNames(s, t.Refs, id))
+		})
 	}
 	x.Spend(nodes)
 	x.spendRemoved(entries, size)

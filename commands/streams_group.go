@@ -159,9 +159,9 @@ func xgroupDelConsumer(x *Call) error {
 	c, exists := g.Consumer(x.Args[4])
 	if exists {
 		if x.Level >= LevelBounded && keyspace.RebuildCheaper(c.Pending, g.Pending()) {
-			x.Spend(keptPending * g.Pending())
+			x.Spend(keptPending*g.Pending() + x.nameWork(g.Pending(), len(c.Name)))
 		} else {
-			x.Spend(pendingWork * c.Pending)
+			x.Spend(pendingWork*c.Pending + x.nameWork(c.Pending, len(c.Name)))
 		}
 		e, s := editStream(x, x.Args[2])
 		s.EditGroup(x.Args[3]).RemoveConsumer(x.Args[4])
@@ -200,6 +200,18 @@ func ackWork(g *keyspace.Group, n int) int {
 	return (pendingWork + 6*deep(g.Pending())) * min(n, g.Pending())
 }
 
+// spendOwners adds the work of hashing the names of the consumers that own entries, as is done for
+// each that changes.
+func (x *Call) spendOwners(g *keyspace.Group, ids []keyspace.StreamID) {
+	if x.Level < LevelUsers {
+		return
+	}
+	for _, id := range ids {
+		p, _ := g.FindPending(id)
+		x.Spend(x.nameWork(1, len(p.Consumer)))
+	}
+}
+
 func xack(x *Call) error {
 	_, g, err := findGroup(x, x.Args[1], x.Args[2])
 	if err != nil {
@@ -216,6 +228,7 @@ func xack(x *Call) error {
 	if x.Level >= LevelBounded {
 		x.Spend(ackWork(g, len(ids)))
 	}
+	x.spendOwners(g, ids)
 	var e *keyspace.Entry
 	var acknowledged int64
 	for _, id := range ids {

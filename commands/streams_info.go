@@ -142,10 +142,12 @@ func replyFullGroup(x *Call, s *keyspace.Stream, g *keyspace.Group, a *fullArgs)
 		x.Out.BulkString("pel-count")
 		x.Out.Int(int64(c.Pending))
 		x.Out.BulkString("pending")
+		name, n := []byte(c.Name), a.length(c.Pending)
+		x.Spend(x.nameWork(n, len(name)))
 		next := func(start keyspace.StreamID) (keyspace.Pending, bool) {
-			return g.NextPendingOf([]byte(c.Name), start)
+			return g.NextPendingOf(name, start)
 		}
-		replyPending(x, next, a.length(c.Pending), false)
+		replyPending(x, next, n, false)
 	})
 }
 

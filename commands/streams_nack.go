@@ -97,6 +97,7 @@ func xnack(x *Call) error {
 		return err
 	}
 	x.Spend((pendingWork + claimedWork*deep(g.Pending())) * len(ids))
+	x.spendOwners(g, ids)
 	var e *keyspace.Entry
 	var released int64
 	for _, id := range ids {

@@ -259,6 +259,10 @@ func xreadgroup(x *Call) error {
 	if err := a.parse(x, true); err != nil {
 		return err
 	}
+	// each stream looks up its key, the group and the consumer again and again
+	for _, key := range a.keys {
+		x.Spend(x.nameWork(2, len(key)+len(a.group)+len(a.consumer)))
+	}
 	reads := make([]groupRead, len(a.keys))
 	again := 0 // upper bound: a stream may be named many times
 	for i, key := range a.keys {
@@ -276,6 +280,7 @@ func xreadgroup(x *Call) error {
 		}
 	}
 	parcel := newParcel(x)
+	parcel.names = x.nameWork(2, len(a.consumer))
 	var read []streamRead
 	for i, r := range reads {
 		key := a.keys[i]
@@ -350,8 +355,9 @@ func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.S
 // deliver records that the consumer received the entries, of its history or new ones.
 func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group,
 	entries []keyspace.StreamEntry, history bool) {
+	c, _ := g.Consumer(a.consumer)
 	for _, e := range entries {
-		pending := keyspace.Pending{ID: e.ID, Consumer: string(a.consumer), Deliveries: 1}
+		pending := keyspace.Pending{ID: e.ID, Consumer: c.Name, Deliveries: 1}
 		if history {
 			if _, exists := s.Get(e.ID); !exists {
 				continue
@@ -362,7 +368,7 @@ func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group,
 			g.Advance(e.ID)
 		}
 		if history || !a.noAck {
-			x.Spend(pendingWork)
+			x.Spend(pendingWork + x.nameWork(2, len(c.Name)))
 			pending.DeliveredMs = x.ClockMs
 			g.SetPending(pending)
 		}

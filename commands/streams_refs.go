@@ -74,6 +74,20 @@ func refsWork(s *keyspace.Stream, refs keyspace.Refs, n int) (units int) {
 	return units
 }
 
+// droppedNames returns the work of hashing the names of the consumers that have an entry pending, as
+// is done when the references to it are removed.
+func (x *Call) droppedNames(s *keyspace.Stream, refs keyspace.Refs,
+	id keyspace.StreamID) (units int) {
+	if refs != keyspace.DropRefs {
+		return 0
+	}
+	s.EachGroup(func(g *keyspace.Group) {
+		p, _ := g.FindPending(id)
+		units += x.nameWork(1, len(p.Consumer))
+	})
+	return units
+}
+
 // deleting deletes entries of a stream and records what has changed.
 type deleting struct {
 	x       *Call
@@ -98,6 +112,9 @@ func (d *deleting) expect(ids []keyspace.StreamID) {
 		size += e.Size()
 	}
 	d.x.Spend(pendingWork*len(ids) + refsWork(d.s, d.refs, len(ids)))
+	for _, id := range ids {
+		d.x.Spend(d.x.droppedNames(d.s, d.refs, id))
+	}
 	d.x.spendRemoved(len(ids), size)
 	d.x.Expect(len(ids), 0)
 }
@@ -185,14 +202,18 @@ func xackdel(x *Call) error {
 	d := deleting{x: x, refs: refs, s: s}
 	d.expect(ids)
 	x.Spend(ackWork(g, len(ids)))
+	x.spendOwners(g, ids)
 	x.Out.Array(len(ids))
 	for _, id := range ids {
-		if _, pending := d.s.Group(x.Args[2]).FindPending(id); !pending {
+		if _, pending := g.FindPending(id); !pending {
 			x.Out.Int(noEntry)
 			continue
 		}
-		d.edit()
-		d.s.EditGroup(x.Args[2]).Acknowledge(id)
+		if d.e == nil {
+			d.edit()
+			g = d.s.EditGroup(x.Args[2])
+		}
+		g.Acknowledge(id)
 		x.Out.Int(max(d.delete(id), entryDeleted)) // if it is gone already, too
 	}
 	d.end()

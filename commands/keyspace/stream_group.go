@@ -96,7 +96,15 @@ func (s *Stream) Group(name []byte) *Group {
 // EditGroup returns a group that may be changed, or nil.
 func (s *Stream) EditGroup(name []byte) *Group {
 	g := s.Group(name)
-	if g != nil && g.owner != s.owner {
+	if g == nil {
+		return nil
+	}
+	return s.editGroup(g)
+}
+
+// editGroup is EditGroup for a group that was looked up.
+func (s *Stream) editGroup(g *Group) *Group {
+	if g.owner != s.owner {
 		c := *g
 		c.stream, c.owner = s, s.owner
 		c.consumers, c.pending, c.owned = g.consumers.IsoCopy(), g.pending.IsoCopy(),
@@ -295,9 +303,14 @@ func (g *Group) EachPending(start StreamID, f func(Pending) bool) {
 
 // EachPendingOf is EachPending for the pending entries of one consumer.
 func (g *Group) EachPendingOf(consumer []byte, start StreamID, f func(Pending) bool) {
+	c, ok := g.Consumer(consumer)
+	if !ok {
+		return
+	}
 	find := finder(g.pending)
-	g.owned.Ascend(ownedID{view(consumer), start}, func(o ownedID) bool {
-		if o.consumer != view(consumer) {
+	// by the name that they share: equal pointers make a long one quick to compare
+	g.owned.Ascend(ownedID{c.Name, start}, func(o ownedID) bool {
+		if o.consumer != c.Name {
 			return false
 		}
 		p, _ := find(Pending{ID: o.id})

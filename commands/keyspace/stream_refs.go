@@ -24,20 +24,20 @@ func (s *Stream) Needed(id StreamID) (needed bool) {
 // Referenced reports whether an entry is pending in some group.
 func (s *Stream) Referenced(id StreamID) bool { return len(s.referring(id)) > 0 }
 
-// referring returns the names of the groups that have an entry pending.
-func (s *Stream) referring(id StreamID) (names []string) {
+// referring returns the groups that have an entry pending.
+func (s *Stream) referring(id StreamID) (groups []*Group) {
 	s.groups.Scan(func(g *Group) bool {
 		if _, ok := g.FindPending(id); ok {
-			names = append(names, g.name)
+			groups = append(groups, g)
 		}
 		return true
 	})
-	return names
+	return groups
 }
 
 // DropRefs removes an entry from what is pending in all groups.
 func (s *Stream) DropRefs(id StreamID) {
-	for _, name := range s.referring(id) {
-		s.EditGroup([]byte(name)).Acknowledge(id)
+	for _, g := range s.referring(id) {
+		s.editGroup(g).Acknowledge(id)
 	}
 }

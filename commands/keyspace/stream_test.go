@@ -242,7 +242,7 @@ func (m *streamModel) trimByRefs(r *rand.Rand, s *Stream) {
 			panic("Needed")
 		}
 	}
-	_, expected, _ := s.TrimSizeEach(trim, 0, func() {})
+	_, expected, _ := s.TrimSizeEach(trim, 0, func(StreamID) {})
 	would := s.Trims(trim, 0)
 	removed, _ := s.Trim(trim)
 	if removed != expected || removed > 0 && !would || s.Len() < int(trim.MaxLen) &&

@@ -59,7 +59,7 @@ func (s *Stream) trimEach(t StreamTrim) (removed, size int) {
 		if !ok {
 			break
 		}
-		gone := s.trimmable(n, &t, s.Len(), func() {})
+		gone := s.trimmable(n, &t, s.Len(), func(StreamID) {})
 		for _, e := range gone {
 			if t.Refs == DropRefs {
 				s.DropRefs(e.ID)
@@ -100,12 +100,12 @@ func (s *Stream) nodeAfter(n streamNode) (next streamNode, ok bool) {
 // trimmable returns the entries of a node that Trim removes where references count, when length
 // entries are left. It calls look before it looks for the references of an entry.
 func (s *Stream) trimmable(n streamNode, t *StreamTrim, length int,
-	look func()) (gone []StreamEntry) {
+	look func(StreamID)) (gone []StreamEntry) {
 	s.Range(n.first, n.last, func(e StreamEntry) bool {
 		if t.keeps(length-len(gone), e.ID) {
 			return false
 		}
-		if look(); t.Refs != AckedOnly || !s.Needed(e.ID) {
+		if look(e.ID); t.Refs != AckedOnly || !s.Needed(e.ID) {
 			gone = append(gone, e)
 		}
 		return true
@@ -153,7 +153,8 @@ func (s *Stream) TrimSize(t StreamTrim, more int) (nodes, entries, size int) {
 
 // TrimSizeEach is TrimSize where references count. It calls look before it looks for those of an
 // entry.
-func (s *Stream) TrimSizeEach(t StreamTrim, more int, look func()) (nodes, entries, size int) {
+func (s *Stream) TrimSizeEach(t StreamTrim, more int,
+	look func(StreamID)) (nodes, entries, size int) {
 	s.nodes.Scan(func(n streamNode) bool {
 		nodes++
 		left := s.Len() + more - entries
