@@ -287,8 +287,8 @@ func (x *Call) bitfield(ops []fieldOp) error {
 	return nil
 }
 
-// putNumber writes a number into the string of e, the entry at x.Args[1], which must be long enough.
-// It returns the entry that has it.
+// putNumber writes a number into the string of e, the entry at x.Args[1], which must be long
+// enough, and returns the entry that has it.
 func (x *Call) putNumber(e *keyspace.Entry, op fieldOp, n int64) *keyspace.Entry {
 	first, end := op.at>>3, (op.at+op.bits-1)>>3+1
 	part := slices.Clone(e.Bytes()[first:end])

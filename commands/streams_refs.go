@@ -74,8 +74,8 @@ func refsWork(s *keyspace.Stream, refs keyspace.Refs, n int) (units int) {
 	return units
 }
 
-// droppedNames returns the work of hashing the names of the consumers that have an entry pending, as
-// is done when the references to it are removed.
+// droppedNames returns the work of hashing the names of the consumers that have an entry pending,
+// as is done when the references to it are removed.
 func (x *Call) droppedNames(s *keyspace.Stream, refs keyspace.Refs,
 	id keyspace.StreamID) (units int) {
 	if refs != keyspace.DropRefs {

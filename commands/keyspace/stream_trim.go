@@ -114,7 +114,8 @@ func (s *Stream) trimmable(n streamNode, t *StreamTrim, length int,
 }
 
 // Trims reports whether Trim would do anything on the stream with more additional entries, even if
-// only remove an empty node. Where references count it may report so for entries that all must stay.
+// only remove an empty node. Where references count it may report so for entries that all must
+// stay.
 func (s *Stream) Trims(t StreamTrim, more int) bool {
 	n, ok := s.nodes.Min()
 	if !ok {
