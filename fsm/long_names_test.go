@@ -49,7 +49,7 @@ XGROUP DELCONSUMER key group consumer
 DUMP key
 RESTORE d 0 dump
 BITFIELD bits … SET u8 9 200 SET u8 9 100
-BITFIELD bits … INCRBY u64 #9 1
+BITFIELD bits … INCRBY i64 #9 1
 `
 
 // TestLongNamesAreCharged makes one kind of name long at a time.
