@@ -181,8 +181,6 @@ type segmentReader struct {
 	in  *bufio.Reader
 	at  int64
 	crc uint32 // of what was read
-	run int    // zeros at its end
-	gap int    // the most zeros in a row
 }
 
 // errUnknownFrame is an error for bytes that are no frame, and not zeros.
