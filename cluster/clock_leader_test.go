@@ -574,9 +574,9 @@ func TestIdleTimeCountsAfterARestart(t *testing.T) {
 			toy.Deadline = began + time.Hour.Milliseconds()
 			toy.mu.Unlock()
 		}
-		const idle = 20 * time.Second
-		for range 40 {
-			time.Sleep(idle / 40)
+		const idle = 10 * time.Second
+		for range 20 {
+			time.Sleep(idle / 20)
 			for id, n := range c.nodes { // any of them may be killed
 				if old := now() - n.machine.clockMs.Load(); old > stampEvery.Milliseconds()+500 {
 					t.Fatalf("the newest stamp of %s is %d ms old", id, old)

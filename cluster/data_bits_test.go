@@ -47,14 +47,21 @@ func stoppedNode(t *testing.T) string {
 	return dir
 }
 
-// tear leaves the beginning of a batch at the end of the log, as a power failure does.
-func tear(t *testing.T, dir string) {
+// onlySegment returns the file of a log that has one segment.
+func onlySegment(t *testing.T, dir string) string {
 	t.Helper()
 	segments, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
 	if err != nil || len(segments) != 1 {
 		t.Fatal(segments, err)
 	}
-	f, err := os.OpenFile(segments[0], os.O_RDWR, 0)
+	return segments[0]
+}
+
+// tear leaves the beginning of a batch at the end of the log, as a power failure does.
+func tear(t *testing.T, dir string) {
+	t.Helper()
+	segment := onlySegment(t, dir)
+	f, err := os.OpenFile(segment, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

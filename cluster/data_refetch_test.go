@@ -101,16 +101,13 @@ func TestRefetchOfADamagedLog(t *testing.T) {
 	if err := noteLevel(dir, markedLevel); err != nil {
 		t.Fatal(err)
 	}
-	segments, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
-	if err != nil || len(segments) != 1 {
-		t.Fatal(segments, err)
-	}
-	data, err := os.ReadFile(segments[0])
+	segment := onlySegment(t, dir)
+	data, err := os.ReadFile(segment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	data[bytes.LastIndexByte(data, frameOfCommit)] ^= 0x80 // the header of the last frame
-	if err := os.WriteFile(segments[0], data, 0o600); err != nil {
+	if err := os.WriteFile(segment, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.tryOpen(broken, nil); !errors.Is(err, errDamaged) {

@@ -32,10 +32,9 @@ type stores struct {
 }
 
 // openStores opens the stable store (whose file lock makes this process the owner of the
-// directory), the log and the snapshots. level is that of the
-// version file, 0 while there is none.
-func openStores(dir, kind string, level func() uint64,
-	logger *slog.Logger) (*stores, error) {
+// directory), the log and the snapshots. level is that of the version file, as long as there is
+// none the first.
+func openStores(dir, kind string, level func() uint64, logger *slog.Logger) (*stores, error) {
 	s, err := openPromises(dir, level)
 	if err != nil {
 		return nil, err

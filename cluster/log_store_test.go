@@ -393,16 +393,13 @@ func TestChangedEntryEndsTheNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	segments, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
-	if err != nil || len(segments) != 1 {
-		t.Fatal(segments, err)
-	}
-	data, err := os.ReadFile(segments[0])
+	segment := onlySegment(t, dir)
+	data, err := os.ReadFile(segment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	data[bytes.LastIndex(data, []byte("an entry"))] ^= 1
-	if err := os.WriteFile(segments[0], data, fileMode); err != nil {
+	if err := os.WriteFile(segment, data, fileMode); err != nil {
 		t.Fatal(err)
 	}
 	var l raft.Log

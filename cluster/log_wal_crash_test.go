@@ -227,7 +227,8 @@ func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
 }
 
 // The power fails at every step of using a log, and again at every step of its next opening. What
-// was acknowledged is there, and the log works.
+// was acknowledged is there, and the log works. In make check it also does in a directory of an
+// earlier release.
 func TestLogSurvivesPowerFailures(t *testing.T) {
 	t.Parallel() // in memory, beside each other
 	seed := seeds.Of(t)
@@ -243,7 +244,7 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if old {
+			if old || !tier.Checking() {
 				break
 			}
 			old, last = true, -1 // the same in a directory of an earlier release
@@ -303,7 +304,7 @@ func TestLogSurvivesErrors(t *testing.T) {
 			rnd.Shuffle(len(failures), func(i, j int) {
 				failures[i], failures[j] = failures[j], failures[i]
 			})
-			some = failures[:3]
+			some = failures[:2]
 		}
 		for _, f := range some {
 			d := newCrashDisk(-1)

@@ -58,13 +58,24 @@ type durableMark struct {
 	closed  bool
 }
 
-// open opens the file, or creates it. On a full disk it does that later.
+// open opens the file, or creates it. On a full disk it is created later.
 func (d *durableMark) open() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ensure(); !noSpace(err) {
+		return err
+	}
+	return nil
+}
+
+// ensure opens the file, or creates it, unless that was done. The caller holds mu.
+func (d *durableMark) ensure() error {
+	if d.slots != nil {
+		return nil
+	}
 	slots, content, err := openSlots(d.files, d.dir, markName, markSlot)
 	if missing(err) {
-		if slots, err = makeSlots(d.files, d.dir, markName, markSlot, nil); noSpace(err) {
-			return nil
-		}
+		slots, err = makeSlots(d.files, d.dir, markName, markSlot, nil)
 	}
 	if err != nil {
 		return err
@@ -74,16 +85,30 @@ func (d *durableMark) open() error {
 	return nil
 }
 
+// exists makes sure that there is a file, which says less than the log holds at the most: from
+// markedLevel on the next start demands it.
+func (d *durableMark) exists() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.ensure()
+	if err == nil && !d.known {
+		if err = d.slots.commit(mark{}.encode()); err == nil {
+			d.newest, d.known = mark{}, true
+		}
+	}
+	return err
+}
+
 // note notes that the log is durable up to an entry. What fails leaves an earlier mark, which is
 // true too.
 func (d *durableMark) note(is mark) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var err error
-	if d.slots == nil && !d.closed {
-		err = d.open()
+	if d.closed {
+		return
 	}
-	if d.slots != nil && err == nil {
+	err := d.ensure()
+	if err == nil {
 		err = d.slots.put(is.encode())
 	}
 	if err != nil {
@@ -94,7 +119,7 @@ func (d *durableMark) note(is mark) {
 		return
 	}
 	d.newest, d.known, d.failing = is, true, false
-	if d.pending == nil && !d.closed {
+	if d.pending == nil {
 		d.pending = time.AfterFunc(markSync, d.sync)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/coordd/coordd/internal/tests/seeds"
@@ -80,9 +81,9 @@ func bitsApart() int {
 	case tier.Soaking():
 		return 1
 	case tier.Checking():
-		return 29
+		return 61
 	}
-	return 257
+	return 1021
 }
 
 // bitsOf returns the bits of a file's content to change: those near what is not zero.
@@ -201,5 +202,42 @@ func TestBitsBehindAnOldMark(t *testing.T) {
 				t.Fatalf("bit %d of byte %d of %s: %s", bit%8, bit/8, name, wrong)
 			}
 		}
+	}
+}
+
+// A disk without room for the mark takes entries, and the mark once there is room. Until then the
+// directory's level stays below that which demands it.
+func TestMarkWithoutRoom(t *testing.T) {
+	t.Parallel()
+	d := newCrashDisk(-1)
+	d.fail = func(_ int, what string) (error, bool) {
+		if what == "create "+markName {
+			return syscall.ENOSPC, false
+		}
+		return nil, false
+	}
+	log, err := openCrashDisk(d, crashSegment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &levelGuard{levels: knows(markedLevel), dir: t.TempDir(), marked: log.mark.exists}
+	if err := log.StoreLogs(entriesFrom(1, "a", 10)); err != nil || log.mark.pending != nil {
+		t.Error("without room:", err)
+	}
+	if err := g.pass("an entry", markedLevel); !errors.Is(err, syscall.ENOSPC) || g.noted != 0 {
+		t.Errorf("the level is noted as %d, %v", g.noted, err)
+	}
+	d.fail = nil
+	if err := log.StoreLogs(entriesFrom(2, "a", 10)); err != nil {
+		t.Error(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
+	}
+	if log, err = openMarked(d); err != nil {
+		t.Fatal("with its mark:", err)
+	}
+	if err := log.Close(); err != nil {
+		t.Error(err)
 	}
 }

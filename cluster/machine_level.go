@@ -59,6 +59,8 @@ type levelGuard struct {
 	world  *World // in place of dir; nil: none
 	fatal  func(error)
 
+	marked func() error // makes sure that the log has its mark; may be nil
+
 	mu    sync.Mutex
 	noted uint64 // in the version file
 }
@@ -119,6 +121,11 @@ func (g *levelGuard) pass(what string, level uint64) error {
 	defer g.mu.Unlock()
 	if level <= g.noted {
 		return nil
+	}
+	if level >= markedLevel && g.marked != nil {
+		if err := g.marked(); err != nil {
+			return fmt.Errorf("%s needs the file %s: %w", what, markName, err)
+		}
 	}
 	if err := g.note(level); err != nil {
 		return err

@@ -277,7 +277,7 @@ func TestNoPromotionBesideALostVoter(t *testing.T) {
 					lead.caughtUp(lead.route.Load().lead, "n4") == nil
 			})
 			if after == 0 {
-				for range 20 {
+				for range 5 {
 					time.Sleep(time.Second)
 					if got := len(voters(lead.configuration())); got != 3 {
 						t.Fatalf("there are %d voters, one of them lost", got)

@@ -138,6 +138,9 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if log, ok := n.stores.log.(*walLog); ok {
+		guard.marked = log.mark.exists
+	}
 	n.keepRoom()
 	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write data directory %s: %w", cfg.DataDir,

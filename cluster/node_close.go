@@ -77,8 +77,7 @@ func (n *Node) TransferLeadership(member string) error {
 }
 
 // awaitLog waits until a member is known to have and have applied the log of this leader, and to
-// vote. It returns
-// false if that does not happen in time, or this node no longer leads.
+// vote. It returns false if that does not happen in time, or this node no longer leads.
 func (n *Node) awaitLog(id string, term uint64, late <-chan time.Time) bool {
 	ticker := time.NewTicker(drainCheck)
 	defer ticker.Stop()
