@@ -32,7 +32,7 @@ func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error
 			err = errors.Join(err, s.close())
 		}
 	}()
-	lock, err := lockFile(dir, dir)
+	lock, err := lockDir(dir)
 	if err != nil {
 		return s, err
 	}
@@ -81,7 +81,7 @@ func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error
 // copyBolt copies the files of earlier releases to a directory, which bbolt writes to when it opens
 // them, and takes the lock that a node of such a release has.
 func (s *stores) copyBolt(dir string) (copies string, err error) {
-	lock, err := lockFile(filepath.Join(dir, stableName), dir)
+	lock, err := lockFile(filepath.Join(dir, stableName), dir, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
@@ -117,9 +117,23 @@ func (c closers) Close() error {
 	return errors.Join(errs...)
 }
 
-// lockFile takes the lock of a directory, or a file in it, that a running node has.
-func lockFile(path, dir string) (io.Closer, error) {
-	f, err := os.Open(path)
+// lockDir takes the lock of a data directory that a running node has. NFS locks only what is open
+// for writing, which is then the file that each node of this level has; below that level bbolt's
+// file is its lock as well.
+func lockDir(dir string) (io.Closer, error) {
+	lock, err := lockFile(dir, dir, os.O_RDONLY)
+	if errors.Is(err, syscall.EBADF) {
+		lock, err = lockFile(filepath.Join(dir, promisesName), dir, os.O_RDWR)
+		if missing(err) {
+			return closers{}, nil
+		}
+	}
+	return lock, err
+}
+
+// lockFile takes the lock of a directory, or a file in it.
+func lockFile(path, dir string, flags int) (io.Closer, error) {
+	f, err := os.OpenFile(path, flags, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read data directory %s: %w", dir, err)
 	}
@@ -131,10 +145,11 @@ func lockFile(path, dir string) (io.Closer, error) {
 		}
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = fmt.Errorf("data directory %s is in use by another process", dir)
+		return nil, errors.Join(fmt.Errorf("data directory %s is in use by another process", dir),
+			f.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, errors.Join(fmt.Errorf("cannot lock data directory %s: %w", dir, err), f.Close())
 	}
 	return f, nil
 }

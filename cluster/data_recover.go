@@ -304,7 +304,7 @@ func FinishRecovery(dir string) (bool, error) {
 	if err != nil || x == nil {
 		return false, err
 	}
-	lock, err := lockFile(dir, dir)
+	lock, err := lockDir(dir)
 	if err != nil {
 		return false, err
 	}

@@ -71,7 +71,7 @@ func openPromises(dir string, level func() uint64) (s *stores, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	lock, err := lockFile(dir, dir)
+	lock, err := lockDir(dir)
 	if err != nil {
 		return s, err
 	}
