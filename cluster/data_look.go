@@ -81,7 +81,7 @@ func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error
 // copyBolt copies the files of earlier releases to a directory, which bbolt writes to when it opens
 // them, and takes the lock that a node of such a release has.
 func (s *stores) copyBolt(dir string) (copies string, err error) {
-	lock, err := lockFile(filepath.Join(dir, stableName), dir, os.O_RDONLY)
+	lock, err := lockFile(filepath.Join(dir, stableName), dir, os.O_RDWR)
 	if err != nil {
 		return "", err
 	}
@@ -149,7 +149,8 @@ func lockFile(path, dir string, flags int) (io.Closer, error) {
 			f.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot lock data directory %s: %w", dir, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("cannot lock data directory %s: %w", dir, err),
+			f.Close())
 	}
 	return f, nil
 }
