@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/random"
@@ -164,5 +165,26 @@ func TestWatchSeesFieldsExpire(t *testing.T) {
 		if m.ks.DB(0).LastChange([]byte("h")) == before {
 			t.Error("the same field again is no change")
 		}
+	}
+}
+
+// A watched hash that nobody changes is not changed, whatever form it has: at rest after a snapshot,
+// as a read finds it, or awake in an entry.
+func TestWatchedHashAtRest(t *testing.T) {
+	m := newestMachine(testTable())
+	run := func(index uint64, q *commands.Request) string {
+		t.Helper()
+		r := mustApply(t, m, index, &Entry{Origin: 1, ClockMs: int64(index), WallUs: int64(index),
+			Batches: [][]byte{commands.AppendRequest(nil, q)}}, true)
+		return string(r.Replies[0])
+	}
+	run(1, &commands.Request{Cmds: [][][]byte{commandtest.Args("HSET", "h", "a", "1", "b", "2")}})
+	awake := m.ks.DB(0).LastChange([]byte("h"))
+	snapshotBytes(t, m.Snapshot()) // makes it rest
+	atRest := m.ks.DB(0).LastChange([]byte("h"))
+	exec := run(2, &commands.Request{Multi: true, Cmds: [][][]byte{commandtest.Args("HLEN", "h")},
+		Watch: []commands.WatchedKey{{Key: []byte("h"), Changed: atRest}}})
+	if exec != "*1\r\n:2\r\n" || awake != atRest {
+		t.Errorf("%q; awake it was changed at %d, at rest at %d", exec, awake, atRest)
 	}
 }

@@ -27,8 +27,8 @@ func (db *DB) LastChange(key []byte) Revision {
 		return 0
 	}
 	changed := max(e.Changed(), db.swapped)
-	if h := hashIn(e); h != nil && db.ks.quiet {
-		changed += Revision(h.Len()) * fieldsStep
+	if db.ks.quiet && e.Kind() == KindHash { // in each form: one that is awake may rest later
+		changed += Revision(e.Collection().(*Hash).Len()) * fieldsStep
 	}
 	return changed
 }
