@@ -1,5 +1,5 @@
 # make build         build ./coordd
-# make lint          gofmt, vet, staticcheck; no function that only tests call, but in internal/resp
+# make lint          gofmt, vet, staticcheck, our own rules; no function that only tests call, but in internal/resp
 # make vulncheck     known vulnerabilities in what the code calls; needs access to vuln.go.dev
 # make test          install what the tests need, run them, list what was skipped; minutes
 # make check         the tests that need longer, and those of make test where little is installed; CI runs both
@@ -128,6 +128,7 @@ lint:
 	$(GO) vet -tags coordd_next ./commands
 	$(GO) vet -tags coordd_small_segments,coordd_moved_wall ./cluster
 	$(GO) vet -tags coordd_sim ./internal/tests/sim
+	$(GO) test ./internal/tests/lint
 	$(GO) run $(STATICCHECK) ./...
 	@dead=$$($(GO) run $(DEADCODE) ./cmd/... ./testdata/...) && \
 		dead=$$(echo "$$dead" | grep -v '^internal/resp/'); \

@@ -40,8 +40,8 @@ func openSlots(files fileLayer, dir, name string, size int64) (*slotFile, []byte
 	}
 	s := &slotFile{f: f, size: size}
 	content, err := s.read(f)
-	if err == nil {
-		err = s.sync() // a killed process may have left both as they are in memory
+	if err == nil { // a killed process may have left slots and name as they are in memory
+		err = errors.Join(s.sync(), files.SyncDir(dir))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())

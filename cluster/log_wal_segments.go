@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"sync"
 
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
@@ -29,11 +30,14 @@ type segmentList struct {
 	// earlier is what earlier releases read; nil: they never did.
 	earlier types.MetaStore
 
+	mu    sync.Mutex // a segment is made in the background
 	slots *slotFile
 }
 
 // Load implements types.MetaStore.
 func (l *segmentList) Load(dir string) (state types.PersistentState, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	content, err := l.open(dir)
 	if err != nil {
 		return state, err
@@ -81,6 +85,8 @@ func (l *segmentList) open(dir string) ([]byte, error) {
 
 // CommitState implements types.MetaStore.
 func (l *segmentList) CommitState(state types.PersistentState) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	text, err := json.Marshal(state)
 	if err != nil {
 		return err
@@ -101,6 +107,8 @@ func (*segmentList) SetStable([]byte, []byte) error { return errors.ErrUnsupport
 
 // Close implements types.MetaStore.
 func (l *segmentList) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	slots := l.slots
 	l.slots = nil
 	err := slots.close()

@@ -171,8 +171,8 @@ func TestWatchSeesFieldsExpire(t *testing.T) {
 	}
 }
 
-// A watched hash that nobody changes is not changed, whatever form it has: at rest after a snapshot,
-// as a read finds it, or awake in an entry.
+// A watched hash that nobody changes is not changed, whatever form it has: at rest after a
+// snapshot, as a read finds it, or awake in an entry.
 func TestWatchedHashAtRest(t *testing.T) {
 	m := newestMachine(testTable())
 	run := func(index uint64, q *commands.Request) string {
