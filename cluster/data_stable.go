@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
@@ -44,6 +46,8 @@ type stableStore struct {
 	level   func() uint64    // of the directory
 	earlier raft.StableStore // what earlier releases read; nil: they never did
 	fatal   func(error)
+
+	took atomic.Int64 // ns of the newest write
 
 	mu     sync.Mutex
 	slots  *slotFile
@@ -235,7 +239,9 @@ func (s *stableStore) writeLocked(changes ...change) error {
 		}
 	}
 	if err == nil {
+		began := time.Now()
 		err = s.slots.commit(s.encode())
+		s.took.Store(int64(time.Since(began)))
 	}
 	if err != nil {
 		s.values = before

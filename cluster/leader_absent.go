@@ -21,8 +21,9 @@ import (
 // it started.
 type finding struct {
 	term      uint64
-	lastIndex uint64    // of the voter's log
-	at        time.Time // when this node learned of it
+	lastIndex uint64        // of the voter's log
+	stores    time.Duration // how long its newest write to the disk took
+	at        time.Time     // when this node learned of it
 }
 
 // findings holds the newest finding of each member.
@@ -53,7 +54,8 @@ func (d *findings) note(member string, f finding) {
 func (n *Node) watchTurn(dead *link, term uint64, now time.Time) time.Duration {
 	d, members := &n.findings, n.configuration()
 	if d.own.at.IsZero() || d.own.term != term {
-		d.own = finding{term, n.raft.LastIndex(), now}
+		d.own = finding{term: term, lastIndex: n.raft.LastIndex(), stores: n.storeTime(),
+			at: now}
 	}
 	for _, s := range members.Servers {
 		if l := n.link(string(s.ID)); l != nil && l != dead {
@@ -61,7 +63,7 @@ func (n *Node) watchTurn(dead *link, term uint64, now time.Time) time.Duration {
 		}
 	}
 	at, majority := d.turn(members, n.cfg.ID, now, n.cfg.HeartbeatTimeout)
-	if !majority || d.stood == d.own.at || !n.mayCampaign() {
+	if !majority || d.stood == d.own.at || !n.fitToLead() {
 		return followerTick
 	}
 	if wait := at.Sub(now); wait > 0 {
@@ -82,6 +84,7 @@ func (d *findings) turn(members raft.Configuration, self string, now time.Time,
 	defer d.mu.Unlock()
 	voters, agree, ahead, votes := 0, 0, 0, false
 	at = d.own.at
+	slowest := d.own.stores
 	for _, s := range members.Servers {
 		if s.Suffrage != raft.Voter {
 			continue
@@ -97,6 +100,7 @@ func (d *findings) turn(members raft.Configuration, self string, now time.Time,
 			continue
 		}
 		agree++
+		slowest = max(slowest, f.stores)
 		if f.at.After(at) {
 			at = f.at
 		}
@@ -107,7 +111,7 @@ func (d *findings) turn(members raft.Configuration, self string, now time.Time,
 	if agree < voters-1 { // one voter may be the dead leader
 		ahead++
 	}
-	return at.Add(time.Duration(ahead) * beat / staggerDen), votes && agree > voters/2
+	return at.Add(time.Duration(ahead) * headStart(beat, slowest)), votes && agree > voters/2
 }
 
 // stand makes Raft stand for election at once, as when a leader hands over: voters that have heard

@@ -3,11 +3,14 @@
 package cluster
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -106,9 +109,9 @@ func TestLeaderThatOneFollowerLosesStays(t *testing.T) {
 func TestTurnToStand(t *testing.T) {
 	now := time.Unix(1000, 0)
 	const beat = 400 * time.Millisecond
-	const stagger = beat / staggerDen
+	const headStart = beat / headStartDen
 	says := func(index uint64, ago time.Duration) finding {
-		return finding{7, index, now.Add(-ago)}
+		return finding{term: 7, lastIndex: index, at: now.Add(-ago)}
 	}
 	var members raft.Configuration
 	for _, id := range []string{"n1", "n2", "n3", "n4", "n5"} {
@@ -125,17 +128,22 @@ func TestTurnToStand(t *testing.T) {
 	}{
 		{"alone", three, nil, 0, false},
 		{"both", three, map[string]finding{"n3": says(9, 0)}, 0, true},
-		{"the other has more", three, map[string]finding{"n3": says(10, 0)}, stagger, true},
-		{"the other goes first", three, map[string]finding{"n1": says(9, 0)}, stagger, true},
-		{"of another term", three, map[string]finding{"n3": {6, 9, now}}, 0, false},
+		{"the other has more", three, map[string]finding{"n3": says(10, 0)}, headStart, true},
+		{"the other goes first", three, map[string]finding{"n1": says(9, 0)}, headStart, true},
+		{"the other has a slow disk", three, map[string]finding{"n1": {term: 7, lastIndex: 9,
+			stores: beat / 16, at: now}}, voteStores * beat / 16, true},
+		{"the other's disk hangs", three, map[string]finding{"n1": {term: 7, lastIndex: 9,
+			stores: time.Hour, at: now}}, beat, true},
+		{"of another term", three, map[string]finding{"n3": {term: 6, lastIndex: 9, at: now}}, 0,
+			false},
 		{"long ago", three, map[string]finding{"n3": says(9, 2*beat)}, 0, false},
 		{"a learner", raft.Configuration{Servers: append(three.Servers[:3:3], learner)},
 			map[string]finding{"n9": says(9, 0)}, 0, false},
 		{"two of five", members, map[string]finding{"n3": says(9, 0)}, 0, false},
 		{"three of five", members, map[string]finding{"n3": says(9, 0), "n4": says(9, 0)},
-			stagger, true},
+			headStart, true},
 		{"four of five", members, map[string]finding{"n3": says(9, 0), "n4": says(9, 0),
-			"n5": says(10, 0)}, stagger, true},
+			"n5": says(10, 0)}, headStart, true},
 	} {
 		d := findings{own: says(9, time.Millisecond), others: c.others}
 		at, majority := d.turn(c.members, "n2", now, beat)
@@ -144,4 +152,73 @@ func TestTurnToStand(t *testing.T) {
 				c.wait)
 		}
 	}
+}
+
+// slowFile takes its time to become durable.
+type slowFile struct {
+	types.WritableFile
+	takes time.Duration
+}
+
+func (f slowFile) Sync() error {
+	time.Sleep(f.takes)
+	return f.WritableFile.Sync()
+}
+
+// TestElectionOnSlowDisks kills leaders whose followers store a vote slowly: the second follower
+// waits until the first has won.
+func TestElectionOnSlowDisks(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newSlowCluster(t, 3)
+		for _, n := range c.nodes {
+			s := n.stores.stable
+			s.mu.Lock()
+			s.slots.f = slowFile{s.slots.f, 200 * time.Millisecond}
+			s.mu.Unlock()
+		}
+		lead := c.leader()
+		if err := lead.TransferLeadership(""); err != nil { // they learn how slow they are
+			t.Fatal(err)
+		}
+		lead = c.leader()
+		c.write(lead, "before")
+		c.converged()
+		term := lead.raft.CurrentTerm()
+		c.die(lead.cfg.ID)
+		eventually(t, "another node leads", func() bool {
+			return slices.ContainsFunc(slices.Collect(maps.Values(c.nodes)), func(n *Node) bool {
+				s := n.Status()
+				return n != lead && s.Role == RoleLeader && s.Ready
+			})
+		})
+		for _, n := range c.nodes {
+			if now := n.raft.CurrentTerm(); n != lead && now != term+1 {
+				t.Errorf("%s is in term %d, after one election from %d", n.cfg.ID, now, term)
+			}
+		}
+	})
+}
+
+// TestUnfitMemberDeclines: a member that cannot lead says so before it raises the term, and is not
+// chosen.
+func TestUnfitMemberDeclines(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, unfit, fit := c.leader(), c.followers()[0], c.followers()[1]
+		c.converged()
+		unfit.logs.storeFailure.Store(&storeFailure{err: errors.New("full"), at: time.Now()})
+		term := lead.raft.CurrentTerm()
+		err := lead.TransferLeadership(unfit.cfg.ID)
+		if !errors.Is(err, ErrRefused) || lead.raft.State() != raft.Leader ||
+			unfit.raft.CurrentTerm() != term {
+			t.Errorf("%v, and the member is in term %d, not %d", err, unfit.raft.CurrentTerm(),
+				term)
+		}
+		eventually(t, "the leader knows it", func() bool {
+			id, _, ok := lead.successor("")
+			l := lead.link(unfit.cfg.ID)
+			l.ask(0)
+			return ok && id == fit.cfg.ID && l.unfit
+		})
+	})
 }

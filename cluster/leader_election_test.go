@@ -18,7 +18,7 @@ func TestNodeThatReplaysDoesNotStand(t *testing.T) {
 		lead, slow, other := c.leader(), c.followers()[0], c.followers()[1]
 		c.write(lead, "first")
 		c.converged()
-		if !slow.mayCampaign() {
+		if !slow.fitToLead() {
 			t.Fatal("a follower that has applied everything may not stand")
 		}
 		toy := c.toys[slow.cfg.ID]
@@ -29,12 +29,12 @@ func TestNodeThatReplaysDoesNotStand(t *testing.T) {
 			c.write(lead, fmt.Sprint("w", i))
 		}
 		eventually(t, "the follower knows that it is behind", func() bool {
-			return slow.replays() && !slow.mayCampaign()
+			return slow.replays() && !slow.fitToLead()
 		})
 		c.close(lead.cfg.ID)
 		eventually(t, "the other follower leads", func() bool { return other.Status().Ready })
 		goOn()
-		eventually(t, "the slow one has caught up", func() bool { return slow.mayCampaign() })
+		eventually(t, "the slow one has caught up", func() bool { return slow.fitToLead() })
 		c.close(other.cfg.ID)
 		c.reopen(lead.cfg.ID)
 		c.ready(slow.cfg.ID)

@@ -29,6 +29,7 @@ var errStalled = errors.New("this leader is stalled and sends nothing, so that a
 // writing tracks the current operation on the log.
 type writing struct {
 	since atomic.Int64 // ns since processStart; 0: none
+	took  atomic.Int64 // ns of the newest that has ended
 	bytes atomic.Int64
 }
 
@@ -41,7 +42,10 @@ func (w *writing) begin(logs []*raft.Log) {
 	w.since.Store(int64(time.Since(processStart)))
 }
 
-func (w *writing) end() { w.since.Store(0) }
+func (w *writing) end() {
+	w.took.Store(int64(w.running()))
+	w.since.Store(0)
+}
 
 // running returns how long the current operation has taken; 0 if there is none.
 func (w *writing) running() time.Duration {

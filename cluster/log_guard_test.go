@@ -298,8 +298,8 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 		c, stores := refusingCluster(t)
 		lead, other := c.leader(), c.followers()[1]
 		full := c.followers()[0] // would look first whether the leader is silent
-		if why := full.Status().LogTrouble; why != "" || !full.mayCampaign() {
-			t.Errorf("it may stand: %t, trouble: %q", full.mayCampaign(), why)
+		if why := full.Status().LogTrouble; why != "" || !full.fitToLead() {
+			t.Errorf("it may stand: %t, trouble: %q", full.fitToLead(), why)
 		}
 		stores[full.cfg.ID].Store(&errFull)
 		eventually(t, "the other one has as much", func() bool {
@@ -315,7 +315,7 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 			return strings.Contains(full.Status().LogTrouble,
 				"it cannot store log entries: no space left")
 		})
-		if full.mayCampaign() {
+		if full.fitToLead() {
 			t.Error("it would ask for votes")
 		}
 		var led atomic.Bool
@@ -334,7 +334,7 @@ func TestNodeThatRefusesStandsBack(t *testing.T) {
 		}
 		stores[full.cfg.ID].Store(nil)
 		eventually(t, "it stores what it is sent", func() bool {
-			return full.Status().LogTrouble == "" && full.mayCampaign()
+			return full.Status().LogTrouble == "" && full.fitToLead()
 		})
 		if err := <-written; !errors.Is(err, ErrUnknown) {
 			t.Error(err)

@@ -162,11 +162,13 @@ func (n *Node) admitted(id string) bool {
 	return r.cluster == "" || r.incarnations[id] != ""
 }
 
-// mayCampaign reports whether this node may ask for votes. A node of no cluster must have tried all
-// others first: if one of them has data, this node must not found a second cluster. A node with
-// another processor architecture than most others cannot lead them. A node that replays its log, or
-// cannot store entries, lets others go first. One that owes entries must not lead without them.
-func (n *Node) mayCampaign() bool {
+// fitToLead reports whether this node may ask for votes, stands when it is asked to, and is to be
+// chosen as the next leader: members ask before anyone raises a term. A node of no cluster must
+// have tried all others first: if one of them has data, this node must not found a second cluster.
+// A node with another processor architecture than most others cannot lead them. A node that replays
+// its log, or cannot store entries, lets others go first. One that owes entries must not lead
+// without them.
+func (n *Node) fitToLead() bool {
 	if n.failure.Load() || n.owes() || n.outnumbered() || n.replays() || n.storeFailing() {
 		return false
 	}

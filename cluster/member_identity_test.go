@@ -330,7 +330,7 @@ func TestNodesOfOneArchitecture(t *testing.T) {
 		c.write(c.nodes["n1"], "without")
 		c.ready("n2")
 		foreign := c.nodes["n3"]
-		if s := foreign.Status(); s.Ready || foreign.mayCampaign() ||
+		if s := foreign.Status(); s.Ready || foreign.fitToLead() ||
 			len(c.toys["n3"].batches()) > 0 {
 			t.Errorf("a node of another architecture takes part: %+v", s)
 		}

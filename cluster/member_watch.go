@@ -237,7 +237,7 @@ func (n *Node) priority() uint64 {
 }
 
 // fittest returns the voter that is to lead in place of this node: the one with the highest
-// priority, above this node's, that has caught up and is not stopping.
+// priority, above this node's, that has caught up, is fit to lead and is not stopping.
 func (n *Node) fittest(lead *leadership) (best string) {
 	highest := n.priority()
 	for _, s := range n.configuration().Servers {
@@ -247,7 +247,7 @@ func (n *Node) fittest(lead *leadership) (best string) {
 			continue
 		}
 		l.mu.Lock()
-		priority, unfit := l.peer.priority, l.stopping || l.peer.isLearner()
+		priority, unfit := l.peer.priority, l.unfit || l.peer.isLearner()
 		l.mu.Unlock()
 		if unfit || priority <= highest {
 			continue

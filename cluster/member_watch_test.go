@@ -193,7 +193,7 @@ func TestLeaderPriority(t *testing.T) {
 				return false
 			}
 			l.mu.Lock()
-			stopping := l.stopping
+			stopping := l.unfit
 			l.mu.Unlock()
 			return stopping && lead.fittest(lead.route.Load().lead) == ""
 		})

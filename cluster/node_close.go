@@ -24,9 +24,9 @@ const (
 
 // TransferLeadership transfers leadership to a member, a connected voter, or to the one with the
 // longest log if member is empty. It returns nil once this node no longer leads. Errors:
-// ErrRefused, also if the member lags; ErrNotRun if this node is not the leader, another transfer
-// is in progress, or the one with the longest log lags; ErrUnknown if the member was asked to take
-// over and has not done so: it still may.
+// ErrRefused, also if the member lags or is not fit to lead; ErrNotRun if this node is not the
+// leader, another transfer is in progress, or the one with the longest log lags; ErrUnknown if the
+// member was asked to take over and has not done so: it still may.
 //
 // Raft's own transfer could end such that Raft refuses everything for ever (ADR 0045).
 func (n *Node) TransferLeadership(member string) error {
@@ -105,6 +105,9 @@ func (n *Node) awaitSuccessor(term uint64, asked <-chan error, late <-chan time.
 	for n.leadsIn(term) {
 		select {
 		case err := <-asked:
+			if err != nil && err.Error() == errUnfit.Error() { // that is all that Raft transports
+				return refused("leadership transfer: the member declines: " + err.Error())
+			}
 			if err != nil && n.leadsIn(term) {
 				return unknown(fmt.Sprintf("the leadership transfer was in flight: %v", err))
 			}
@@ -153,13 +156,13 @@ func (n *Node) pauseProposals() (end func()) {
 }
 
 // successor picks the voter to transfer leadership to: the wanted one, or if that is empty, of
-// those that have applied about as much as the longest log has, the one with the highest priority.
-// Raft's own choice may be a member that is down.
+// those that are fit to lead and have applied about as much as the longest log has, the one with
+// the highest priority. Raft's own choice may be a member that is down.
 func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	type candidate struct {
 		server                       raft.Server
 		lastIndex, applied, priority uint64
-		stopping                     bool
+		unfit                        bool
 	}
 	var all []candidate
 	var longest uint64
@@ -171,7 +174,7 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 		}
 		l.mu.Lock()
 		all = append(all, candidate{s, l.report.lastIndex, l.report.applied, l.peer.priority,
-			l.stopping})
+			l.unfit})
 		l.mu.Unlock()
 		longest = max(longest, all[len(all)-1].lastIndex)
 	}
@@ -180,7 +183,7 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 	}
 	best := slices.MaxFunc(all, func(a, b candidate) int {
 		far := func(c candidate) bool { return c.applied+promoteLag < longest }
-		return cmp.Or(compareBool(b.stopping, a.stopping), compareBool(far(b), far(a)),
+		return cmp.Or(compareBool(b.unfit, a.unfit), compareBool(far(b), far(a)),
 			cmp.Compare(a.priority, b.priority), cmp.Compare(a.lastIndex, b.lastIndex))
 	})
 	return string(best.server.ID), string(best.server.Address), true

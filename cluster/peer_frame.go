@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"time"
 
 	"github.com/coordd/coordd/internal/wire"
 )
@@ -171,7 +172,7 @@ const (
 	// version
 	frameConfirm
 	frameReply // the answer to a write or read frame: status and replies
-	// the answer to a confirm frame; statusNotTaken: the node is stopping
+	// the answer to a confirm frame; statusNotTaken: the node is stopping, or not fit to lead
 	frameTerm
 	// a membership change or its answer, on a connection of its own
 	frameAdmin
@@ -438,13 +439,17 @@ func decodeTermReport(payload []byte) (termReport, error) {
 
 // appendFinding appends the payload of a frameLeaderless.
 func appendFinding(dst []byte, f finding) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, f.term), f.lastIndex)
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, f.term), f.lastIndex)
+	return binary.AppendUvarint(dst, uint64(f.stores))
 }
 
 // decodeFinding reads the payload of a frameLeaderless. It ignores a later version's additions.
 func decodeFinding(payload []byte) (finding, error) {
 	c := wire.NewCursor(payload)
 	f := finding{term: c.Uvarint(), lastIndex: c.Uvarint()}
+	if c.Len() > 0 { // releases before 0.2 say no more
+		f.stores = time.Duration(c.Uvarint())
+	}
 	if c.Failed() {
 		return f, errors.New("a malformed leaderless frame")
 	}

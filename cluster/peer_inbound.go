@@ -131,7 +131,7 @@ func (in *inbound) serve() error {
 				in.n.lag.note(term, commit, in.n.applied(), time.Now())
 			}
 			status := statusDone
-			if in.n.leaving.Load() {
+			if in.n.leaving.Load() || !in.n.fitToLead() {
 				status = statusNotTaken
 			}
 			in.w.send(endFrame(report, frameTerm, status, f.id), nil)

@@ -93,7 +93,7 @@ type link struct {
 	// this node's commit index when the report came
 	reportedAt uint64
 	heard      time.Time
-	stopping   bool // as of that answer
+	unfit      bool // to lead, or stopping, as of that answer
 	toldSums   toldSums
 
 	confirmed uint64 // the newest confirmation that it was part of; the read loop's own
@@ -258,7 +258,7 @@ func (l *link) session(up *bool) error {
 	w := newPeerConn(conn, reader)
 	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
 	l.started = l.heard.Add(-time.Duration(h.upMs) * time.Millisecond)
-	l.renewing, l.stopping, l.toldSums = false, false, toldSums{}
+	l.renewing, l.unfit, l.toldSums = false, false, toldSums{}
 	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
 	l.mu.Unlock()
 	*up = true
@@ -534,7 +534,7 @@ func (l *link) termAnswer(f frame) error {
 	// A question of the route loop has nonce 0 and must not undo an answer to the read loop.
 	l.ackNonce, l.report, l.heard = max(l.ackNonce, f.id), t, time.Now()
 	l.reportedAt = l.n.raft.CommitIndex()
-	l.stopping = f.status == statusNotTaken
+	l.unfit = f.status == statusNotTaken
 	l.mu.Unlock()
 	kick(l.n.confirmed)
 	return nil

@@ -165,6 +165,11 @@ func (t *transport) deliver(rpc raft.RPC) {
 			go t.declineSnapshot(rpc, req, err) // it ends with the connection at the latest
 			return
 		}
+	case *raft.TimeoutNowRequest: // before Raft raises the term
+		if !t.n.fitToLead() {
+			rpc.Respond(nil, errUnfit)
+			return
+		}
 	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest:
 		if t.n.owes() {
 			rpc.Respond(nil, errOwes)

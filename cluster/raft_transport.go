@@ -203,16 +203,17 @@ func (t *transport) mayReceive(id raft.ServerID) bool {
 	return !t.n.retired(string(id)) && !isRegister(raft.Server{ID: id}) && t.n.admitted(string(id))
 }
 
-// errMayNotCampaign answers this node's own vote requests before they are sent.
-var errMayNotCampaign = errors.New(
+// errUnfit answers this node's own vote requests before they are sent, and a leader that hands
+// over.
+var errUnfit = errors.New(
 	"this node asks for no votes: it is replaying its log, cannot store entries, has not got its " +
 		"state again, or has not ruled out another cluster")
 
 // RequestPreVote asks whether the member would vote for this node.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 	req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if !t.n.mayCampaign() {
-		return errMayNotCampaign
+	if !t.n.fitToLead() {
+		return errUnfit
 	}
 	return t.NetworkTransport.RequestPreVote(id, target, req, resp)
 }
@@ -220,8 +221,8 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 // RequestVote asks for the member's vote.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 	req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if !t.n.mayCampaign() {
-		return errMayNotCampaign
+	if !t.n.fitToLead() {
+		return errUnfit
 	}
 	return t.NetworkTransport.RequestVote(id, target, req, resp)
 }
