@@ -64,6 +64,7 @@ type link struct {
 	foreign  atomic.Bool // the member has another processor architecture
 	late     atomic.Bool // it did not answer the newest question in time
 	length   messageLength
+	repeats  repeats
 	attempts int    // to reach it; run's own
 	worked   string // the address of the newest connection; run's own
 

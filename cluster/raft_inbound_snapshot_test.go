@@ -98,6 +98,32 @@ func TestSnapshotOfWhatIsThere(t *testing.T) {
 	})
 }
 
+// A follower that has the snapshot, and refuses what follows, asks for it again as soon as it came.
+func TestRepeatedSnapshotIsPaced(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c, logs := snapshotted(t)
+		leader, f := c.leader(), c.followers()[0]
+		index := leader.stores.snapshots.newest.Load().index
+		logs[f.cfg.ID].refuse.Store(true)
+		again := &leader.link(f.cfg.ID).repeats
+		c.write(leader, "c")
+		began := time.Now()
+		eventually(t, "the pause grows", func() bool {
+			again.mu.Lock()
+			defer again.mu.Unlock()
+			return again.index == index && again.pause == longestRepeat
+		})
+		if took := time.Since(began); took < 3*firstRepeat {
+			t.Errorf("it was sent three times in %v", took)
+		}
+		logs[f.cfg.ID].refuse.Store(false)
+		c.write(leader, "d")
+		if got := len(c.converged()); got != 27 {
+			t.Errorf("%d entries are there", got)
+		}
+	})
+}
+
 // A leader that does not know how much a follower has may begin before the follower's log.
 func TestEntriesOfASnapshot(t *testing.T) {
 	simulated(t, func(t *testing.T) {

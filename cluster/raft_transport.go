@@ -6,6 +6,7 @@ package cluster
 import (
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -163,9 +164,78 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	if err := t.gate(id, req.Term); err != nil {
 		return err
 	}
-	t.n.sending.Add(1)
-	defer t.n.sending.Add(-1)
-	return t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
+	again := &repeats{} // of no member
+	if l := t.n.link(string(id)); l != nil {
+		again = &l.repeats
+	}
+	if wait := again.wait(req.LastLogIndex, time.Now()); wait == 0 {
+		t.n.sending.Add(1)
+		defer t.n.sending.Add(-1)
+	} else { // this is no progress
+		t.n.mux.warnings.Warn("a member that installed a snapshot asks for it again at once",
+			"member", id, "index", req.LastLogIndex, "wait", wait)
+		if err := t.pause(wait, req.Term); err != nil {
+			return err
+		}
+	}
+	err := t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
+	if err == nil && resp.Success {
+		again.note(req.LastLogIndex, time.Now())
+	}
+	return err
+}
+
+// repeats paces a snapshot that a member asks for again just after it installed it: something is
+// wrong that the snapshot does not mend.
+type repeats struct {
+	mu    sync.Mutex
+	index uint64 // of the snapshot
+	pause time.Duration
+	at    time.Time // when it was installed
+}
+
+// Between a snapshot and the same one again. The longest pause also delays a member whose log has
+// room again.
+const firstRepeat, longestRepeat = time.Second, 4 * time.Second
+
+// note notes that a snapshot was installed.
+func (r *repeats) note(index uint64, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if index != r.index || now.Sub(r.at) > 2*longestRepeat {
+		r.pause = 0
+	}
+	r.index, r.at = index, now
+	r.pause = min(max(2*r.pause, firstRepeat), longestRepeat)
+}
+
+// wait returns how long to wait before a snapshot is sent.
+func (r *repeats) wait(index uint64, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if index != r.index {
+		return 0
+	}
+	return max(r.at.Add(r.pause).Sub(now), 0)
+}
+
+// pause waits, as long as this node leads in term.
+func (t *transport) pause(wait time.Duration, term uint64) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		rung := t.n.roles.next()
+		if !t.n.leadsIn(term) {
+			return errGateClosed
+		}
+		select {
+		case <-timer.C:
+			return nil
+		case <-rung:
+		case <-t.n.stop:
+			return errGateClosed
+		}
+	}
 }
 
 // gate waits while the member is unreachable, or this node stalled, and this node leads in term.
