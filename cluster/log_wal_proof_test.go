@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
@@ -133,6 +135,41 @@ func TestEachBitOfTheLog(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d of %d bits are found", name, refused, tried)
+		if refused == 0 && strings.HasSuffix(name, ".wal") {
+			t.Errorf("no changed bit of %s is found", name)
+		}
+	}
+}
+
+// Each bit is changed in turn while the log is open: an entry is read as it was written, or the
+// error says that the file is damaged. Of any other the process would die without a word.
+func TestEachBitOfAnOpenLog(t *testing.T) {
+	t.Parallel()
+	d, want := filledLog(t)
+	from := begin(t)
+	for _, name := range slices.Sorted(maps.Keys(bytesOf(d))) {
+		refused := 0
+		for _, bit := range bitsOf(bytesOf(d)[name], from) {
+			s := d.killed()
+			log, err := openMarked(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, mask := bit/8, byte(1)<<(bit%8)
+			s.names[name].data[at] ^= mask
+			for index := want.first; index <= want.last; index++ {
+				var l raft.Log
+				switch err := log.GetLog(index, &l); {
+				case errors.Is(err, errDamaged):
+					refused++
+				case err != nil || string(l.Data) != want.data[index]:
+					t.Fatalf("bit %d of byte %d of %s: entry %d: %v", bit%8, at, name, index, err)
+				}
+			}
+			if err := log.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if refused == 0 && strings.HasSuffix(name, ".wal") {
 			t.Errorf("no changed bit of %s is found", name)
 		}

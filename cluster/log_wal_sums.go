@@ -4,7 +4,9 @@
 package cluster
 
 import (
+	"errors"
 	"hash/crc32"
+	"io/fs"
 	"sync"
 
 	"github.com/hashicorp/raft-wal/types"
@@ -55,11 +57,17 @@ func (s *segmentSums) add(of types.SegmentInfo, entries []types.LogEntry) {
 }
 
 // checked returns what passes on an entry that was read from a segment, if it is as it was written.
+// What was found in a segment and then cannot be read, where a changed length points beyond the
+// file perhaps, is not: Raft would end the process without a word.
 func (s *segmentSums) checked(of types.SegmentInfo, index uint64) func(*types.PooledBuffer,
 	error) (*types.PooledBuffer, error) {
 	return func(b *types.PooledBuffer, err error) (*types.PooledBuffer, error) {
-		if err != nil {
+		switch {
+		case errors.Is(err, types.ErrNotFound), errors.Is(err, types.ErrClosed),
+			errors.Is(err, fs.ErrClosed):
 			return nil, err
+		case err != nil:
+			return nil, damagedf(segmentName(of), "entry %d cannot be read: %v", index, err)
 		}
 		s.mu.RLock()
 		sums, at := s.of[of.ID], index-of.BaseIndex
