@@ -153,6 +153,39 @@ func (x *scene) fill(n *node) func() {
 	}
 }
 
+var badDisks = []variant{
+	{name: "the leader's log is changed, and it is killed", survives: true,
+		begin: func(x *scene) func() { return x.spoil(x.lead()) }},
+	{name: "a follower's log is changed, and it is killed", survives: true,
+		begin: func(x *scene) func() { return x.spoil(x.other()) }},
+}
+
+// spoil changes a bit of a node's log while it runs, and later has it start from there. A node that
+// ends because of that gets its state again.
+func (x *scene) spoil(n *node) func() {
+	change, err := n.changeBit(x.rnd)
+	if err != nil {
+		x.problem("%s: %v", n.id(), err)
+		return nil
+	}
+	x.did("changes a bit of %s: %s", n.id(), change)
+	again := time.AfterFunc(time.Duration(x.rnd.Int64N(int64(3*time.Second))), func() {
+		n.kill()
+		n.start()
+	})
+	return func() {
+		again.Stop()
+		// what it has not read by now it finds when it starts
+		n.kill()
+		n.start()
+		if await(3*time.Second, func() bool { return !n.running() }) {
+			x.did("fetches the state of %s again, which had ended: %s", n.id(), n.lastLine())
+			n.refetch()
+			n.start()
+		}
+	}
+}
+
 // slowDisk delays what makes the leader's writes durable, by a debugger.
 func slowDisk(x *scene) func() {
 	n := x.lead()

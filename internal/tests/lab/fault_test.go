@@ -99,6 +99,7 @@ var faults = []fault{
 	{"kill", kills},
 	{"pause", pauses},
 	{"full disk", fullDisks},
+	{"bad disk", badDisks},
 	{"slow disk", []variant{{name: "the leader's disk is slow", needs: tracer, survives: true,
 		slow: true, begin: slowDisk}}},
 	{"clock step", []variant{{name: "wall clocks are set", needs: movedWall, survives: true,

@@ -5,7 +5,9 @@
 package lab
 
 import (
+	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,6 +198,48 @@ func (n *node) stop() bool {
 		return false
 	}
 	return n.cmd.ProcessState.ExitCode() == 0
+}
+
+// changeBit changes a bit of the node's log, and says which; none of release 0.1, which takes many
+// for the end of the log.
+func (n *node) changeBit(rnd *rand.Rand) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names, err := filepath.Glob(filepath.Join(n.dataDir(), "wal", "*.wal"))
+	if err != nil || len(names) == 0 || n.first {
+		return "none", err
+	}
+	name := names[rnd.IntN(len(names))]
+	content, err := os.ReadFile(name)
+	content = bytes.TrimRight(content, "\x00") // what is reserved
+	if err != nil || len(content) == 0 {
+		return "none", err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	at := rnd.IntN(len(content))
+	_, err = f.WriteAt([]byte{content[at] ^ 1<<rnd.IntN(8)}, int64(at))
+	return fmt.Sprintf("byte %d of %s", at, filepath.Base(name)), err
+}
+
+// refetch has the node get its state again when it starts.
+func (n *node) refetch() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	path, err := n.site.binary()
+	if err == nil {
+		var out []byte
+		if out, err = exec.Command(path, "refetch", "--data-dir", n.dataDir()).
+			CombinedOutput(); err != nil {
+			err = fmt.Errorf("refetch: %w: %s", err, out)
+		}
+	}
+	if err != nil {
+		n.site.problem("%s: %v", n.named, err)
+	}
 }
 
 // lastLine returns the end of the node's log.

@@ -40,6 +40,8 @@ type disk struct {
 	full      bool          // … for lack of space
 	crashAt   int           // steps until the process ends; 0: never
 	crash     func()
+	lies      string // what becomes of the next write to the log, unnoticed; empty: it is written
+	healing   []func()
 }
 
 func newDisk(seed uint64) *disk {
@@ -112,7 +114,7 @@ func (d *disk) survivor(mode string) *disk {
 	if mode == "torn" && d.rnd.IntN(2) == 0 {
 		names = d.names
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range sortedNames(names) {
 		f := names[name]
 		data, size := slices.Clone(f.saved), f.savedSize
 		if mode == "torn" {
@@ -267,11 +269,102 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 	if over := min(n, max(0, len(f.data)-int(at))); zero(p[over:]) {
 		p = p[:over]
 	}
-	if len(p) > 0 {
-		f.data = patch(f.data, int(at), p)
-		f.dirty = append(f.dirty, written{int(at), bytes.Clone(p)})
+	if len(p) == 0 {
+		return n, nil
 	}
+	if !f.small && !zero(p) {
+		meant, lies := int(at), f.d.lies
+		if lies == "stray" {
+			if len(f.data) <= len(p) {
+				lies = ""
+			} else {
+				at = int64(f.d.rnd.IntN(len(f.data) - len(p)))
+				f.keep(int(at), len(p))
+			}
+		}
+		if lies != "" {
+			f.d.lies = ""
+			text := bytes.Clone(p)
+			f.d.healing = append(f.d.healing, func() { f.data = patch(f.data, meant, text) })
+		}
+		if lies == "lost" {
+			return n, nil
+		}
+	}
+	f.data = patch(f.data, int(at), p)
+	f.dirty = append(f.dirty, written{int(at), bytes.Clone(p)})
 	return n, nil
+}
+
+func sortedNames(files map[string]*file) []string { return slices.Sorted(maps.Keys(files)) }
+
+// keep has the disk restore a part of the file when its process has ended: what that still does is
+// of no effect, and a process that finds damage would have ended at once.
+func (f *file) keep(at, n int) {
+	at = min(at, len(f.data))
+	before := bytes.Clone(f.data[at:min(at+max(n, 0), len(f.data))])
+	f.d.healing = append(f.d.healing, func() { copy(f.data[min(at, len(f.data)):], before) })
+}
+
+// heal undoes the rot, in the opposite order.
+func (d *disk) heal() {
+	for _, undo := range slices.Backward(d.healing) {
+		undo()
+	}
+	d.healing, d.lies = nil, ""
+}
+
+// rot changes what the disk holds, or will hold, without an error, and says what.
+func (d *disk) rot(how string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if how == "lost" || how == "stray" {
+		d.lies = how
+		return "the next write to the log"
+	}
+	if how == "snapshot" {
+		if len(d.snapshots) == 0 || d.snapshots[0].data.Len() == 0 {
+			return "nothing"
+		}
+		// what is being sent or read back has been read
+		k := *d.snapshots[0]
+		b := bytes.Clone(k.data.Bytes())
+		at := d.rnd.IntN(len(b))
+		b[at] ^= 1 << d.rnd.IntN(8)
+		k.data = *bytes.NewBuffer(b)
+		d.snapshots = append([]*snapshot{&k}, d.snapshots[1:]...)
+		return fmt.Sprintf("byte %d of snapshot %s", at, k.meta.ID)
+	}
+	names := slices.DeleteFunc(sortedNames(d.names), func(name string) bool {
+		return len(d.names[name].saved) == 0
+	})
+	if len(names) == 0 {
+		return "nothing"
+	}
+	name := names[d.rnd.IntN(len(names))]
+	f := d.names[name]
+	at := d.rnd.IntN(len(f.saved))
+	change := func(change func([]byte)) { // in the file, and in what a power failure leaves of it
+		f.keep(at, len(f.data)-at)
+		for _, data := range [][]byte{f.data, f.saved} {
+			if at < len(data) {
+				change(data[at:])
+			}
+		}
+	}
+	switch how {
+	case "flip":
+		bit := d.rnd.IntN(8)
+		change(func(b []byte) { b[0] ^= 1 << bit })
+	case "zeros": // a sector
+		at -= at % sector
+		change(func(b []byte) { clear(b[:min(len(b), sector)]) })
+	case "cut": // the end is lost; the size remains
+		change(func(b []byte) { clear(b) })
+	default:
+		panic("no rot " + how)
+	}
+	return fmt.Sprintf("byte %d of %s", at, name)
 }
 
 func zero(p []byte) bool {

@@ -77,6 +77,12 @@ func (s *simulation) inject(e event) {
 		p.clock.step(span(1))
 	case "disk":
 		p.spoil(e.args[1], span(2))
+	case "rot":
+		p.mu.Lock()
+		p.rotten = true
+		d := p.disk
+		p.mu.Unlock()
+		s.note("%s: %s", p.id, d.rot(e.args[1]))
 	case "break":
 		s.net.Break(p.host)
 	case "admin":

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +84,8 @@ type process struct {
 	known   uint64        // the newest feature level of its release
 	join    bool          // it joins a cluster
 	gone    bool          // for good: it was removed, or all ends
+	rotten  bool          // its disk changed what it holds
+	damaged bool          // … and the node has found it
 	over    chan struct{} // closed when the run ends
 }
 
@@ -137,6 +140,7 @@ func (p *process) open(run int, over chan struct{}, cfg node.Config, ls node.Lis
 		_ = n.Close()
 	case err != nil && current:
 		p.s.note("%s does not start: %v", p.id, err)
+		p.finds(err)
 		p.ends(run, "kill", true, time.Second)
 	case err == nil:
 		select {
@@ -172,6 +176,7 @@ func (p *process) ends(run int, mode string, tells bool, restart time.Duration) 
 	p.disk = old.survivor(mode)
 	old.mu.Lock()
 	old.latency, old.failing, old.full, old.crashAt = 0, false, false, 0
+	old.heal()
 	if old.stuck != nil {
 		close(old.stuck)
 		old.stuck = nil
@@ -226,8 +231,28 @@ func (p *process) fatal(run int, err error) {
 	if strings.Contains(err.Error(), "differs from the leader's") {
 		p.s.violation("%s: %v", p.id, err)
 	}
+	p.finds(err)
 	p.ends(run, "kill", true, time.Second)
 }
+
+// finds notes why a node ends: one whose disk is damaged does until somebody replaces it.
+func (p *process) finds(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rotten && namesDamage.MatchString(err.Error()) {
+		p.damaged = true
+	}
+}
+
+// isDamaged reports whether the node does not start before somebody replaces it.
+func (p *process) isDamaged() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.damaged
+}
+
+// namesDamage matches what a node says of damaged files.
+var namesDamage = regexp.MustCompile(`damaged|corrupt|checksum|cannot read the snapshot|load any existing snapshots`)
 
 // ready returns the node if it is open.
 func (p *process) ready() *node.Node {

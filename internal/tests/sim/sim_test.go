@@ -125,6 +125,10 @@ func (s *simulation) settle() {
 				if c.perform("set", []string{"final:" + p.id, fmt.Sprint(n)}) {
 					return
 				}
+				if p.isDamaged() { // the others go on without it
+					p.end()
+					return
+				}
 				if time.Since(began) > recovery {
 					s.violation("%s does not serve %v after all is mended", p.id, recovery)
 					return
@@ -167,7 +171,7 @@ func (s *simulation) compare() {
 		differ = ""
 		first := ""
 		for i, p := range s.processes {
-			if p.gone {
+			if p.gone || p.isDamaged() {
 				continue
 			}
 			c := &client{s: s, number: 90 + i, to: i, machine: s.net.Boot("10.0.3.1")}
