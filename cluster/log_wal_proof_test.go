@@ -176,6 +176,24 @@ func TestEachBitOfAnOpenLog(t *testing.T) {
 	}
 }
 
+// An entry whose segment is deleted while it is read is not there: it is not damaged, which would
+// end the node. raft-wal lets a reader begin that has not been counted yet.
+func TestReadBesideCompaction(t *testing.T) {
+	d, want := filledLog(t)
+	log, err := openMarked(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for id := range maps.Clone(log.sums.of) {
+		log.sums.drop(id) // as Delete begins
+	}
+	var l raft.Log
+	if err := log.GetLog(want.first, &l); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Error(err)
+	}
+}
+
 // What a disk or a person does to whole files.
 func TestMissingPartsOfTheLog(t *testing.T) {
 	t.Parallel()

@@ -58,26 +58,33 @@ func (s *segmentSums) add(of types.SegmentInfo, entries []types.LogEntry) {
 
 // checked returns what passes on an entry that was read from a segment, if it is as it was written.
 // What was found in a segment and then cannot be read, where a changed length points beyond the
-// file perhaps, is not: Raft would end the process without a word.
+// file perhaps, is not: Raft would end the process without a word. A segment that is being deleted
+// has no entry any more: raft-wal does not keep it for who has just begun to read.
 func (s *segmentSums) checked(of types.SegmentInfo, index uint64) func(*types.PooledBuffer,
 	error) (*types.PooledBuffer, error) {
 	return func(b *types.PooledBuffer, err error) (*types.PooledBuffer, error) {
+		s.mu.RLock()
+		sums, there := s.of[of.ID]
+		at := index - of.BaseIndex
+		same := err == nil && at < uint64(len(sums)) &&
+			sums[at] == crc32.Checksum(b.Bs, castagnoli)
+		s.mu.RUnlock()
+		if same {
+			return b, nil
+		}
+		if err == nil {
+			b.Close()
+		}
 		switch {
+		case !there:
+			return nil, types.ErrNotFound
+		case err == nil:
+			return nil, damagedf(segmentName(of), "entry %d was changed after it was written",
+				index)
 		case errors.Is(err, types.ErrNotFound), errors.Is(err, types.ErrClosed),
 			errors.Is(err, fs.ErrClosed):
 			return nil, err
-		case err != nil:
-			return nil, damagedf(segmentName(of), "entry %d cannot be read: %v", index, err)
 		}
-		s.mu.RLock()
-		sums, at := s.of[of.ID], index-of.BaseIndex
-		same := at < uint64(len(sums)) && sums[at] == crc32.Checksum(b.Bs, castagnoli)
-		s.mu.RUnlock()
-		if !same {
-			b.Close()
-			return nil, damagedf(segmentName(of), "entry %d was changed after it was written",
-				index)
-		}
-		return b, nil
+		return nil, damagedf(segmentName(of), "entry %d cannot be read: %v", index, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/simnet"
 )
 
@@ -318,6 +319,9 @@ func (d *disk) heal() {
 func (d *disk) rot(how string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.level < commands.LevelUsers {
+		return "nothing, since no mark is believed yet"
+	}
 	if how == "lost" || how == "stray" {
 		d.lies = how
 		return "the next write to the log"

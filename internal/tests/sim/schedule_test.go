@@ -208,12 +208,11 @@ func (g *generator) splitAll() {
 }
 
 // rot spoils the disk of one node, a minority, whose members stay: one thing, since two may hide
-// each other, and from the feature level on that proves what is on a disk. It comes to light at a
-// restart at the latest. That is none by loss of power within the second in which a lost batch
-// looks torn (ADR 0056).
+// each other. It comes to light at a restart at the latest. That is none by loss of power within
+// the second in which a lost batch looks torn (ADR 0056).
 func (g *generator) rot() {
 	for _, e := range g.sc.events {
-		if g.sc.nodes < 3 || g.sc.level != 0 || e.kind == "join" || e.kind == "remove" {
+		if g.sc.nodes < 3 || e.kind == "join" || e.kind == "remove" {
 			return
 		}
 	}
