@@ -4,8 +4,7 @@
 package cluster
 
 import (
-	"bufio"
-	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +25,10 @@ import (
 // lacks the entry could lose it. So it takes no part in elections until its log reaches that index.
 // Then it has all that a leader had who sent it that far, and so all that was committed.
 var owedKey = []byte("coordd owed")
+
+// refetchKey is where it keeps the same index while Refetch moves away what could tell it; 0: it
+// does not, or has ended.
+var refetchKey = []byte("coordd refetch")
 
 // refetchedPrefix begins the name of the directory to which Refetch moves what was there.
 const refetchedPrefix = "before-refetch-"
@@ -52,8 +55,7 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 		return done, err
 	}
 	done.Node = v.node
-	last, members, err := lastOnDisk(dir, v, logger)
-	if err != nil {
+	if done.Owed, err = beginRefetch(dir, v, logger); err != nil {
 		return done, err
 	}
 	s, err := openPromises(dir, func() uint64 { return v.level })
@@ -61,24 +63,57 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 		return done, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if slices.Equal(voters(members), []string{v.node}) {
-		return done, fmt.Errorf("node %s is the only voter of its cluster: no other has its data",
-			v.node)
-	}
-	if done.Owed = max(s.stable.number(owedKey), last); done.Owed == 0 {
-		return done, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
-	}
-	if err := s.stable.SetUint64(owedKey, done.Owed); err != nil {
-		return done, err
-	}
 	if done.Kept, err = moveState(dir); err != nil {
 		return done, err
 	}
 	log, err := openLog(dir, v.logStore, fresh, logger) // with its mark
+	if err == nil {
+		err = log.Close()
+	}
 	if err != nil {
 		return done, err
 	}
-	return done, log.Close()
+	return done, s.stable.SetUint64(refetchKey, 0)
+}
+
+// beginRefetch stores and returns what the node will owe: from then on nothing else has to tell it.
+func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, err error) {
+	level := func() uint64 { return v.level }
+	s, err := openPromises(dir, level)
+	if err != nil {
+		return 0, err
+	}
+	begun, before := s.stable.number(refetchKey), s.stable.number(owedKey)
+	if err := s.close(); err != nil || begun > 0 {
+		return begun, err
+	}
+	last, members, err := lastOnDisk(dir, v, logger)
+	if err != nil {
+		return 0, err
+	}
+	switch have := voters(members); {
+	case len(have) == 0:
+		return 0, fmt.Errorf("it cannot be told who the members of the node in data directory %s "+
+			"are: RAFT REMOVE it, and --join an empty one under a new id", dir)
+	case slices.Equal(have, []string{v.node}):
+		return 0, fmt.Errorf("node %s is the only voter of its cluster: no other has its data",
+			v.node)
+	}
+	if owed = max(before, last); owed == 0 {
+		return 0, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
+	}
+	if s, err = openPromises(dir, level); err != nil {
+		return 0, err
+	}
+	return owed, errors.Join(s.stable.setNumbers(owed, owedKey, refetchKey), s.close())
+}
+
+// checkRefetched refuses a directory whose refetching was interrupted.
+func (s *stores) checkRefetched(dir string) error {
+	if s.stable.number(refetchKey) == 0 {
+		return nil
+	}
+	return fmt.Errorf("coordd refetch was interrupted in data directory %s: run it again", dir)
 }
 
 // lastOnDisk returns the index of the newest entry that the node had, and the newest members that
@@ -133,46 +168,76 @@ func lastOfDamaged(dir string, logger *slog.Logger) (last uint64, members raft.C
 		return 0, members, err
 	}
 	for _, name := range names { // in order
-		err := readEntries(name, func(l *raft.Log) {
-			if last = max(last, l.Index); l.Type == raft.LogConfiguration {
-				members = raft.DecodeConfiguration(l.Data)
-			}
-		})
+		end, newest, err := salvage(name)
 		if err != nil {
 			return 0, members, err
 		}
-	}
-	if len(members.Servers) == 0 {
-		return 0, members, fmt.Errorf("it cannot be told who the members of the node in data "+
-			"directory %s are: RAFT REMOVE it, and --join an empty one under a new id", dir)
+		if last = max(last, end); newest != nil {
+			members = *newest
+		}
 	}
 	return last, members, nil
 }
 
-// readEntries reads the entries at the beginning of a segment, as far as they can be read.
-func readEntries(name string, each func(*raft.Log)) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
+// salvage returns the index of the last entry of a damaged segment, and the last configuration
+// before the damage. Behind that it looks for the next frame, wherever it is: what only seems to be
+// an entry lets the node owe more than it must.
+func salvage(name string) (last uint64, members *raft.Configuration, err error) {
+	var base uint64
+	if _, err := fmt.Sscanf(filepath.Base(name), "%d-", &base); err != nil {
+		return 0, nil, fmt.Errorf("%s is no name of a segment", name)
 	}
-	defer f.Close()
-	s := segmentReader{in: bufio.NewReaderSize(f, scanChunk)}
-	for err = s.skip(segmentHeaderLen); err == nil; {
-		var kind byte
-		var n uint32
-		if kind, n, err = s.frame(); err != nil || kind == frameOfCommit {
+	b, err := os.ReadFile(name)
+	whole := true
+	for at := segmentHeaderLen; at+segmentFrameLen <= len(b); {
+		kind, n := b[at], int(binary.LittleEndian.Uint32(b[at+4:]))
+		rest := b[at+segmentFrameLen:]
+		switch {
+		case kind == frameOfEntry && n <= len(rest):
+			var l raft.Log
+			if decodeEntry(rest[:n], &l) != nil || l.Index < base ||
+				l.Index-base > uint64(at/segmentFrameLen) {
+				break
+			}
+			last = max(last, l.Index)
+			if l.Type == raft.LogConfiguration && whole {
+				members = decodeMembers(l.Data)
+			}
+			at += segmentFrameLen + int(padded(int64(n)))
+			continue
+		case kind == frameOfIndex && n <= len(rest):
+			n = int(padded(int64(n)))
+			at += segmentFrameLen + n
+			continue
+		case kind == frameOfCommit:
+			at += segmentFrameLen
 			continue
 		}
-		var data bytes.Buffer
-		err = s.read(padded(int64(n)), func(p []byte) { data.Write(p) })
-		var l raft.Log
-		if err != nil || kind != frameOfEntry ||
-			(&wal.BinaryCodec{}).Decode(data.Bytes()[:n], &l) != nil {
-			continue
-		}
-		each(&l)
+		whole = false
+		at += segmentFrameLen
 	}
-	return nil
+	return last, members, err
+}
+
+// decodeEntry decodes what may be no entry, of which raft-wal panics.
+func decodeEntry(b []byte, l *raft.Log) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return (&wal.BinaryCodec{}).Decode(b, l)
+}
+
+// decodeMembers decodes what may be no configuration; nil: it is none.
+func decodeMembers(b []byte) (c *raft.Configuration) {
+	defer func() {
+		if recover() != nil {
+			c = nil
+		}
+	}()
+	members := raft.DecodeConfiguration(b)
+	return &members
 }
 
 // moveState moves log and snapshots into a new directory. The snapshots go last: without them a

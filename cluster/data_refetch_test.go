@@ -123,6 +123,128 @@ func TestRefetchOfADamagedLog(t *testing.T) {
 	eventually(t, "nothing is owed", func() bool { return !c.nodes[broken].owes() })
 }
 
+// A refetch that was interrupted anywhere is finished by another one, which owes as much, and until
+// then the node says so.
+func TestInterruptedRefetch(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		id := c.followers()[0].cfg.ID
+		dir := filepath.Join(c.dir, id)
+		for _, moved := range [][]string{{}, {walName}, {walName, snapshotsName}} {
+			c.write(c.leader(), "w")
+			c.converged()
+			eventually(t, "nothing is owed", func() bool { return !c.nodes[id].owes() })
+			if err := c.nodes[id].Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+			want := c.nodes[id].applied()
+			c.close(id)
+			v, err := readVersion(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := beginRefetch(dir, v, testLogger()); err != nil {
+				t.Fatal(err)
+			}
+			kept := filepath.Join(dir, "moved")
+			if err := os.MkdirAll(kept, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range moved {
+				err := os.Rename(filepath.Join(dir, name), filepath.Join(kept, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.tryOpen(id, nil); err == nil || !strings.Contains(err.Error(), "again") {
+				t.Fatalf("%v is moved, and the node starts: %v", moved, err)
+			}
+			if done, err := Refetch(dir, newToy(), testLogger()); err != nil || done.Owed < want {
+				t.Fatalf("%v is moved: %+v, %v; it had entry %d", moved, done, err, want)
+			}
+			if err := os.RemoveAll(kept); err != nil {
+				t.Fatal(err)
+			}
+			c.reopen(id)
+			c.ready(id)
+		}
+		c.converged()
+	})
+}
+
+// What a damaged log still has counts, also behind the damage: the mark may be older, as after a
+// power failure, or from before a downgrade.
+func TestRefetchSalvages(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		id := c.followers()[0].cfg.ID
+		dir := filepath.Join(c.dir, id)
+		for range 20 {
+			c.write(c.leader(), "w")
+		}
+		c.converged()
+		want := c.nodes[id].applied()
+		c.close(id)
+		segment := onlySegment(t, dir)
+		data, err := os.ReadFile(segment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := len(bytes.TrimRight(data, "\x00"))
+		for at := segmentHeaderLen; at < end; at += segmentFrameLen { // each word in turn
+			old := bytes.Clone(data)
+			for i := range segmentFrameLen {
+				old[at+i] ^= 0xff
+			}
+			if err := os.WriteFile(segment, old, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			last, _, err := salvage(segment)
+			if err != nil || last > want+1 || last < want-1 { // it may be part of the last one
+				t.Fatalf("byte %d: %d, %v; it had entry %d", at, last, err, want)
+			}
+		}
+	})
+}
+
+// A snapshot of which a file is missing is refused like a damaged one, and so is a log to which no
+// snapshot leads. Refetching helps: a segment still names the members.
+func TestSnapshotsWithoutFiles(t *testing.T) {
+	for _, lost := range []string{"*/" + snapshotStateName, "*/" + snapshotMetaName, "*"} {
+		runSimulated(t, lost, func(t *testing.T) {
+			c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
+			id := c.followers()[0].cfg.ID
+			for range 5 {
+				c.write(c.leader(), "w")
+			}
+			c.converged()
+			if err := c.nodes[id].Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+			c.close(id)
+			dir := filepath.Join(c.dir, id)
+			paths, err := filepath.Glob(filepath.Join(dir, snapshotsName, lost))
+			if err != nil || len(paths) == 0 {
+				t.Fatalf("%v, %v", paths, err)
+			}
+			for _, path := range paths {
+				if err := os.RemoveAll(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.tryOpen(id, nil); !errors.Is(err, errDamaged) {
+				t.Fatalf("it starts: %v", err)
+			}
+			if _, err = Refetch(dir, newToy(), testLogger()); err != nil {
+				t.Fatal(err)
+			}
+			c.reopen(id)
+			c.ready(id)
+			c.converged()
+		})
+	}
+}
+
 // TestRefetchRefuses what would lose data.
 func TestRefetchRefuses(t *testing.T) {
 	simulated(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ const (
 )
 
 var stableKeys = [][]byte{currentTermKey, lastVoteTermKey, lastVoteCandKey, incarnationKey,
-	foundingKey, removedKey, owedKey}
+	foundingKey, removedKey, owedKey, refetchKey}
 
 // stableStore is that record. Raft panics if it cannot write the term, and a node that cannot write
 // either must not take part in an election: the process ends, with a reason.
@@ -217,6 +217,17 @@ func (s *stableStore) SetUint64(key []byte, value uint64) error {
 		return nil
 	}
 	return s.writeLocked(change{key, now})
+}
+
+// setNumbers writes a number under several keys at once.
+func (s *stableStore) setNumbers(value uint64, keys ...[]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []change
+	for _, key := range keys {
+		all = append(all, change{key, binary.BigEndian.AppendUint64(nil, value)})
+	}
+	return s.writeLocked(all...)
 }
 
 // resetTerm undoes the first term.

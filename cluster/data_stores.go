@@ -39,6 +39,9 @@ func openStores(dir, kind string, level func() uint64, logger *slog.Logger) (*st
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkRefetched(dir); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
 	log, err := openLog(dir, kind, level, logger)
 	if err != nil {
 		return nil, errors.Join(err, s.close())

@@ -61,7 +61,20 @@ func newSnapshotStore(inner raft.SnapshotStore, log raft.LogStore, dir string,
 		s.newest.Store(&snapshotSeen{list[0].Index, list[0].Term, snapshotTime(list[0].ID),
 			list[0].Size})
 	}
+	if err == nil {
+		err = s.begins()
+	}
 	return s, err
+}
+
+// begins fails if nothing holds what came before the log, for which Raft would panic.
+func (s *snapshotStore) begins() error {
+	first, err := s.log.FirstIndex()
+	if err == nil && first > s.newest.Load().index+1 {
+		err = damagedf(filepath.Join(s.dir, snapshotsName),
+			"no snapshot is there that leads to the log, which begins at entry %d", first)
+	}
+	return err
 }
 
 // unfit returns the last index of what the log holds that does not lead to the newest snapshot, 0

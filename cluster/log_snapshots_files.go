@@ -108,7 +108,10 @@ func (s *snapshotFiles) newest() (name string, index, term uint64, err error) {
 func (s *snapshotFiles) describe(name string) (d snapshotDescription, err error) {
 	path := filepath.Join(s.dir, name, snapshotMetaName)
 	text, err := os.ReadFile(path)
-	if err != nil {
+	switch {
+	case missing(err):
+		return d, damagedf(path, "the file is missing")
+	case err != nil:
 		return d, err
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -183,8 +186,12 @@ func (s *snapshotFiles) check(id string, read func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(filepath.Join(s.dir, id, snapshotStateName))
-	if err != nil {
+	path := filepath.Join(s.dir, id, snapshotStateName)
+	f, err := os.Open(path)
+	switch {
+	case missing(err):
+		return damagedf(path, "the file is missing")
+	case err != nil:
 		return err
 	}
 	defer f.Close()
@@ -193,7 +200,7 @@ func (s *snapshotFiles) check(id string, read func(io.Reader) error) error {
 		return err
 	}
 	if !bytes.Equal(sum.Sum(nil), d.CRC) {
-		return damagedf(f.Name(), "its checksum does not match")
+		return damagedf(path, "its checksum does not match")
 	}
 	return nil
 }
