@@ -240,19 +240,41 @@ const (
 )
 
 // newExchange returns an exchange whose names nothing has yet. The data of an earlier one may have
-// been put back.
+// been put back. What was staged for one that never began goes: if this one is interrupted, only
+// what it has staged may come.
 func newExchange(dir, epoch string) (exchange, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return exchange{}, err
+	}
+	for _, e := range entries {
+		if _, ok := stagedEpoch(e.Name()); ok {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return exchange{}, err
+			}
+		}
+	}
+	if err := files.SyncDir(dir); err != nil {
+		return exchange{}, err
+	}
 	for label, n := epoch, 2; ; n++ {
 		x := exchangeOf(dir, label)
 		_, err := os.Lstat(x.kept)
 		if errors.Is(err, fs.ErrNotExist) {
-			return x, os.RemoveAll(x.staged) // of one that never began
+			return x, nil
 		}
 		if err != nil {
 			return x, err
 		}
 		label = fmt.Sprint(epoch, "-", n)
 	}
+}
+
+// stagedEpoch returns the epoch in the name of a staged directory.
+func stagedEpoch(name string) (string, bool) {
+	epoch, begins := strings.CutPrefix(name, stagedPrefix)
+	epoch, ends := strings.CutSuffix(epoch, stagedSuffix)
+	return epoch, begins && ends
 }
 
 func exchangeOf(dir, epoch string) exchange {
@@ -330,9 +352,8 @@ func interrupted(dir string) (*exchange, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		epoch, begun := strings.CutPrefix(e.Name(), stagedPrefix)
-		epoch, ends := strings.CutSuffix(epoch, stagedSuffix)
-		if !begun || !ends {
+		epoch, ok := stagedEpoch(e.Name())
+		if !ok {
 			continue
 		}
 		x := exchangeOf(dir, epoch)

@@ -282,3 +282,21 @@ func TestRecoverBeforeAnEntry(t *testing.T) {
 		}
 	})
 }
+
+// What an earlier recovery staged before it was killed never takes the place of a later one.
+func TestStaleExchangeNeverComes(t *testing.T) {
+	dir := t.TempDir()
+	stale := exchangeOf(dir, "1")
+	interruptExchange(t, dir, stale, 0)
+	x, err := newExchange(dir, "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	interruptExchange(t, dir, x, 1) // the version file has moved
+	if is, err := interrupted(dir); err != nil || is == nil || *is != x {
+		t.Errorf("%+v is interrupted, %v", is, err)
+	}
+	if _, err := os.Stat(stale.staged); !os.IsNotExist(err) {
+		t.Errorf("%s remains: %v", stale.staged, err)
+	}
+}

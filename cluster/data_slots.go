@@ -32,7 +32,7 @@ const (
 )
 
 // openSlots opens a file. It returns the newest content, nil if there is none that can be read; the
-// error is fs.ErrNotExist if there is no file.
+// error is fs.ErrNotExist if there is no file. Who believes the content calls renew.
 func openSlots(files fileLayer, dir, name string, size int64) (*slotFile, []byte, error) {
 	f, err := files.OpenWriter(dir, name)
 	if err != nil {
@@ -40,8 +40,8 @@ func openSlots(files fileLayer, dir, name string, size int64) (*slotFile, []byte
 	}
 	s := &slotFile{f: f, size: size}
 	content, err := s.read(f)
-	if err == nil { // a killed process may have left slots and name as they are in memory
-		err = errors.Join(s.sync(), files.SyncDir(dir))
+	if err == nil { // a killed process may have left the name as it is in memory
+		err = files.SyncDir(dir)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
@@ -143,6 +143,19 @@ func (s *slotFile) commit(content []byte) error {
 	}
 	s.next = 1 - s.next
 	return s.write(content)
+}
+
+// renew writes the content again, to both slots, which a power failure has left different. What an
+// earlier process wrote and could not sync Linux would not sync now.
+func (s *slotFile) renew() error {
+	if s == nil {
+		return nil
+	}
+	content, err := s.read(s.f)
+	if err != nil || content == nil {
+		return err
+	}
+	return s.commit(content)
 }
 
 func (s *slotFile) write(content []byte) error {

@@ -106,6 +106,13 @@ func openStable(files fileLayer, dir string, earlier raft.StableStore,
 	return s, nil
 }
 
+// renew writes the record again, see slotFile.
+func (s *stableStore) renew() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots.renew()
+}
+
 // Close closes the file.
 func (s *stableStore) Close() error {
 	s.mu.Lock()

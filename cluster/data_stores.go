@@ -57,6 +57,9 @@ func openStores(dir, kind string, level func() uint64, logger *slog.Logger) (*st
 			fmt.Errorf("cannot open the snapshots in data directory %s: %w", dir, err),
 			s.close())
 	}
+	if err := s.stable.renew(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
 	if err := tighten(dir); err != nil { // the directory may be another user's mount point
 		logger.Warn("the data directory is readable by others", "error", err)
 	}

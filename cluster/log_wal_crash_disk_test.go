@@ -250,6 +250,9 @@ func (f *crashFile) Sync() error {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	if err, taken := f.d.step("sync " + f.name); err != nil && !taken {
+		if !errors.Is(err, errPowerless) {
+			f.dirty = nil // as on Linux: they count as written, and a later sync writes nothing
+		}
 		return err
 	} else if err == nil || !errors.Is(err, errPowerless) {
 		f.save()

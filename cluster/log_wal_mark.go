@@ -77,6 +77,9 @@ func (d *durableMark) ensure() error {
 	if missing(err) {
 		slots, err = makeSlots(d.files, d.dir, markName, markSlot, nil)
 	}
+	if err == nil {
+		err = slots.renew()
+	}
 	if err != nil {
 		return err
 	}

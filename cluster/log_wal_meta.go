@@ -72,13 +72,16 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 		return state, err
 	}
 	if m.first {
+		if err := m.renew(); err != nil {
+			return state, err
+		}
 		for _, s := range state.Segments {
 			m.giveBack(dir, s)
 		}
 	}
 	tail := &state.Segments[len(state.Segments)-1]
 	if tail.SealTime.IsZero() {
-		if err := m.cutAfter(dir, *tail, end.at); err != nil {
+		if err := m.cutAfter(dir, *tail, end); err != nil {
 			return state, err
 		}
 		if end.index == 0 {
@@ -212,8 +215,9 @@ func (m *walMeta) scan(dir string, s types.SegmentInfo, keep uint64) (segmentEnd
 }
 
 // cutAfter clears what follows the end of the last segment: a batch that was not written whole.
-// Its bytes are set aside first.
-func (m *walMeta) cutAfter(dir string, tail types.SegmentInfo, at int64) error {
+// Its bytes are set aside first. The last whole batch is written again: if an earlier process could
+// not sync it, Linux would sync nothing now.
+func (m *walMeta) cutAfter(dir string, tail types.SegmentInfo, end segmentEnd) error {
 	w, err := (&walFiles{fileLayer: m.log.files}).OpenWriter(dir, segmentName(tail))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -221,8 +225,11 @@ func (m *walMeta) cutAfter(dir string, tail types.SegmentInfo, at int64) error {
 	if err != nil {
 		return err
 	}
-	f := w.(*walFile)
+	f, at := w.(*walFile), end.at
 	last, err := lastByte(f, at, f.size)
+	if err == nil && m.first && end.from < at {
+		err = copyRange(f.segmentFile, f, end.from, at, end.from)
+	}
 	if err == nil && last > at {
 		if m.first { // a write of this process that failed is known to be none
 			err = m.setAside(dir, tail, f, at, last)
@@ -256,7 +263,7 @@ func (m *walMeta) setAside(dir string, tail types.SegmentInfo, f io.ReaderAt, at
 	name := fmt.Sprintf("%s-%d%s", strings.TrimSuffix(segmentName(tail), ".wal"), at, cutSuffix)
 	to, err := files.Create(dir, name, 0)
 	if err == nil {
-		err = copyRange(to, f, at, end)
+		err = copyRange(to, f, at, end, 0)
 		err = errors.Join(err, to.Close())
 	}
 	if noSpace(err) {

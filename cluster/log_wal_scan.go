@@ -43,6 +43,7 @@ var tornBytes = 512
 // segmentEnd is the end of a segment's valid content.
 type segmentEnd struct {
 	at    int64  // after the last complete batch; 0: there is none
+	from  int64  // where that batch begins
 	last  uint64 // index of its last entry; 0: there is none
 	index uint64 // where the index of entries begins, after its frame's header; 0: not sealed
 }
@@ -123,7 +124,8 @@ func scanSegment(f io.ReaderAt, file string, info types.SegmentInfo,
 				return end, sums, nil
 			case whole:
 				sums = append(sums, batch...)
-				if end = (segmentEnd{at: s.at, last: last, index: index}); len(sums) == 0 {
+				end = segmentEnd{at: s.at, from: begun, last: last, index: index}
+				if len(sums) == 0 {
 					end.last = 0
 				}
 				if index > 0 {
@@ -288,10 +290,10 @@ func lastByte(f io.ReaderAt, from, size int64) (int64, error) {
 	return last, nil
 }
 
-// copyRange copies bytes of a segment to the beginning of another file, durably.
-func copyRange(to types.WritableFile, from io.ReaderAt, at, end int64) error {
+// copyRange copies bytes of a segment to a place in a file, durably.
+func copyRange(to types.WritableFile, from io.ReaderAt, at, end, place int64) error {
 	buf := make([]byte, scanChunk)
-	for begin := at; at < end; {
+	for begin := at - place; at < end; {
 		n, err := from.ReadAt(buf[:min(end-at, scanChunk)], at)
 		if n == 0 {
 			return err

@@ -83,6 +83,13 @@ func (l *segmentList) open(dir string) ([]byte, error) {
 	return content, err
 }
 
+// renew writes the list again, see slotFile.
+func (l *segmentList) renew() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.slots.renew()
+}
+
 // CommitState implements types.MetaStore.
 func (l *segmentList) CommitState(state types.PersistentState) error {
 	l.mu.Lock()

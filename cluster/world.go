@@ -74,6 +74,9 @@ func (w *World) openStores(logger *slog.Logger) (*stores, error) {
 		return nil, errors.Join(err, log.Close())
 	}
 	stable, err := openStable(w.LogFiles, "", nil, level)
+	if err == nil {
+		err = stable.renew()
+	}
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
