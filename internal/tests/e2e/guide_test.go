@@ -168,7 +168,13 @@ func TestGuide(t *testing.T) {
 							language.head+start+code+language.tail)
 						run = append(slices.Clone(language.run), language.file)
 					}
-					runPage(t, dir, server.addr, run, guidePrinted.FindAllStringSubmatch(code, -1))
+					lost := &lostReplies{t: t, direct: c, owed: map[string]*lostLease{}}
+					addr := proxy(t, "tcp", server.addr, lost.requests, asItIs)
+					runPage(t, dir, addr, run, guidePrinted.FindAllStringSubmatch(code, -1))
+					lost.end()
+					if (p.name == "locks" || p.name == "leader-election") && lost.played == 0 {
+						t.Error("no reply was lost")
+					}
 				})
 			}
 		})

@@ -36,14 +36,14 @@ always() {
 
 token() { od -An -N10 -tx1 /dev/urandom | tr -d ' '; }
 
-# acquire LOCK: waits for it and sets mine to the token in it. A try whose reply was lost may have succeeded, so it looks whose the lock is.
+# acquire LOCK: waits for it and sets mine to the token in it. A try whose reply was lost may have succeeded, so it looks whose the lock is, and renews its own: the lease runs since that try.
 acquire() {
 	mine=$(token)
 	while :; do
 		always SET "$1" "$mine" NX PX $LEASE_MS
 		[ "$reply" != OK ] || return
 		always GET "$1"
-		[ "$reply" != "$mine" ] || return
+		[ "$reply" != "$mine" ] || { renew "$1" "$mine"; return; }
 	done
 }
 

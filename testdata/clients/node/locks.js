@@ -33,12 +33,16 @@ async function always(call) {
 }
 
 // Waits for a lock and returns the token in it. A try whose reply was lost may
-// have succeeded, so it looks whose the lock is.
+// have succeeded, so it looks whose the lock is, and renews its own: the lease
+// runs since that try.
 async function acquire(lock) {
   const mine = token();
   for (;;) {
     if (await always((c) => c.setNX(lock, mine, LEASE_MS))) return mine;
-    if ((await always((c) => c.get(lock))) === mine) return mine;
+    if ((await always((c) => c.get(lock))) === mine) {
+      await renew(lock, mine);
+      return mine;
+    }
     await pause();
   }
 }

@@ -54,10 +54,11 @@ class Locker:
         self.renewal, self.release = (client.register_script((SCRIPTS / f"{name}.lua").read_text()) for name in ("lock_renew", "lock_release"))
 
     def acquire(self, lock):
-        """Waits for a lock and returns the token in it. A try whose reply was lost may have succeeded, so it looks whose the lock is."""
+        """Waits for a lock and returns the token in it. A try whose reply was lost may have succeeded, so it looks whose the lock is, and renews its own: the lease runs since that try."""
         token = secrets.token_hex(10)
         while not always(self.client.set, lock, token, nx=True, px=LEASE_MS):
             if always(self.client.get, lock) == token.encode():
+                self.renew(lock, token)
                 break
             pause()
         return token

@@ -67,12 +67,16 @@ func (l *locker) use(lock string) {
 }
 
 // acquire waits for a lock and returns the token in it. A try whose reply was lost may have
-// succeeded, so it looks whose the lock is.
+// succeeded, so it looks whose the lock is, and renews its own: the lease runs since that try.
 func (l *locker) acquire(lock string) (token string) {
 	token = crand.Text()
 	for {
 		ok := always(func() (bool, error) { return l.setNX(l.ctx, lock, token, lease) })
-		if ok || token == always(func() (string, error) { return l.get(l.ctx, lock) }) {
+		if ok {
+			return token
+		}
+		if token == always(func() (string, error) { return l.get(l.ctx, lock) }) {
+			l.renew(lock, token)
 			return token
 		}
 		pause()
