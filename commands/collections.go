@@ -92,7 +92,11 @@ func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyCla
 		x.deleteKey(key)
 		return
 	}
-	e := x.DB().SetCollection(key, c)
+	store := x.DB().SetCollection
+	if x.Level >= LevelUsers { // whoever overwrites a key is its new holder
+		store = x.DB().OverwriteCollection
+	}
+	e := store(key, c)
 	x.DB().SetDeadline(e, 0)
 	x.changed(e, class, event)
 }

@@ -183,8 +183,8 @@ var keySpecs = []Spec{
 		Name: "fence", Kind: Read, Arity: 2, Flags: Fast | Linearizable,
 		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "0.1.0",
 		Syntax: "key",
-		Summary: "Returns the revision that created a key: a fencing token that grows with " +
-			"every holder of a lock.",
+		Summary: "Returns the revision that created or took over a key: a fencing token that " +
+			"grows with every holder of a lock.",
 		Complexity: "O(1)", Handler: fenceCommand,
 	},
 	objectSpec,

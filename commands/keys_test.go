@@ -53,8 +53,8 @@ func (b *bench) fence(key string) (n int64) {
 	return n
 }
 
-// A holder's token stays while the key exists, whatever changes it, and the next holder's is
-// larger.
+// Up to LevelBounded a holder's token stays while the key exists, whatever changes it, and the next
+// holder's is larger.
 func TestFence(t *testing.T) {
 	b := newBench(t)
 	last := int64(0)
@@ -112,6 +112,63 @@ func TestFence(t *testing.T) {
 		b.run("SET", "lock", "2", "NX", "PX", "10")
 		if got := b.fence("lock"); got <= token {
 			t.Errorf("after %v the token is %d, before it was %d", end, got, token)
+		}
+	}
+}
+
+// Who overwrites a lock with another value is its new holder, from LevelUsers on. The same value
+// renews, and what edits a value keeps its holder.
+func TestFenceOfTakeovers(t *testing.T) {
+	for _, c := range []struct{ lock, call, token string }{
+		{"SET lock a NX PX 100", "GETSET lock b", "new"},
+		{"SET lock a NX PX 100", "SET lock b", "new"},
+		{"SET lock a NX PX 100", "SET lock b GET", "new"},
+		{"SET lock a NX PX 100", "SET lock b PX 200", "new"},
+		{"SET lock a NX PX 100", "SET lock b XX KEEPTTL", "new"},
+		{"SET lock a NX PX 100", "SET lock b IFEQ a PX 200", "new"},
+		{"SET lock a NX PX 100", "SET lock b IFNE b PX 200", "new"},
+		{"SET lock a NX PX 100", "SETEX lock 2 b", "new"},
+		{"SET lock a NX PX 100", "PSETEX lock 200 b", "new"},
+		{"SET lock a NX PX 100", "MSET lock b", "new"},
+		{"SET lock a NX PX 100", "MSETEX 1 lock b XX PX 200", "new"},
+		{"SET lock a NX PX 100", "BITOP NOT lock lock", "new"},
+		{"SET lock a NX PX 100", "SORT other STORE lock", "new"},
+		{"HSET lock a 1", "SET lock a", "new"},
+		{"SADD lock a", "SUNIONSTORE lock other", "new"},
+		{"SET lock a NX PX 100", "SET lock a XX PX 200", "same"},
+		{"SET lock a NX PX 100", "SET lock a IFEQ a PX 200", "same"},
+		{"SET lock a NX PX 100", "SET lock a", "same"},
+		{"SET lock a NX PX 100", "GETSET lock a", "same"},
+		{"SET lock a NX PX 100", "SET lock b NX PX 200", "same"},
+		{"SET lock a NX PX 100", "SET lock b IFEQ b PX 200", "same"},
+		{"SET lock a NX PX 100", "PEXPIRE lock 200", "same"},
+		{"SET lock a NX PX 100", "PERSIST lock", "same"},
+		{"SET lock a NX PX 100", "APPEND lock b", "same"},
+		{"SET lock a NX PX 100", "SETRANGE lock 0 b", "same"},
+		{"SET lock a NX PX 100", "SETBIT lock 0 1", "same"},
+		{"SET lock 1 NX PX 100", "INCR lock", "same"},
+		{"SET lock 1 NX PX 100", "INCRBYFLOAT lock 0.5", "same"},
+		{"HSET lock a 1", "HINCRBY lock a 1", "same"},
+		{"HSET lock a 1", "HSET lock b 1", "same"},
+	} {
+		for level := uint64(LevelFirst); level <= FeatureLevel; level++ {
+			b := newBench(t)
+			b.env.Level = level
+			b.run("SADD", "other", "1")
+			b.run(strings.Fields(c.lock)...)
+			before := b.fence("lock")
+			if reply := b.run(strings.Fields(c.call)...); reply[0] == '-' {
+				if level >= LevelUsers {
+					t.Errorf("%s: %s", c.call, reply)
+				}
+				continue // a command of a later level
+			}
+			after := b.fence("lock")
+			if isNew := c.token == "new" && level >= LevelUsers; isNew != (after > before) ||
+				!isNew && after != before {
+				t.Errorf("level %d, %s, %s: token %d and then %d, want a %s one", level, c.lock,
+					c.call, before, after, c.token)
+			}
 		}
 	}
 }

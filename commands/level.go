@@ -14,7 +14,8 @@ const (
 	// LevelUsers has users: the machine holds them, a request carries its own, and a command runs
 	// only with its user's permission. The data can have a limit. Intersections, differences and
 	// ZRANGESTORE are charged less, strings that grow more. An entry removes fewer expired keys.
-	// There is LOCKS. Entries carry no hash of the leader's state, and one that does ends no node.
+	// There is LOCKS. Who overwrites a key with another value is its new holder (FENCE). Entries
+	// carry no hash of the leader's state, and one that does ends no node.
 	LevelUsers = 3
 
 	// releaseLevel is the newest level that this release may use. A new level goes above this line.

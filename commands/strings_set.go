@@ -172,7 +172,7 @@ func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 		x.notifyExpired(key, !db.Delete(key))
 		return
 	}
-	e := db.SetString(key, value)
+	e := x.overwrite(key, value)
 	x.notify(NotifyString, "set", key)
 	if !keepTTL {
 		db.SetDeadline(e, deadlineMs)
@@ -180,6 +180,15 @@ func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	if deadlineMs != 0 {
 		x.notify(NotifyGeneric, "expire", key)
 	}
+}
+
+// overwrite sets key to a string, whatever it held. Who writes another value is a new holder, from
+// LevelUsers on.
+func (x *Call) overwrite(key, value []byte) *keyspace.Entry {
+	if x.Level < LevelUsers {
+		return x.DB().SetString(key, value)
+	}
+	return x.DB().Overwrite(key, value)
 }
 
 // create is set for a key that does not exist. It returns nil if the key is past its deadline at

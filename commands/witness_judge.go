@@ -115,8 +115,9 @@ func (w *Witness) judgeString(s *seen) {
 			e.MarkWindow()
 			w.add(WindowCounted, FormFixed, s, e, nil) // INCR came before
 		}
-	case e.Lease() && s.beforeMs == 0:
-		w.add(LockGranted, FormString, s, e, w.keep(ownerOf(e.Bytes()))) // SETNX came before
+	case e.Lease() && (s.beforeMs == 0 || e.Created() == w.ks.CurrentRevision()):
+		// SETNX came before, or another owner was overwritten
+		w.add(LockGranted, FormString, s, e, w.keep(ownerOf(e.Bytes())))
 	case e.Lease() || s.acts&actExpire != 0 && s.acts&actLook != 0:
 		e.MarkLease(true)
 		w.add(LockRenewed, FormString, s, e, w.keep(ownerOf(e.Bytes()))).BeforeMs = s.beforeMs

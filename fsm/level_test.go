@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -40,6 +41,46 @@ func TestLevelNeverFalls(t *testing.T) {
 	mustApply(t, m, 2, &Entry{ClockMs: 1}, false)
 	if m.Level() != unknownLevel {
 		t.Errorf("level %d", m.Level())
+	}
+}
+
+// Who overwrites a lock is its new holder from the entry on that raises the level, on each machine:
+// also on one that was restored before, or after.
+func TestTakeoversOfLevels(t *testing.T) {
+	m := NewMachine(testTable())
+	token := func(of *Machine) keyspace.Revision { return of.ks.DB(0).Creation([]byte("lock")) }
+	index := uint64(0)
+	apply := func(level uint64, call string) (before, after keyspace.Revision) {
+		t.Helper()
+		restored, err := ReadSnapshot(bytes.NewReader(snapshotBytes(t, m.Snapshot())), m.table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		index++
+		before = token(m)
+		for _, of := range []*Machine{m, restored} {
+			mustApply(t, of, index, &Entry{ClockMs: int64(index), Level: level,
+				Batches: [][]byte{calls(call)}}, true)
+		}
+		if token(m) != token(restored) {
+			t.Errorf("%s: token %d, %d on a restored machine", call, token(m), token(restored))
+		}
+		return before, token(m)
+	}
+	apply(0, "SET lock a NX PX 60000")
+	for _, c := range []struct {
+		level uint64
+		call  string
+		taken bool
+	}{
+		{0, "SET lock b PX 60000", false},
+		{commands.LevelBounded, "SET lock c PX 60000", false},
+		{commands.LevelUsers, "SET lock c PX 60000", false}, // renewed
+		{0, "SET lock d PX 60000", true},
+	} {
+		if before, after := apply(c.level, c.call); (after > before) != c.taken {
+			t.Errorf("%s: token %d and then %d", c.call, before, after)
+		}
 	}
 }
 

@@ -219,8 +219,9 @@ func TestFactsOfLocks(t *testing.T) {
 		"conditions": {
 			{0, do("SET l a NX PX 100"), "granted string l a"},
 			{10, do("SET l a IFEQ a PX 100"), "renewed string l a"},
-			{20, do("DELEX l IFEQ b"), ""},
-			{20, do("DELEX l IFEQ a"), "released string l a"},
+			{20, do("SET l b IFEQ a PX 100"), "granted string l b"}, // taken over
+			{20, do("DELEX l IFEQ a"), ""},
+			{20, do("DELEX l IFEQ b"), "released string l b"},
 			{20, do("SET m 1 NX PX 100"), "granted string m 1"},
 			{20, do("DELIFEQ m 1"), "released string m 1"},
 		},

@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"bytes"
 	"errors"
 	"unsafe"
 
@@ -124,6 +125,27 @@ func (db *DB) SetString(key, value []byte) *Entry {
 	hash := hashKey(key)
 	e := db.set(hash, db.existing(hash, key), newString(key, value))
 	db.Changed(e)
+	return e
+}
+
+// Overwrite is SetString, but whoever sets another value than the key has is its new holder: the
+// key counts as new.
+func (db *DB) Overwrite(key, value []byte) *Entry {
+	hash := hashKey(key)
+	old := db.existing(hash, key)
+	same := old != nil && old.Kind() == KindString && bytes.Equal(old.Bytes(), value)
+	e := db.set(hash, old, newString(key, value))
+	if !same {
+		e.renew(db.ks.rev)
+	}
+	db.Changed(e)
+	return e
+}
+
+// OverwriteCollection is SetCollection, but the key counts as new.
+func (db *DB) OverwriteCollection(key []byte, c Collection) *Entry {
+	e := db.SetCollection(key, c)
+	e.renew(db.ks.rev)
 	return e
 }
 

@@ -94,7 +94,7 @@ func (e *Entry) Emptied() bool {
 // Deadline returns when the key expires, ms of the cluster clock; 0 means never.
 func (e *Entry) Deadline() int64 { return e.deadline }
 
-// Created returns the revision that created the key.
+// Created returns the revision that created the key, or that of the newest holder who overwrote it.
 func (e *Entry) Created() Revision { return e.created &^ mark }
 
 // Changed returns the revision that last changed the key.

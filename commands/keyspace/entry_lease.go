@@ -27,6 +27,9 @@ func (e *Entry) MarkWindow() {
 	e.created, e.changed = e.created&^mark, e.changed|mark
 }
 
+// renew notes that e counts as created at a revision.
+func (e *Entry) renew(at Revision) { e.created = e.created&mark | at }
+
 // touch notes that e is changed at a revision.
 func (e *Entry) touch(at Revision) { e.changed = e.changed&mark | at }
 
