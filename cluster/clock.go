@@ -69,6 +69,13 @@ func (a *arrivals) set(s stamp, live bool) {
 	a.mu.Unlock()
 }
 
+// running reports whether an entry arrived since the process started.
+func (a *arrivals) running() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.live
+}
+
 // raise is reset for a restored snapshot, unless the log holds something newer.
 func (a *arrivals) raise(s stamp) {
 	a.mu.Lock()

@@ -86,16 +86,32 @@ func newLeaderClock(clock Clock, from origin) *leaderClock {
 	if from.stamp.wallUs != 0 {
 		c.readUs = from.stamp.wallUs + readAheadUs // by reads of earlier leaders
 	}
-	wallOffsetMs := readingOf(c.nowMs(), clock.Wall()).offsetMs
-	switch known := from.stamp.wallUs != 0; {
-	case !known:
-		c.offsetMs = wallOffsetMs
-	case from.live:
+	if from.stamp.wallUs != 0 {
 		c.offsetMs = from.stamp.offsetMs()
-	default: // the whole cluster was down, and its clock stopped
-		c.offsetMs = max(from.stamp.offsetMs(), wallOffsetMs)
+	} else {
+		c.offsetMs = c.wallOffsetMs()
 	}
 	return c
+}
+
+// wallOffsetMs is the offset of this node's wall clock.
+func (c *leaderClock) wallOffsetMs() int64 {
+	return readingOf(c.nowMs(), c.clock.Wall()).offsetMs
+}
+
+// catchUp has the time of day jump to the wall clocks, since the whole cluster was down and its
+// clock stood still, or there is no time of day yet. aheadMs is how far a majority of the wall
+// clocks is ahead of this node's at least. Unless they disagree, this node's counts: it is known
+// exactly. Call it before any other use of the clock. What was stamped before is not gone back on.
+func (c *leaderClock) catchUp(aheadMs int64) {
+	if max(aheadMs, -aheadMs) <= deadbandMs {
+		aheadMs = 0
+	}
+	wallMs := c.wallOffsetMs() + aheadMs
+	if c.stampedUs != 0 {
+		wallMs = max(wallMs, c.offsetMs)
+	}
+	c.offsetMs = wallMs
 }
 
 // untilClear returns how long until this leadership's instants are later than all that earlier

@@ -108,7 +108,8 @@ func TestStampFollowsReads(t *testing.T) {
 }
 
 // TestTimeOfDayGoesOn: a new leader continues from the newest stamp, whatever its own wall clock
-// says. Only if the cluster clock stood still does it jump to its wall clock, and only forward.
+// says. Only if the cluster clock stood still does it jump to the wall clock of a majority, and
+// only forward.
 func TestTimeOfDayGoesOn(t *testing.T) {
 	clock := &stubClock{mono: 3 * time.Second}
 	wallMs := clock.Wall().UnixMilli()
@@ -116,22 +117,37 @@ func TestTimeOfDayGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		from origin
-		want int64 // the time of day, ms
+		// how far a majority's wall clocks are ahead, if they are known and the clock stood still
+		ahead *int64
+		want  int64 // the time of day, ms
 	}{
-		{"the first leader", origin{at: clock.mono}, wallMs},
-		{"behind", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, true},
+		{"the first leader", origin{at: clock.mono}, nil, wallMs},
+		{"the first leader, agreed", origin{at: clock.mono}, new(int64(deadbandMs)), wallMs},
+		{"the first leader, wrong", origin{at: clock.mono}, new(int64(-60_000)), wallMs - 60_000},
+		{"behind", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, true}, nil,
 			wallMs - 60_000},
-		{"ahead", origin{stamp{clockMs, (wallMs+60_000)*1000 + 999}, clock.mono, true},
+		{"ahead", origin{stamp{clockMs, (wallMs+60_000)*1000 + 999}, clock.mono, true}, nil,
 			wallMs + 60_000},
 		{"a second later", origin{stamp{clockMs, (wallMs + 60_000) * 1000},
-			clock.mono - time.Second, true}, wallMs + 61_000},
+			clock.mono - time.Second, true}, nil, wallMs + 61_000},
 		{"stood still", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono, false},
-			wallMs},
+			new(int64(-deadbandMs)), wallMs},
+		{"stood still, nothing known", origin{stamp{clockMs, (wallMs - 60_000) * 1000}, clock.mono,
+			false}, nil, wallMs - 60_000},
+		{"stood still, this node is ahead", origin{stamp{clockMs, (wallMs - 60_000) * 1000},
+			clock.mono, false}, new(int64(-50_000)), wallMs - 50_000},
+		{"stood still, this node is far ahead", origin{stamp{clockMs, (wallMs - 60_000) * 1000},
+			clock.mono, false}, new(int64(-70_000)), wallMs - 60_000},
+		{"stood still, this node is behind", origin{stamp{clockMs, (wallMs - 60_000) * 1000},
+			clock.mono, false}, new(int64(50_000)), wallMs + 50_000},
 		{"stood still, ahead", origin{stamp{clockMs, (wallMs + 60_000) * 1000}, clock.mono, false},
-			wallMs + 60_000},
-		{"not known", origin{stamp{clockMs, 0}, clock.mono, true}, wallMs},
+			new(int64), wallMs + 60_000},
+		{"not known", origin{stamp{clockMs, 0}, clock.mono, true}, nil, wallMs},
 	} {
 		lead := newLeaderClock(clock, c.from)
+		if c.ahead != nil {
+			lead.catchUp(*c.ahead)
+		}
 		if got := lead.now().wallUs() / 1000; got != c.want {
 			t.Errorf("%s: the time of day is %d, want %d", c.what, got, c.want)
 		}
@@ -476,6 +492,75 @@ func TestTimeOfDayAfterStop(t *testing.T) {
 		if got := offset(); got < was+time.Hour.Milliseconds() ||
 			got > was+time.Hour.Milliseconds()+10*time.Minute.Milliseconds() {
 			t.Errorf("after an hour in which no node ran the offset grew by %d ms", got-was)
+		}
+	})
+}
+
+// A majority is at or past the value, whoever is silent or wrong.
+func TestMajorityAt(t *testing.T) {
+	for _, c := range []struct {
+		values []int64
+		voters int
+		want   int64
+		ok     bool
+	}{
+		{[]int64{7}, 1, 7, true},
+		{nil, 1, 0, false},
+		{[]int64{7}, 2, 0, false},
+		{[]int64{7, 5}, 2, 5, true},
+		{[]int64{0}, 3, 0, false},
+		{[]int64{0, 900}, 3, 0, true}, // one is silent
+		{[]int64{900, 0, 1}, 3, 1, true},
+		{[]int64{-900, 0, 1}, 3, 0, true},
+		{[]int64{900, 1, 900, 0}, 4, 1, true},
+		{[]int64{900, 1, 900, 0, 2}, 5, 2, true},
+		{[]int64{900, 1, 900}, 5, 1, true},
+	} {
+		got, ok := majorityAt(slices.Clone(c.values), c.voters)
+		if got != c.want || ok != c.ok {
+			t.Errorf("%v of %d voters: %d %v", c.values, c.voters, got, ok)
+		}
+	}
+}
+
+// TestOneWrongWallClock restarts all nodes, one of which has a wall clock that is a year ahead,
+// until that one leads first. The time of day is what the others say.
+func TestOneWrongWallClock(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		offset := func() (ms int64) {
+			t.Helper()
+			if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
+				t.Fatal(err)
+			}
+			return ms
+		}
+		const year, apart = 365 * 24 * time.Hour, int64(10 * time.Minute / time.Millisecond)
+		was := offset()
+		const wrong = "n2"
+		c.clock(wrong).shiftWall(year)
+		for led := false; !led; {
+			c.closeAll()
+			for _, m := range c.members {
+				c.reopen(m.ID)
+			}
+			led = c.leader().cfg.ID == wrong
+			if got := offset(); got < was || got > was+apart {
+				t.Fatalf("%s leads, and the offset grew by %d ms", c.leader().cfg.ID, got-was)
+			}
+			c.write(c.leader(), "w")
+		}
+		c.closeAll()
+		for _, m := range c.members {
+			if m.ID != wrong {
+				c.clock(m.ID).shiftWall(year) // no longer wrong: as if a year had passed
+			}
+			c.reopen(m.ID)
+		}
+		if got := offset(); got < was+year.Milliseconds() ||
+			got > was+year.Milliseconds()+apart {
+			t.Errorf("after a year the offset grew by %d ms", got-was)
 		}
 	})
 }

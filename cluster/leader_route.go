@@ -128,6 +128,7 @@ func (n *Node) establish() *leadership {
 	if !n.foundCluster() {
 		return nil
 	}
+	aheadMs, agreed := n.awaitWalls()
 	barrier := n.raft.Barrier(0)
 	if barrier.Error() != nil {
 		kick(n.routeWake)
@@ -144,7 +145,11 @@ func (n *Node) establish() *leadership {
 		since = f.Index()
 		n.machine.advance(since)
 	}
-	clock := newLeaderClock(n.cfg.Clock, n.arrivals.base(n.appliedStamp()))
+	from := n.arrivals.base(n.appliedStamp())
+	clock := newLeaderClock(n.cfg.Clock, from)
+	if !from.live && agreed {
+		clock.catchUp(aheadMs)
+	}
 	select {
 	case <-time.After(clock.untilClear()): // nearly always over by now
 	case <-n.stop:

@@ -52,6 +52,7 @@ type hello struct {
 	traits      uint64 // what it is; 0: an older version
 	to          string // the node that the hello is meant for; empty: whoever is there
 	build       Build  // what the node was built from; empty: an older version
+	wallMs      uint64 // its wall clock, ms since 1970; 0: an older version
 }
 
 const (
@@ -107,6 +108,7 @@ func appendHello(dst []byte, h hello) []byte {
 	for _, s := range []string{h.build.Go, h.build.Processor, h.build.Commit} {
 		dst = wire.AppendBytes(dst, s)
 	}
+	dst = binary.AppendUvarint(dst, h.wallMs)
 	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
 	return dst
 }
@@ -155,6 +157,9 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	if c.Len() > 0 {
 		h.build = Build{Go: c.Text(), Processor: c.Text(), Commit: c.Text()}
+	}
+	if c.Len() > 0 {
+		h.wallMs = c.Uvarint()
 	}
 	if c.Failed() {
 		return h, errors.New("a malformed hello")

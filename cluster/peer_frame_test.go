@@ -23,7 +23,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		}
 	}
 	h := hello{protocolVersion, "n1", "host:1", "no", "host:2", true, 3, "b1", "c", "b2", true, 5,
-		"amd64", "host:3", "v1", 7, "z", 9, 1, "n2", Build{"go1", "amd64/v1", "c0"}}
+		"amd64", "host:3", "v1", 7, "z", 9, 1, "n2", Build{"go1", "amd64/v1", "c0"}, 1 << 40}
 	if got, err := readHello(bytes.NewReader(appendHello(nil, h))); err != nil || got != h {
 		t.Errorf("hello %+v %v", got, err)
 	}
@@ -138,7 +138,7 @@ func FuzzDecodePayloads(f *testing.F) {
 		[]uint64{1, 300}))
 	f.Add(appendHello(nil,
 		hello{1, "n1", "a:1", "", "a:2", false, 3, "b", "c", "", true, 1, "", "", "", 0, "", 1, 0,
-			"", Build{}}))
+			"", Build{}, 0}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if q, err := decodeRequests(data); err == nil {
 			again := appendRequests(nil, q.count, q.batches)

@@ -78,6 +78,7 @@ type link struct {
 	renewing bool                       // connect again once no frame is in flight
 	peer     hello                      // the member's hello on the newest connection
 	started  time.Time                  // … and when it started, by that
+	wallMs   int64                      // … its wall clock, less this node's Monotonic; 0: unknown
 	// the cluster last named by a node with the member's id, refused or not; only founding uses it
 	claimed   string
 	attempted bool   // an attempt to reach it has ended
@@ -261,6 +262,7 @@ func (l *link) session(up *bool) error {
 	l.started = l.heard.Add(-time.Duration(h.upMs) * time.Millisecond)
 	l.renewing, l.unfit, l.toldSums = false, false, toldSums{}
 	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
+	l.noteWall(h.wallMs)
 	l.mu.Unlock()
 	*up = true
 	if l.missed.Swap(false) {
