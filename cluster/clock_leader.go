@@ -72,6 +72,7 @@ type leaderClock struct {
 
 	mu         sync.Mutex
 	offsetMs   int64 // of the time of day
+	shiftMs    int64 // what requests see is ahead of that time of day by
 	slewing    bool
 	ahead      bool    // slewing: the wall clock is ahead
 	slewedUs   int64   // cluster clock up to which the offset has followed the wall clock
@@ -89,14 +90,21 @@ func newLeaderClock(clock Clock, from origin) *leaderClock {
 	if from.stamp.wallUs != 0 {
 		c.offsetMs = from.stamp.offsetMs()
 	} else {
-		c.offsetMs = c.wallOffsetMs()
+		c.offsetMs = c.wallOffsetMs(c.nowMs())
 	}
 	return c
 }
 
-// wallOffsetMs is the offset of this node's wall clock.
-func (c *leaderClock) wallOffsetMs() int64 {
-	return readingOf(c.nowMs(), c.clock.Wall()).offsetMs
+// wallOffsetMs is the offset at which requests see the time of this node's wall clock.
+func (c *leaderClock) wallOffsetMs(nowMs int64) int64 {
+	return readingOf(nowMs, c.clock.Wall()).offsetMs - c.shiftMs
+}
+
+// setShift notes that an administrator has set the time of day that requests see.
+func (c *leaderClock) setShift(ms int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shiftMs = ms
 }
 
 // catchUp has the time of day jump to the wall clocks, since the whole cluster was down and its
@@ -107,7 +115,7 @@ func (c *leaderClock) catchUp(aheadMs int64) {
 	if max(aheadMs, -aheadMs) <= deadbandMs {
 		aheadMs = 0
 	}
-	wallMs := c.wallOffsetMs() + aheadMs
+	wallMs := c.wallOffsetMs(c.nowMs()) + aheadMs
 	if c.stampedUs != 0 {
 		wallMs = max(wallMs, c.offsetMs)
 	}
@@ -143,7 +151,7 @@ func (c *leaderClock) nowLocked() reading {
 
 // slew makes the offset follow the wall clock.
 func (c *leaderClock) slew(nowUs int64) {
-	apartMs := readingOf(nowUs/usPerMs, c.clock.Wall()).offsetMs - c.offsetMs
+	apartMs := c.wallOffsetMs(nowUs/usPerMs) - c.offsetMs
 	switch {
 	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0):
 		// a new step: what is left of a slow one is not made up by quick ones

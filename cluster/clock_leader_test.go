@@ -78,6 +78,23 @@ func TestSlewingTurns(t *testing.T) {
 	}
 }
 
+// TestTimeThatWasSet: once an administrator has set the time of day to that of the wall clock,
+// which is far from what entries carry, neither slewing nor a restart of all nodes undoes that.
+func TestTimeThatWasSet(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	clock := &stubClock{mono: time.Second}
+	from := origin{stamp{1000, (clock.Wall().UnixMilli() + year.Milliseconds()) * 1000}, clock.mono,
+		false}
+	lead := newLeaderClock(clock, from)
+	before := lead.now()
+	lead.setShift(-year.Milliseconds())
+	lead.catchUp(0)
+	clock.mono += time.Hour
+	if now := lead.now(); now.offsetMs != before.offsetMs {
+		t.Errorf("the offset went by %d ms", now.offsetMs-before.offsetMs)
+	}
+}
+
 // TestStampFollowsReads: while the time of day follows a wall clock back, a stamp is still later
 // than what reads have named.
 func TestStampFollowsReads(t *testing.T) {

@@ -29,6 +29,13 @@ func (l *link) wall() (ms int64, ok bool) {
 	return l.wallMs + l.n.cfg.Clock.Monotonic().Milliseconds(), l.wallMs != 0
 }
 
+// noteShift tells a leader's clock what an administrator has set.
+func (n *Node) noteShift(clock *leaderClock) {
+	if m, ok := n.machine.machine.(Shifter); ok {
+		clock.setShift(m.ShiftMs())
+	}
+}
+
 // awaitWalls returns how far a majority of the voters' wall clocks is ahead of this node's. If the
 // cluster's clock stood still it waits for them; agreed is false if there are too few.
 func (n *Node) awaitWalls() (aheadMs int64, agreed bool) {

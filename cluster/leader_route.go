@@ -147,6 +147,7 @@ func (n *Node) establish() *leadership {
 	}
 	from := n.arrivals.base(n.appliedStamp())
 	clock := newLeaderClock(n.cfg.Clock, from)
+	n.noteShift(clock)
 	if !from.live && agreed {
 		clock.catchUp(aheadMs)
 	}
@@ -236,6 +237,7 @@ const stampEvery = 3 * time.Second
 // entry is in flight (the next entry serves as a tick). Periodically it also asks the members for
 // their indexes, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
+	n.noteShift(lead.leaderClock)
 	lead.now() // the time of day follows the wall clock even if nobody asks
 	if n.inFlight.Load() == 0 {
 		now := lead.nowMs()

@@ -48,6 +48,12 @@ type Machine interface {
 		next func(lastUs, stampUs int64) (us int64, ok bool)) []byte
 }
 
+// Shifter is an optional interface of a Machine whose time of day an administrator can set.
+type Shifter interface {
+	// ShiftMs returns how far the time of day that requests see is ahead of what entries carry.
+	ShiftMs() int64
+}
+
 // WorkReader is an optional interface of a Machine that counts the work of reads.
 type WorkReader interface {
 	// ReadWork is Read, and also returns the units of work done.

@@ -45,6 +45,9 @@ const (
 	// reply is OK, or ErrNotRefused.
 	SettingAllowScript = "allow-script"
 
+	// SettingTime sets the time of day: ms since 1970 follow, in decimal.
+	SettingTime = "time"
+
 	// SettingAuth is only read. A hash, or a name and a hash, follow; the reply is the revision
 	// that created the user, or ErrWrongPass.
 	SettingAuth = "auth"

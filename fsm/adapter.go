@@ -291,6 +291,13 @@ func (a *Adapter) Clock() int64 {
 	return a.m.ClockMs()
 }
 
+// ShiftMs is Machine.ShiftMs.
+func (a *Adapter) ShiftMs() int64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.ShiftMs()
+}
+
 // NewestUs is Machine.NewestUs.
 func (a *Adapter) NewestUs() int64 {
 	a.mu.RLock()

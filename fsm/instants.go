@@ -19,13 +19,36 @@ type instants struct {
 	// WallUs. It is part of the state from commands.LevelBounded on, and 0 below.
 	lastUs  int64
 	stampUs int64        // Entry.WallUs of the newest applied entry; not part of the state
+	shiftMs int64        // what requests see is ahead by: an administrator set the time
 	next    func() int64 // advance, made once
 }
 
 func (t *instants) advance() int64 {
 	t.lastUs++
-	return t.lastUs
+	return t.lastUs + t.shiftMs*1000
 }
+
+const errTime commands.Error = "ERR the time must be milliseconds since 1970"
+
+// maxTimeMs bounds a time that is set: the year 5138.
+const maxTimeMs = 1e14
+
+// setTime sets the time of day that requests see from the next one on. What entries carry, and so
+// the order of instants among the members, does not change.
+func (m *Machine) setTime(env *commands.Env, text []byte) error {
+	ms, ok := commands.ParseInt(text)
+	if !ok || ms <= 0 || ms > maxTimeMs {
+		return errTime
+	}
+	before := m.time.shiftMs
+	m.time.shiftMs = ms - (m.time.lastUs+1)/1000
+	env.WallUs += (m.time.shiftMs - before) * 1000
+	m.ks.Fold(append([]byte(commands.SettingTime), text...))
+	return nil
+}
+
+// ShiftMs returns how far an administrator has set the time of day ahead of what entries carry.
+func (m *Machine) ShiftMs() int64 { return m.time.shiftMs }
 
 // beginTime sets the time of an entry in env.
 func (m *Machine) beginTime(env *commands.Env, e *Entry) {
@@ -36,6 +59,7 @@ func (m *Machine) beginTime(env *commands.Env, e *Entry) {
 	}
 	env.WallUs += (env.ClockMs - e.ClockMs) * 1000
 	m.time.lastUs = max(m.time.lastUs, env.WallUs-1)
+	env.WallUs += m.time.shiftMs * 1000
 	if m.time.next == nil {
 		m.time.next = m.time.advance
 	}
@@ -51,19 +75,20 @@ func (m *Machine) readTime(env *commands.Env, clockMs, wallUs int64, next Instan
 	if m.level < commands.LevelBounded {
 		return late
 	}
-	lastUs := m.time.lastUs
+	lastUs, shiftUs, nowUs := m.time.lastUs, m.time.shiftMs*1000, env.WallUs
+	env.WallUs += shiftUs
 	env.NextUs = func() int64 {
 		if next == nil {
-			lastUs = max(lastUs+1, env.WallUs)
-			return lastUs
+			lastUs = max(lastUs+1, nowUs)
+			return lastUs + shiftUs
 		}
 		us, ok := next(lastUs, m.time.stampUs)
 		*late = *late || !ok
-		return us
+		return us + shiftUs
 	}
 	return late
 }
 
-// NewestUs returns the newest instant that an entry named or slightly less, µs since 1970; 0 if
-// unknown.
+// NewestUs returns the newest instant that an entry named or slightly less, µs since 1970, without
+// the shift; 0 if unknown.
 func (m *Machine) NewestUs() int64 { return m.time.lastUs }

@@ -3,6 +3,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -124,6 +125,71 @@ func restored(t *testing.T, m *Machine) *Machine {
 		t.Fatal(err)
 	}
 	return again
+}
+
+// TestSetTime: an administrator sets the time of day, back and forth. Requests see it from the next
+// one on, on restored machines and in reads too; deadlines stay where they are, and instants rise.
+func TestSetTime(t *testing.T) {
+	table := testTable()
+	m := newestMachine(table)
+	const began = int64(1_700_000_000_000) // ms
+	index := uint64(0)
+	apply := func(batches ...[]byte) [][]byte {
+		t.Helper()
+		index++
+		e := &Entry{ClockMs: int64(index), WallUs: (began + int64(index)) * 1000, Batches: batches}
+		again := restored(t, m)
+		mustApply(t, again, index, e, true)
+		replies := mustApply(t, m, index, e, true).Replies
+		if !bytes.Equal(snapshotBytes(t, m.Snapshot()), snapshotBytes(t, again.Snapshot())) {
+			t.Fatal("a restored machine differs")
+		}
+		return replies
+	}
+	set := func(ms int64) []byte {
+		return settingOf("", 0, commands.SettingTime, fmt.Sprint(ms))
+	}
+	apply(calls("SET k v PX 60000"))
+	const year = int64(365 * 24 * 3600 * 1000)
+	for _, to := range []int64{began - year, began + year, began + 5, 1} {
+		replies := apply(set(to), timeRun(2), calls("EXPIRETIME k", "PTTL k"))
+		if string(replies[0]) != "+OK\r\n" {
+			t.Fatalf("%s", replies[0])
+		}
+		us := instantsOf(t, replies[1])
+		if us[0]/1000 != to || us[1] <= us[0] {
+			t.Errorf("set to %d, TIME is %v", to, us)
+		}
+		left := 60_001 - int64(index)
+		want := fmt.Sprintf(":%d\r\n:%d\r\n", (to+left+500)/1000, left)
+		if got := string(replies[2]); got != want {
+			t.Errorf("set to %d: EXPIRETIME and PTTL are %q, want %q", to, got, want)
+		}
+		next := instantsOf(t, apply(timeRun(1))[0])
+		if next[0]/1000 != to+1 {
+			t.Errorf("a ms after it was set to %d, TIME is %v", to, next)
+		}
+		read, _ := m.ReadWork(nil, timeRun(1), m.ClockMs(), m.NewestUs(), nil)
+		if us := instantsOf(t, read); us[0] <= next[0] || us[0] > next[0]+1000 {
+			t.Errorf("a read names %v after %v", us, next)
+		}
+	}
+	for _, wrong := range []string{"", "x", "0", "-1", "1.5", "100000000000001"} {
+		reply := apply(settingOf("", 0, commands.SettingTime, wrong))[0]
+		if string(reply) != "-"+string(errTime)+"\r\n" {
+			t.Errorf("%q: %s", wrong, reply)
+		}
+	}
+	path := goldenFiles + "time-snapshot-v1.bin"
+	makeGolden(t, path, snapshotBytes(t, m.Snapshot()))
+	file := readGolden(t, path)
+	m = restore(t, file, table)
+	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), file) {
+		t.Errorf("%s is written otherwise now: a new format needs a new version", path)
+	}
+	if us := instantsOf(t, apply(timeRun(1))[0]); us[0]/1000 > 1000 {
+		t.Errorf("TIME of the golden snapshot is %v", us)
+	}
 }
 
 // TestInstantsOfReads: reads and dry runs name instants of the leader's clock, one per request. A

@@ -73,6 +73,11 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 			return commands.ErrNotRefused
 		}
 		return nil
+	case name == commands.SettingTime && len(values) == 1:
+		if err := m.mayCall(r, q, "RAFT", "SET-TIME", string(values[0])); err != nil {
+			return err
+		}
+		return m.setTime(r.env, values[0])
 	case name == commands.SettingDefaultUser:
 		return m.setDefaultUser(r.env, values...)
 	}

@@ -17,9 +17,9 @@ import (
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
 // the scripts and libraries, from commands.LevelUsers on the third the users, then what the header
-// says that there is: what waits, and the scripts that were refused. Then comes one record per key
-// in the keyspace's order, from that level on with what the key is used for: equal machines give
-// equal bytes.
+// says that there is: what waits, the scripts that were refused, and a time that was set. Then
+// comes one record per key in the keyspace's order, from that level on with what the key is used
+// for: equal machines give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -50,6 +50,7 @@ type header struct {
 const (
 	partWaits    = 1 << iota // what waits
 	partVerdicts             // scripts that were refused
+	partShift                // instants.shiftMs, if it is not 0
 	knownParts   = 1<<iota - 1
 )
 
@@ -125,6 +126,7 @@ type Snapshot struct {
 	users    []byte   // nil below commands.LevelUsers
 	waits    *waiting // nil: nothing has waited yet
 	verdicts []byte   // nil: none
+	shift    []byte   // nil: none
 	keys     *keyspace.Frozen
 	marks    bool
 }
@@ -143,10 +145,16 @@ func (m *Machine) Snapshot() *Snapshot {
 	if verdicts != nil {
 		h.parts |= partVerdicts
 	}
+	if m.time.shiftMs != 0 {
+		h.parts |= partShift
+	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
 		verdicts: verdicts}
 	if h.parts&partWaits != 0 {
 		s.waits = m.waiting.freeze()
+	}
+	if h.parts&partShift != 0 {
+		s.shift = binary.AppendVarint(nil, m.time.shiftMs)
 	}
 	if m.level >= commands.LevelUsers {
 		s.marks = true
@@ -170,6 +178,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	if s.verdicts != nil {
 		out.record(s.verdicts)
+	}
+	if s.shift != nil {
+		out.record(s.shift)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -248,6 +259,12 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 	if h.parts&partVerdicts != 0 {
 		if err := m.engine.RestoreVerdicts(r.record()); err != nil {
 			return nil, r.error(err.Error())
+		}
+	}
+	if h.parts&partShift != 0 {
+		c := wire.NewCursor(r.record())
+		if m.time.shiftMs = c.Varint(); !c.Done() || m.time.shiftMs == 0 {
+			return nil, r.error("its time is invalid")
 		}
 	}
 	return m, nil

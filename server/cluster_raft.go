@@ -31,6 +31,8 @@ var raftSpecs = []commands.Spec{{
 			"held up the cluster, and those that were allowed.", raftScripts)),
 		since("0.2.0", raftSub("allow-script", 3, "id",
 			"Lets a script run that is refused, for good.", raftAllowScript)),
+		since("0.2.0", raftSub("set-time", 3, "unix-time-milliseconds:integer",
+			"Sets the time of day of the cluster, also back.", raftSetTime)),
 		{
 			Name: "backup", Kind: commands.Admin, Arity: 2, Group: "cluster", Since: "0.1.0",
 			Flags: commands.NoScript | commands.NoMulti,
@@ -52,6 +54,8 @@ var raftSpecs = []commands.Spec{{
 			"SCRIPTS",
 			"    List the scripts that are refused because they held up the cluster.",
 			"ALLOW-SCRIPT <id>", "    Let such a script run, for good.",
+			"SET-TIME <unix-time-milliseconds>",
+			"    Set the time of day of the cluster, also back.",
 			"BACKUP", "    Return a backup of the whole state, as one string."),
 	},
 }}
@@ -242,6 +246,20 @@ func raftAllowScript(s *session, _ *commands.Spec, args [][]byte) {
 		return
 	}
 	s.srv.log.Info("client allowed a script", "client", s.addr, "id", id)
+	s.w.Status("OK")
+}
+
+func raftSetTime(s *session, _ *commands.Spec, args [][]byte) {
+	err := s.share([]setting{{
+		words:   [][]byte{[]byte(commands.SettingTime), args[2]},
+		applied: func(*Server) bool { return true }, // TIME asks the leader
+	}})
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.srv.log.Warn("client set the time of day", "client", s.addr, "unix-time-ms",
+		string(args[2]))
 	s.w.Status("OK")
 }
 

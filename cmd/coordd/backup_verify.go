@@ -57,7 +57,7 @@ func contentsOf(m *fsm.Machine) contents {
 		held.Volatile += has.Volatile[i]
 	}
 	if us := m.NewestUs(); us > 0 {
-		at := time.UnixMicro(us).UTC()
+		at := time.UnixMicro(us + m.ShiftMs()*1000).UTC()
 		held.LastWrite = &at
 	}
 	return held
