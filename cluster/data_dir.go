@@ -24,7 +24,8 @@ const (
 )
 
 // storeNames are what a node makes beside its version file.
-var storeNames = []string{promisesName, stableName, walName, boltLogName, snapshotsName}
+var storeNames = []string{promisesName, stableName, walName, boltLogName, markName,
+	snapshotsName}
 
 // Log stores for Config.LogStore.
 const (

@@ -59,12 +59,21 @@ func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error
 	}
 	s.closers = append(s.closers, s.stable)
 	if v.logStore == LogStoreBolt {
-		bolt, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, boltLogName),
+		path := filepath.Join(dir, boltLogName)
+		if err := boltFile(path); err != nil {
+			return s, err
+		}
+		bolt, err := raftboltdb.New(raftboltdb.Options{Path: path,
 			BoltOptions: &bbolt.Options{Timeout: time.Second, ReadOnly: true}})
 		if err != nil {
 			return s, fmt.Errorf("cannot read the log in data directory %s: %w", dir, err)
 		}
 		s.log, s.closers = bolt, append(s.closers, bolt)
+		if v.level >= markedLevel {
+			if err := boltReached(bolt, dir); err != nil {
+				return s, err
+			}
+		}
 	} else {
 		log, err := openWAL(filepath.Join(dir, walName), files, earlierMeta, segmentSize, level,
 			logger)

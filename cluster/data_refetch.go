@@ -121,8 +121,8 @@ func (s *stores) checkRefetched(dir string) error {
 func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 	members raft.Configuration, err error) {
 	s, err := lookAt(dir, v, logger)
-	if errors.Is(err, errDamaged) && v.logStore == LogStoreWAL {
-		return lastOfDamaged(dir, logger)
+	if errors.Is(err, errDamaged) {
+		return lastOfDamaged(dir, v.logStore, logger)
 	}
 	if err != nil {
 		return 0, members, err
@@ -148,10 +148,14 @@ func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 }
 
 // lastOfDamaged is lastOnDisk of a directory whose log is damaged. The mark says how far it went.
-func lastOfDamaged(dir string, logger *slog.Logger) (last uint64, members raft.Configuration,
-	err error) {
+func lastOfDamaged(dir, kind string, logger *slog.Logger) (last uint64,
+	members raft.Configuration, err error) {
 	walDir := filepath.Join(dir, walName)
-	content, err := readSlots(osFiles{walfs.New()}, walDir, markName, markSlot)
+	marked := walDir
+	if kind == LogStoreBolt {
+		marked = dir
+	}
+	content, err := readSlots(osFiles{walfs.New()}, marked, markName, markSlot)
 	is, ok := decodeMark(content)
 	if err != nil || !ok {
 		return 0, members, errors.Join(err, fmt.Errorf("it cannot be told how far the log in data "+
@@ -252,7 +256,7 @@ func moveState(dir string) (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{walName, boltLogName, snapshotsName} {
+	for _, name := range []string{walName, boltLogName, markName, snapshotsName} {
 		err := os.Rename(filepath.Join(dir, name), filepath.Join(kept, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return kept, err

@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"path/filepath"
 
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -40,7 +41,9 @@ func openSlots(files fileLayer, dir, name string, size int64) (*slotFile, []byte
 	}
 	s := &slotFile{f: f, size: size}
 	content, err := s.read(f)
-	if err == nil { // a killed process may have left the name as it is in memory
+	if err != nil {
+		err = unreadable(dir, name, err)
+	} else { // a killed process may have left the name as it is in memory
 		err = files.SyncDir(dir)
 	}
 	if err != nil {
@@ -71,8 +74,15 @@ func readSlots(files fileLayer, dir, name string, size int64) (content []byte, e
 	if err != nil {
 		return nil, err
 	}
-	content, err = (&slotFile{size: size}).read(f)
+	if content, err = (&slotFile{size: size}).read(f); err != nil {
+		err = unreadable(dir, name, err)
+	}
 	return content, errors.Join(err, f.Close())
+}
+
+// unreadable is an error of the disk. The other slot does not help: it may say what was before.
+func unreadable(dir, name string, err error) error {
+	return damagedf(filepath.Join(dir, name), "it cannot be read: %v", err)
 }
 
 // read reads the newest content.

@@ -114,7 +114,7 @@ func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interf
 	io.Closer
 }, error) {
 	if kind == LogStoreBolt {
-		return openBolt(filepath.Join(dir, boltLogName), dir)
+		return openBoltLog(dir, level, logger)
 	}
 	walDir := filepath.Join(dir, walName)
 	if err := makeDir(walDir); err != nil {

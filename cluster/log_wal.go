@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -54,37 +53,11 @@ func openWAL(dir string, files fileLayer, earlier types.MetaStore, segmentSize i
 		return nil, errors.Join(err, l.meta.segmentList.Close())
 	}
 	l.w.Store(w)
-	if err := l.startMark(); err != nil {
+	l.mark.files, l.mark.dir = l.files, l.dir
+	if err := l.mark.start(l); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
-}
-
-// startMark has the mark say where the log ends that was just opened.
-func (l *walLog) startMark() error {
-	l.mark.files, l.mark.dir = l.files, l.dir
-	if err := l.mark.open(); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(l.dir, markName), err)
-	}
-	last, err := l.LastIndex()
-	if err != nil {
-		return err
-	}
-	var entry raft.Log
-	if last > 0 {
-		if err := l.GetLog(last, &entry); err != nil {
-			return err
-		}
-	}
-	is := mark{last, entry.Term}
-	if l.mark.known && l.mark.newest == is {
-		return nil
-	}
-	if err := l.mark.lower(is); err != nil {
-		return err
-	}
-	l.mark.note(is)
-	return nil
 }
 
 func (l *walLog) open() (*wal.WAL, error) {
@@ -149,12 +122,14 @@ const noRoom = -1
 // Room implements roomyLog.
 func (l *walLog) Room() int64 { return l.room.Load() }
 
+// hasMark makes sure that there is a mark, see durableMark.
+func (l *walLog) hasMark() error { return l.mark.exists() }
+
 // StoreLogs stores all entries or none.
 func (l *walLog) StoreLogs(logs []*raft.Log) error {
 	err := l.write(func(w *wal.WAL) error { return w.StoreLogs(logs) })
-	if err == nil && len(logs) > 0 {
-		last := logs[len(logs)-1]
-		l.mark.note(mark{last.Index, last.Term})
+	if err == nil {
+		l.mark.stored(logs)
 	}
 	return err
 }
@@ -163,19 +138,8 @@ func (l *walLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Lo
 
 // DeleteRange truncates the beginning or the end of the log.
 func (l *walLog) DeleteRange(low, high uint64) error {
-	first, err1 := l.FirstIndex()
-	last, err2 := l.LastIndex()
-	if err := errors.Join(err1, err2); err != nil {
+	if err := l.mark.deletes(l, low, high); err != nil {
 		return err
-	}
-	if high >= last {
-		left := mark{}
-		if low > first {
-			left.last = low - 1
-		}
-		if err := l.mark.lower(left); err != nil {
-			return err
-		}
 	}
 	return l.write(func(w *wal.WAL) error { return w.DeleteRange(low, high) })
 }

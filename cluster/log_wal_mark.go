@@ -6,12 +6,17 @@ package cluster
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
-// markName is the file, beside the segments.
+// markName is the file, beside the segments or the file of the log.
 const (
 	markName = "durable"
 	markSlot = 4096
@@ -86,6 +91,73 @@ func (d *durableMark) ensure() error {
 	d.slots = slots
 	d.newest, d.known = decodeMark(content)
 	return nil
+}
+
+// start has the mark say where a log ends that was just opened.
+func (d *durableMark) start(log raft.LogStore) error {
+	if err := d.open(); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(d.dir, markName), err)
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return err
+	}
+	var entry raft.Log
+	if last > 0 {
+		if err := log.GetLog(last, &entry); err != nil {
+			return err
+		}
+	}
+	is := mark{last, entry.Term}
+	if d.known && d.newest == is {
+		return nil
+	}
+	if err := d.lower(is); err != nil {
+		return err
+	}
+	d.note(is)
+	return nil
+}
+
+// reached checks that a log in file, which ends at an entry, has all that the mark in a directory
+// says.
+func reached(files fileLayer, dir, file string, last uint64) error {
+	content, err := readSlots(files, dir, markName, markSlot)
+	have, ok := decodeMark(content)
+	switch {
+	case missing(err):
+		return damagedf(filepath.Join(dir, markName), "the file is missing")
+	case err != nil:
+		return err
+	case !ok:
+		return damagedf(filepath.Join(dir, markName), "it says nothing that can be read")
+	case have.last > last:
+		return damagedf(file, "the log ends at entry %d, and entries up to %d were stored", last,
+			have.last)
+	}
+	return nil
+}
+
+// stored notes entries that were stored.
+func (d *durableMark) stored(logs []*raft.Log) {
+	if len(logs) > 0 {
+		last := logs[len(logs)-1]
+		d.note(mark{last.Index, last.Term})
+	}
+}
+
+// deletes lowers the mark before the end of a log is deleted.
+func (d *durableMark) deletes(log raft.LogStore, low, high uint64) error {
+	first, err1 := log.FirstIndex()
+	last, err2 := log.LastIndex()
+	if err := errors.Join(err1, err2); err != nil || high < last {
+		return err
+	}
+	left := mark{}
+	if low > first {
+		left.last = low - 1
+	}
+	return d.lower(left)
 }
 
 // exists makes sure that there is a file, which says less than the log holds at the most: from

@@ -55,10 +55,10 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 		if err := m.segmentList.Close(); err != nil {
 			return types.PersistentState{}, err
 		}
-		m.failed.Store(false)
 	}
 	state, err := m.segmentList.Load(dir)
 	if again && err == nil { // what is read may not be durable
+		m.failed.Store(false)
 		err = m.CommitState(state)
 	}
 	if err != nil {
@@ -157,27 +157,9 @@ func (m *walMeta) prove(dir string, state types.PersistentState) (end segmentEnd
 		}
 	}
 	if m.first && m.level() >= markedLevel {
-		return end, m.reaches(dir, file, last)
+		return end, reached(m.log.files, dir, file, last)
 	}
 	return end, nil
-}
-
-// reaches checks that a log which ends at an entry has all that its mark says.
-func (m *walMeta) reaches(dir, file string, last uint64) error {
-	content, err := readSlots(m.log.files, dir, markName, markSlot)
-	have, ok := decodeMark(content)
-	switch {
-	case missing(err):
-		return damagedf(filepath.Join(dir, markName), "the file is missing")
-	case err != nil:
-		return err
-	case !ok:
-		return damagedf(filepath.Join(dir, markName), "it says nothing that can be read")
-	case have.last > last:
-		return damagedf(file, "the log ends at entry %d, and entries up to %d were stored", last,
-			have.last)
-	}
-	return nil
 }
 
 // proveSealed checks a sealed segment, once.
@@ -267,7 +249,7 @@ func (m *walMeta) setAside(dir string, tail types.SegmentInfo, f io.ReaderAt, at
 		err = errors.Join(err, to.Close())
 	}
 	if noSpace(err) {
-		err = nil
+		name, err = "", nil
 	}
 	l.logger.Info("the end of the log was not written whole, as at a power failure; it is cut off",
 		"segment", segmentName(tail), "at", at, "bytes", end-at, "kept", name)

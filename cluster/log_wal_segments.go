@@ -19,8 +19,9 @@ const (
 	segmentsName = "segments"
 )
 
-// segmentsSlot has room for some 5,000 segments. Tests lower it.
-var segmentsSlot = int64(1 << 20)
+// segmentsSlot has room for some 40,000 segments, 2.5 TB. What is not used takes no space. Tests
+// lower it.
+var segmentsSlot = int64(8 << 20)
 
 // segmentList implements types.MetaStore.
 type segmentList struct {

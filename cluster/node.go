@@ -138,8 +138,8 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if log, ok := n.stores.log.(*walLog); ok {
-		guard.marked = log.mark.exists
+	if log, ok := n.stores.log.(interface{ hasMark() error }); ok {
+		guard.marked = log.hasMark
 	}
 	n.keepRoom()
 	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {
