@@ -237,11 +237,18 @@ func (a *Adapter) nextCheck() Check {
 	return c
 }
 
-// EnterEpoch is Machine.EnterEpoch.
-func (a *Adapter) EnterEpoch(epoch uint64) (index, term uint64, err error) {
+// NextStart is Machine.NextStart.
+func (a *Adapter) NextStart(nowUs int64) (start keyspace.Revision, behindUs int64) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.NextStart(nowUs)
+}
+
+// ContinueAbove is Machine.ContinueAbove.
+func (a *Adapter) ContinueAbove(start keyspace.Revision) (index, term uint64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.m.EnterEpoch(epoch)
+	return a.m.ContinueAbove(start)
 }
 
 // Epoch is Machine.Epoch.

@@ -1,4 +1,5 @@
-// Backups: a check of a snapshot file without loading it, and the step into a new epoch.
+// Backups: a check of a snapshot file without loading it, and where the revisions of a restored or
+// recovered state go on.
 
 package fsm
 
@@ -66,7 +67,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Epoch returns the current epoch: how many times the state was restored from a backup.
+// Epoch returns the high bits of the revisions.
 func (m *Machine) Epoch() uint64 { return m.epoch }
 
 // CountTypes returns how many keys there are of each type.
@@ -81,28 +82,59 @@ func (m *Machine) CountTypes() map[string]int {
 	return counts
 }
 
-// EnterEpoch makes every later revision larger than those of earlier epochs, and returns the index
-// and term of Raft's log to continue from. It fails if epoch is not later than the current one, or
-// does not fit into a revision.
-//
-// Index and term exceed what the cluster that made the backup reaches. If one of its nodes still
-// runs, or restarts with its old data, the restored nodes' log is newer and that node adopts their
-// state.
-func (m *Machine) EnterEpoch(epoch uint64) (index, term uint64, err error) {
-	if epoch <= m.epoch || epoch > keyspace.MaxEpoch {
-		return 0, 0, fmt.Errorf("must be from %d to %d", m.epoch+1, keyspace.MaxEpoch)
-	}
-	m.epoch = epoch
-	m.index += epochEntries
-	return m.index, epoch * epochTerms, nil
+// Revisions of a state that is restored or recovered go on at the time of day: its seconds since
+// 1970, shifted. Since a cluster makes fewer than 2^19 entries a second, its revisions never reach
+// those of the present, so what begins now is above all that began before, on whatever data
+// (docs/adr/0057).
+const secondBits = 31
+
+// MaxStart bounds where revisions can go on, in the year 2105. One epoch remains above it.
+var MaxStart = keyspace.NewRevision(keyspace.MaxEpoch, 0, 0)
+
+// startAt returns the first revision of a time of day, µs since 1970.
+func startAt(us int64) keyspace.Revision {
+	const second = 1_000_000
+	us = min(max(us, 0), 1<<32*second-1)
+	return keyspace.Revision(us/second<<secondBits | us%second<<secondBits/second)
 }
 
-// The margin after a backup: five days of 5,000 entries a second, which leaves room for the epochs
-// in a revision's index, and more elections than there can be.
-const (
-	epochEntries = 1 << 31
-	epochTerms   = 1 << 32
-)
+// NextStart returns where revisions go on when the state is restored or recovered at a time of day,
+// µs since 1970. If behindUs is not 0 that time is wrong, because the state is later by as much:
+// its newest entry, or its revisions. Then the result is merely above what the state's own cluster
+// can have reached.
+func (m *Machine) NextStart(nowUs int64) (start keyspace.Revision, behindUs int64) {
+	newest := m.newestRevision()
+	knownUs := max(m.time.lastUs, m.time.stampUs)
+	known := max(newest, startAt(knownUs))
+	if start = startAt(nowUs); start > known && nowUs > knownUs {
+		return start, 0
+	}
+	const afterBackup = 1 << 31 // entries: five days of 5,000 a second
+	epoch, index := known.Entry()
+	seconds := int64(known>>secondBits) + 1
+	return keyspace.NewRevision(epoch, index+afterBackup, 0), max(seconds*1_000_000-nowUs, 1)
+}
+
+// newestRevision returns the last revision that the newest entry can have used.
+func (m *Machine) newestRevision() keyspace.Revision {
+	return keyspace.NewRevision(m.epoch, m.index, keyspace.MaxPosition)
+}
+
+// ContinueAbove makes all later revisions larger than start, and returns the index and term of
+// Raft's log to continue from. It fails if start is not above the revisions of the state.
+//
+// The term exceeds what the cluster of the state reaches. If one of its nodes still runs, or
+// restarts with its old data, the restored nodes' log is newer and that node adopts their state.
+func (m *Machine) ContinueAbove(start keyspace.Revision) (index, term uint64, err error) {
+	if newest := m.newestRevision(); start <= newest || start > MaxStart {
+		return 0, 0, fmt.Errorf("must be from %d to %d", newest+1, MaxStart)
+	}
+	m.epoch, m.index = start.Entry()
+	return m.index, epochTerms + uint64(start)/(keyspace.MaxPosition+1), nil
+}
+
+// epochTerms is more elections than there can be in a cluster that was never restored.
+const epochTerms = 1 << 32
 
 // Size returns the length of the file that WriteTo writes. It takes as long as WriteTo.
 func (s *Snapshot) Size() int64 {

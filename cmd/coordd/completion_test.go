@@ -47,7 +47,7 @@ func TestBashCompletion(t *testing.T) {
 		{"coordd --id n1 --tls-ca", "--tls-ca"},
 		{"coordd dev --", "--port --help"},
 		{"coordd check-config --unix", "--unix-socket --unix-socket-perm"},
-		{"coordd restore file --ep", "--epoch"},
+		{"coordd restore file --tok", "--tokens-above"},
 		{"coordd version --j", "--json"},
 		{"coordd backup fi", ""}, // a file: bash completes it
 		{"coordd --config co", ""},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/server"
@@ -27,6 +28,7 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 	accept := fs.Bool("accept-lost-writes", false,
 		"make the node the only member of a new cluster; without it nothing is written")
 	before := fs.Uint64("before-entry", 0, "leave out the log entries from this index on")
+	above := tokensFlag(fs, "")
 	trace := fs.Bool("trace-entries", false, "print the index of each log entry before applying it")
 	if _, err := parseArgs(fs, args); err != nil {
 		return err
@@ -76,29 +78,35 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 	if err := o.CheckAlone(); err != nil {
 		return err
 	}
-	epoch := state.Epoch() + 1
-	fmt.Fprintf(c.stdout, recoverWarning, held.Node, epoch)
+	start, why, err := tokensAbove(*above, state)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stdout, recoverWarning, held.Node, why)
 	again := "--data-dir " + *dir
 	if *before > 0 {
 		fmt.Fprintf(c.stdout, leaveOutWarning, *before, held.LastIndex)
 		again += fmt.Sprint(" --before-entry ", *before)
+	}
+	if *above > 0 {
+		again += fmt.Sprint(" --tokens-above ", *above)
 	}
 	if !*accept {
 		fmt.Fprintf(c.stdout,
 			"Nothing was written. To continue: coordd recover %s --accept-lost-writes\n", again)
 		return nil
 	}
-	return recoverAlone(o, state, held, epoch, c.stdout)
+	return recoverAlone(o, state, held, start, c.stdout)
 }
 
 // recoverAlone makes the node the only member of a new cluster.
-func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents, epoch uint64,
-	stdout io.Writer) error {
-	index, term, err := state.EnterEpoch(epoch)
+func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents,
+	start keyspace.Revision, stdout io.Writer) error {
+	index, term, err := continueAbove(state, start)
 	if err != nil {
-		return fmt.Errorf("epoch %d: %w", epoch, err)
+		return err
 	}
-	kept, err := o.RecoverAlone(epoch, index, term, func(w io.Writer) error {
+	kept, err := o.RecoverAlone(state.Epoch(), index, term, func(w io.Writer) error {
 		_, err := state.Freeze().WriteTo(w)
 		return err
 	})
@@ -112,8 +120,8 @@ func recoverAlone(o *cluster.Offline, state *fsm.Adapter, held cluster.Contents,
 		}
 	}
 	fmt.Fprintf(stdout,
-		"Node %s is the only member of a new cluster, in epoch %d. Its previous data is in %s.\n",
-		held.Node, epoch, kept)
+		"Node %s is the only member of a new cluster. Its previous data is in %s.\n"+
+			"Every fencing token is larger than %d from now on.\n", held.Node, kept, start)
 	fmt.Fprintf(stdout,
 		"Start it, then --join empty nodes with new ids. These ids cannot be reused: %s.\n",
 		strings.Join(gone, ", "))
@@ -124,8 +132,9 @@ const recoverWarning = `
 WARNING. This makes node %s the only voter of a new cluster that continues from the state above.
   - The newest writes may be lost, even acknowledged ones: a majority stored each, possibly without this node.
   - Locks may be lost with them. A lock taken last may be granted a second time while its holder still works; a lock
-    released last may be held again until its TTL expires. Fencing tokens still rise: every token from now on, in
-    epoch %d, is larger than all before, so a resource that checks them is safe.
+    released last may be held again until its TTL expires. Fencing tokens still rise, so a resource that checks them is
+    safe: they go on %s. That must be later than each earlier
+    recovery and restore of this data or of another copy, and those clusters must have been given up.
   - Writes in flight that were never acknowledged may take effect.
 If a majority of the voters above can be started on their disks, do that instead: it loses nothing.
 If several nodes survive, run this on each and recover the one with the largest log term; of equal terms, the one with

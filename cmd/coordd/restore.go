@@ -1,8 +1,9 @@
-// coordd restore: creates the data directory of a node from a backup, in a new epoch.
+// coordd restore: creates the data directory of a node from a backup.
 
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,7 @@ import (
 func runRestore(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd restore")
 	given := nodeFlags(fs)
-	epoch := fs.Uint64("epoch", 0,
-		"epoch of the restored cluster, the same on every node; default: the backup's, plus 1")
+	above := tokensFlag(fs, ", the same number on every node")
 	names, err := parseArgs(fs, args, "FILE, the backup to read, or s3://BUCKET/PREFIX/NAME")
 	if err != nil {
 		return err
@@ -38,23 +38,25 @@ func runRestore(ctx context.Context, args []string, c console) error {
 	if err != nil {
 		return fmt.Errorf("cannot restore %s: %w; nothing was written", shownStore(names[0]), err)
 	}
-	if *epoch == 0 {
-		*epoch = m.Epoch() + 1
-	}
-	index, term, err := m.EnterEpoch(*epoch)
+	start, why, err := tokensAbove(*above, m)
 	if err != nil {
-		return fmt.Errorf("--epoch %d: %w", *epoch, err)
+		return err
+	}
+	members := memberIDs(cfg.Members)
+	if *above == 0 && len(cfg.Members) > 1 {
+		return fmt.Errorf("%s must be restored with equal --tokens-above; %s: --tokens-above %d",
+			members, why, start)
+	}
+	index, term, err := continueAbove(m, start)
+	if err != nil {
+		return err
 	}
 	state := m.Snapshot()
 	seed, sum := cfg.seed(), m.Sum()
-	// Every node computes the same cluster id on its own: from the state, the epoch and the
-	// members. One that finds the others when it starts is a cluster of its own.
-	members := memberIDs(seed.Members)
-	if members == "" {
-		members = cfg.ID
-	}
-	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %d %016x %s", *epoch, sum.Index, sum.Sum,
-		members))
+	// Every node computes the same cluster id on its own: from the state, where its tokens go on,
+	// and the members. One that finds the others when it starts is a cluster of its own.
+	id := cluster.ClusterIDOf(fmt.Appendf(nil, "%d %016x %s", start, sum.Sum,
+		cmp.Or(members, cfg.ID)))
 	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term,
 		Level: m.Level()}, func(w io.Writer) error {
 		p := newProgress(c.stderr, "writing "+cfg.DataDir, state.Size())
@@ -69,12 +71,12 @@ func runRestore(ctx context.Context, args []string, c console) error {
 	for _, n := range m.Stats().Keys {
 		keys += n
 	}
-	fmt.Fprintf(c.stdout, "%s: data directory of node %s with %d keys, epoch %d, log index %d\n",
-		cfg.DataDir, cfg.ID, keys, m.Epoch(), index)
+	fmt.Fprintf(c.stdout, "%s: data directory of node %s with %d keys, fencing tokens above %d\n",
+		cfg.DataDir, cfg.ID, keys, start)
 	switch {
 	case len(cfg.Members) > 1:
-		fmt.Fprintf(c.stdout, "Restore the same file on all of %s before starting any of them.\n",
-			members)
+		fmt.Fprintf(c.stdout, "Restore the same file with the same --tokens-above on all of %s "+
+			"before starting any of them.\n", members)
 	case len(cfg.Members) == 0:
 		fmt.Fprintf(c.stdout, "%s alone is the cluster now. Restore on no other node: start the "+
 			"others without data, and they join it.\n", cfg.ID)

@@ -27,11 +27,11 @@ func subcommands() []subcommand {
 			"writes the state of a running cluster to a file, to standard output, or in each " +
 				"interval to a directory or a bucket; verify checks that FILE can be restored, " +
 				"and shows what it holds", runBackup},
-		{"restore", "FILE|s3://BUCKET/PREFIX/NAME [--epoch N] [flags]",
+		{"restore", "FILE|s3://BUCKET/PREFIX/NAME [--tokens-above N] [flags]",
 			"creates a node's data directory from a backup; run it for every node, with its flags",
 			runRestore},
 		{"recover", "--data-dir DIR [--before-entry INDEX] [--trace-entries] " +
-			"[--accept-lost-writes]",
+			"[--tokens-above N] [--accept-lost-writes]",
 			"after a majority is lost, or if a log entry cannot be applied: shows what DIR " +
 				"holds, and makes its node the only member of a new cluster", runRecover},
 		{"refetch", "--data-dir DIR",

@@ -268,6 +268,7 @@ func TestRevisionOrder(t *testing.T) {
 		NewRevision(0, 0, 0), NewRevision(0, 0, 1), NewRevision(0, 0, MaxPosition),
 		NewRevision(0, 1, 0), NewRevision(0, 1, MaxPosition),
 		NewRevision(0, 1<<indexBits-1, MaxPosition), NewRevision(1, 0, 0),
+		NewRevision(1, 1<<indexBits-1, MaxPosition), NewRevision(1, 1<<indexBits, 0),
 		NewRevision(1023, 1<<indexBits-1, MaxPosition),
 	}
 	for i, r := range rising[1:] {
@@ -277,6 +278,12 @@ func TestRevisionOrder(t *testing.T) {
 	}
 	if rising[len(rising)-1] > math.MaxInt64 {
 		t.Error("the last revision does not fit a signed integer")
+	}
+	for _, r := range rising {
+		epoch, index := r.Entry()
+		if again := NewRevision(epoch, index, uint64(r)&MaxPosition); again != r {
+			t.Errorf("revision %d is taken apart as %d, %d, which is %d", r, epoch, index, again)
+		}
 	}
 	if r := rising[5]; Revision(float64(r)) != r {
 		t.Error("the last revision of the first epoch does not fit a double")

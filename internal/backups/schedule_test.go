@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -94,7 +95,7 @@ func TestAnotherClusterRemovesNothing(t *testing.T) {
 	at := func(epoch uint64) []byte {
 		m := fsm.NewMachine(commands.NewTable(commands.Specs()))
 		var b bytes.Buffer
-		_, _, err := m.EnterEpoch(epoch)
+		_, _, err := m.ContinueAbove(keyspace.NewRevision(epoch, 0, 0))
 		if err == nil {
 			_, err = m.Snapshot().WriteTo(&b)
 		}

@@ -135,8 +135,8 @@ func Add(ctx context.Context, s Store, keep int, take Take, check Check) (Backup
 }
 
 // follows returns why a backup may not be of the cluster that a stored one is of: the stored one is
-// ahead, or cannot be read. In a cluster the log index only rises within an epoch, one that was
-// restored or recovered is in a later epoch, and the cluster's clock goes on from where it was.
+// ahead, or cannot be read. Epoch and log index only rise, also by a restore or recovery, and the
+// cluster's clock goes on from where it was.
 func follows(ctx context.Context, s Store, name string, info fsm.BackupInfo) error {
 	r, err := s.Open(ctx, name)
 	if err != nil {

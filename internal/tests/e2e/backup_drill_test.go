@@ -75,7 +75,8 @@ func TestRestoreDrill(t *testing.T) {
 		t.Fatalf("%v:\n%s\n%s", err, out, log)
 	}
 	wantWords(t, "the drill", string(out), "backup-", "can be restored",
-		"keys           4, ", "epoch 1", "ready, leader", "\n4\n", "raft_applied_index:")
+		"keys           4, ", "fencing tokens above ", "ready, leader", "\n4\n",
+		"raft_applied_index:")
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
 		t.Error("left over:", left)
 	}

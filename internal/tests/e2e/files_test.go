@@ -103,7 +103,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 	succeed(t, "backup", "--from", p.addr, path("backup"))
 	succeed(t, "restore", path("backup"), "--data-dir", path("restored"), "--cluster",
-		"n1=127.0.0.1:1,n2=127.0.0.1:2")
+		"n1=127.0.0.1:1,n2=127.0.0.1:2", "--tokens-above", "45035996273704960")
 	succeed(t, "recover", "--data-dir", path("restored"), "--accept-lost-writes")
 	privateFiles(t, dir, 20)
 

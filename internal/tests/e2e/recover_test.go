@@ -7,9 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/tier"
@@ -66,7 +70,7 @@ func TestRecover(t *testing.T) {
 	})
 	left.kill()
 	said = succeed(t, "recover", "--data-dir", dir, "--accept-lost-writes")
-	if kept := filepath.Join(dir, "before-epoch-1"); !strings.Contains(said, kept) ||
+	if kept := keptIn(t, dir); !strings.Contains(said, kept) ||
 		!strings.Contains(said, "cannot be reused: n2, n3.") {
 		t.Error(said)
 	} else if again := succeed(t, "recover", "--data-dir", kept); !strings.Contains(again,
@@ -78,7 +82,7 @@ func TestRecover(t *testing.T) {
 	if got := left.members(); fmt.Sprint(got) != "[n1 voter]" {
 		t.Error(got)
 	}
-	if got := newFence(t, c, "new"); got <= tokens[2] || got>>53 != 1 {
+	if got := newFence(t, c, "new"); got <= tokens[2] || got <= above(t, said) {
 		t.Errorf("the token %d after %v", got, tokens)
 	}
 	if got := c.PTTL(ctx, "one:lock").Val(); got <= 0 || got > ttl ||
@@ -112,6 +116,86 @@ func TestRecover(t *testing.T) {
 		return n4.client().Set(ctx, "alone", 1, 0).Err() == nil
 	})
 	w.finish(t, n4.client())
+}
+
+// keptIn returns where a recovery kept the data of before.
+func keptIn(t *testing.T, dir string) string {
+	t.Helper()
+	kept, err := filepath.Glob(filepath.Join(dir, "before-epoch-*"))
+	if err != nil || len(kept) != 1 {
+		t.Fatal(kept, err)
+	}
+	return kept[0]
+}
+
+// above returns the number that recover and restore print, above which tokens go on.
+func above(t *testing.T, said string) (n int64) {
+	t.Helper()
+	found := regexp.MustCompile(`fencing tokens? (?:is larger than|above) (\d+)`).
+		FindStringSubmatch(said)
+	if found == nil {
+		t.Fatal("no number of tokens:", said)
+	}
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestTokensRiseOverRecoveries recovers one node after the other from data of the same cluster, and
+// then restores a backup of it: no token falls, whatever the data says.
+func TestTokensRiseOverRecoveries(t *testing.T) {
+	tier.Check(t)
+	ps := startProcesses(t, 3)
+	last := newFence(t, ps[0].client(), "lock")
+	file := filepath.Join(t.TempDir(), "backup")
+	succeed(t, "backup", "--from", ps[0].addr, file)
+	for _, p := range ps {
+		p.kill()
+	}
+	check := func(c *redis.Client, said string) {
+		t.Helper()
+		if least := above(t, said); least <= last {
+			t.Errorf("tokens go on above %d, and one was %d", least, last)
+		} else if last = newFence(t, c, fmt.Sprint(least)); last <= least {
+			t.Errorf("the token %d is not above %d", last, least)
+		}
+	}
+	for _, p := range ps[:2] {
+		said := succeed(t, "recover", "--data-dir", p.dataDir(), "--accept-lost-writes")
+		p.start()
+		p.waitReady()
+		check(p.client(), said)
+		p.kill() // given up
+	}
+	for i := range 2 {
+		dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		said := succeed(t, "restore", file, "--data-dir", dir)
+		n, c := startSingle(t, dir)
+		check(c, said)
+		n.kill()
+	}
+	// An operator who knows better than the clock says so, and the clock is behind from then on.
+	wanted := last + 1<<50
+	dir := filepath.Join(t.TempDir(), "said")
+	said := succeed(t, "restore", file, "--data-dir", dir, "--tokens-above", fmt.Sprint(wanted))
+	if got := above(t, said); got != wanted {
+		t.Error(said)
+	}
+	n, c := startSingle(t, dir)
+	check(c, said)
+	again := filepath.Join(t.TempDir(), "again")
+	succeed(t, "backup", "--from", n.addr, again)
+	code, _, errs := command(t, "restore", again, "--data-dir", dir+"x")
+	_, number, proposed := strings.Cut(strings.TrimSpace(errs), "at least ")
+	if code != 1 || !proposed || !strings.Contains(errs, "later; set the clock, or give") {
+		t.Fatal(code, errs)
+	}
+	said = succeed(t, "restore", again, "--data-dir", dir+"x", "--tokens-above", number)
+	n.kill()
+	_, c = startSingle(t, dir+"x")
+	check(c, said)
 }
 
 // wantWords fails for each text that the output of a subcommand lacks.

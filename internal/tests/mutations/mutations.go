@@ -34,6 +34,7 @@ var Classes = []string{
 	"snapshot without waiters",
 	"snapshot without idle times",
 	"restore that keeps the old epoch",
+	"tokens from the copy alone",
 	"two members changed at once",
 	"birth not checked",
 	"fsync dropped in the leader",
