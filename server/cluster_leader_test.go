@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -270,6 +271,39 @@ func TestMembersOfANodeThatLoads(t *testing.T) {
 	list := fmt.Sprintf("*%d\r\n", len(members))
 	if got := c.call("RAFT", "MEMBERS"); !strings.HasPrefix(got, list) {
 		t.Errorf("%q", got)
+	}
+}
+
+// Members that the leader did not tell say so: whoever reads the list can know that it is old.
+func TestMembersWithoutALeader(t *testing.T) {
+	n := start(t, nil)
+	n.follow(t)
+	c := n.dial(t)
+	const source = "$6\r\nsource\r\n"
+	if got := c.call("RAFT", "MEMBERS"); !strings.HasSuffix(got, source+"$6\r\nleader\r\n") {
+		t.Errorf("%q", got)
+	}
+	for _, test := range []struct {
+		removed bool
+		leader  string
+		contact time.Duration
+		want    string
+	}{
+		{true, "n9", time.Second, "this node, which was removed from the cluster"},
+		{false, "n9", time.Second, "this node, since the leader did not answer"},
+		{false, "", 61 * time.Second, "this node, which last heard from a leader 1m1s ago"},
+		{false, "", 0, "this node, which has heard from no leader since it started"},
+	} {
+		n.fake.set(func() {
+			n.fake.fail = commands.Error("CLUSTERDOWN no leader")
+			n.fake.st.Removed, n.fake.st.LeaderID = test.removed, test.leader
+			n.fake.st.LeaderContact = test.contact
+		})
+		got := c.call("RAFT", "MEMBERS")
+		if all := strings.Count(got, source); all != strings.Count(got, source+"$"+
+			strconv.Itoa(len(test.want))+"\r\n"+test.want+"\r\n") || all == 0 {
+			t.Errorf("%q, want %q", got, test.want)
+		}
 	}
 }
 

@@ -5,7 +5,9 @@ package server
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -85,12 +87,14 @@ func since(release string, spec commands.Spec) commands.Spec {
 }
 
 // raftMembers replies with one map per member. The leader knows most about them; if it does not
-// answer, this node replies with what it knows, which is nothing until its data is open or while it
-// joins: no list that lacks a member may be taken for one without it.
+// answer, this node replies with what it knows, and says so in source. It knows nothing until its
+// data is open or while it joins: no list that lacks a member may be taken for one without it.
 func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 	members, err := s.srv.backend.LeaderMembers()
 	st := s.srv.backend.Status() // as of now: who leads may have been waited for
+	source := "leader"
 	if err != nil {
+		source = st.ownView()
 		if members = st.Members; len(members) == 0 {
 			s.fail(err)
 			return
@@ -135,9 +139,23 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 			{"availability-zone", m.Zone}, {"leader-priority", int64(m.Priority)},
 			{"permanent-learner", int64(number(m.Learner))},
 			{"removed-in-seconds", m.removedIn()},
-			{"build", m.Build}, {"state", m.State},
+			{"build", m.Build}, {"state", m.State}, {"source", source},
 		})
 	}
+}
+
+// ownView says whose list of members this is, and how old, while no leader answers.
+func (st *Status) ownView() string {
+	switch {
+	case st.Removed:
+		return "this node, which was removed from the cluster"
+	case st.LeaderID != "":
+		return "this node, since the leader did not answer"
+	case st.LeaderContact > 0:
+		return fmt.Sprintf("this node, which last heard from a leader %v ago",
+			st.LeaderContact.Round(time.Millisecond))
+	}
+	return "this node, which has heard from no leader since it started"
 }
 
 func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {

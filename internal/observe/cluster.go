@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -56,17 +57,18 @@ func (c *Client) askNode(ctx context.Context) (Node, error) {
 // does not answer.
 const membersWait = 700 * time.Millisecond
 
-// askMembers asks for the members as the leader knows them.
-func (c *Client) askMembers(ctx context.Context) ([]Member, error) {
+// askMembers asks for the members as the leader knows them. alone reports that it did not answer:
+// the members are as the asked node knows them, in a list that may be old.
+func (c *Client) askMembers(ctx context.Context) (members []Member, alone bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, membersWait)
 	defer cancel()
 	v, err := c.Do(ctx, "RAFT", "MEMBERS")
 	if err != nil {
-		return nil, err
+		return nil, errors.Is(err, context.DeadlineExceeded), err
 	}
-	var members []Member
 	for _, e := range v.Elems {
 		m := fields(e)
+		alone = alone || m["source"].Text != "" && m["source"].Text != "leader"
 		members = append(members, Member{ID: m["id"].Text, Role: m["role"].Text,
 			Client: address(m["client-address"].Text, m["tls-address"].Text),
 			Peer:   m["peer-address"].Text,
@@ -74,7 +76,7 @@ func (c *Client) askMembers(ctx context.Context) ([]Member, error) {
 			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"]),
 			Zone: m["availability-zone"].Text, Build: m["build"].Text, State: m["state"].Text})
 	}
-	return members, nil
+	return members, alone, nil
 }
 
 // membersIn returns the members as the node itself knows them: fields of INFO coordd.

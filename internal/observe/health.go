@@ -69,6 +69,9 @@ func health(s *Sample, info map[string]string) Health {
 	case s.Alone:
 		down = append(down, "The leader "+n.Leader+" does not answer")
 	}
+	if s.Alone {
+		down = append(down, "The members are listed as "+s.Node.ID+" last knew them")
+	}
 	if quorum := voters/2 + 1; silent > 0 && voters-silent == quorum {
 		warn = append(warn, "One more failure stops the cluster: "+strconv.Itoa(quorum)+" of "+
 			strconv.Itoa(voters)+" voters are left")

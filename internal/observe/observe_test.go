@@ -99,6 +99,8 @@ func TestHealth(t *testing.T) {
 			s.Members[0].Build, s.Members[1].Build = "a", "a"
 		}, OK, "All 4 members are well"},
 		"no leader": {func(s *Sample) { s.Node.Leader, s.Alone = "", true }, Down, "No leader"},
+		"an old list": {func(s *Sample) { s.Node.Role, s.Alone = "removed", true }, Down,
+			"The members are listed as n1 last knew them"},
 		"a leader that is dead": {func(s *Sample) { s.Alone = true }, Down,
 			"The leader n1 does not answer"},
 		"not ready": {func(s *Sample) { s.Node.State = "the disk hangs" }, Down,

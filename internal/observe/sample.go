@@ -118,8 +118,8 @@ func (s *Sampler) Next(ctx context.Context) (*Sample, error) {
 	now.buckets = bucketsIn(reply)
 	sample.Alone = node.Leader == ""
 	if !sample.Alone {
-		sample.Members, err = s.client.askMembers(ctx)
-		sample.Alone = errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+		sample.Members, sample.Alone, err = s.client.askMembers(ctx)
+		sample.Alone = sample.Alone && ctx.Err() == nil
 		if err = sample.tolerate("RAFT MEMBERS", err); err != nil && !sample.Alone {
 			return nil, err
 		}

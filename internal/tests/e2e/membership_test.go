@@ -173,6 +173,14 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 				gone.id+" was removed from the cluster; use another node"
 		})
 	}
+	for p, want := range map[*process]string{n5: "leader", n1: "leader",
+		n2: "this node, which was removed from the cluster",
+		n4: "this node, which was removed from the cluster"} {
+		if list, err := p.raft("MEMBERS"); err != nil ||
+			!strings.Contains(fmt.Sprint(list), "source:"+want) {
+			t.Errorf("%s: %v %v", p.id, list, err)
+		}
+	}
 	n4.refusedRaft("CLUSTERDOWN", "REMOVE", "n1")
 	n1.refusedRaft(
 		"ERR node n2 was removed from this cluster; ids are never reused, choose another", "ADD",
