@@ -308,6 +308,43 @@ func TestRaiseIsRetried(t *testing.T) {
 	})
 }
 
+// TestFirstRequestsHaveTheNewestLevel: a new cluster has its level before it serves, also if one of
+// the founders comes a little later, and if one does not come it serves nevertheless.
+func TestFirstRequestsHaveTheNewestLevel(t *testing.T) {
+	leveled := func(toy *toy) Machine {
+		m := &leveledToy{toy: toy, knows: 3}
+		m.level.Store(1)
+		return m
+	}
+	runSimulated(t, "one node", func(t *testing.T) {
+		if n := alone(t, leveled(newToy())); n.levels.Level() != 3 {
+			t.Errorf("it serves at level %d", n.levels.Level())
+		}
+	})
+	for name, want := range map[string]uint64{"three founders": 3, "one never comes": 1} {
+		runSimulated(t, name, func(t *testing.T) {
+			c := emptyCluster(t)
+			c.machine = leveled
+			lns := map[string]net.Listener{}
+			for _, id := range []string{"n1", "n2", "n3"} {
+				lns[id] = c.net.listen(t, id, "")
+				c.members = append(c.members, Member{ID: id, PeerAddr: lns[id].Addr().String()})
+			}
+			c.open("n1", lns["n1"])
+			c.open("n2", lns["n2"])
+			eventually(t, "one of two leads", func() bool {
+				return c.nodes["n1"].leads() || c.nodes["n2"].leads()
+			})
+			if want == 3 {
+				c.open("n3", lns["n3"])
+			}
+			if lead := c.leader(); lead.levels.Level() != want {
+				t.Errorf("the leader serves at level %d, want %d", lead.levels.Level(), want)
+			}
+		})
+	}
+}
+
 // forwardless is a connection on which no forwarding is begun.
 type forwardless struct{ net.Conn }
 

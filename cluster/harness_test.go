@@ -82,7 +82,8 @@ type testCluster struct {
 	toys    map[string]*toy
 	clocks  map[string]*testClock
 	change  func(*Config)
-	ca      *testCA // with -tls
+	machine func(*toy) Machine // nil: the toy itself
+	ca      *testCA            // with -tls
 }
 
 var overTLS = flag.Bool("tls", false, "nodes of the tests dial TLS")
@@ -199,7 +200,11 @@ func (c *testCluster) tryOpen(id string, ln net.Listener) error {
 	}
 	cfg.PeerListener = stallListener{ln, c.net, id}
 	toy := newToy()
-	n, err := Open(cfg, toy)
+	var m Machine = toy
+	if c.machine != nil {
+		m = c.machine(toy)
+	}
+	n, err := Open(cfg, m)
 	if err == nil {
 		c.nodes[id], c.toys[id] = n, toy
 	}

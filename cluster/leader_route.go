@@ -29,10 +29,11 @@ type route struct {
 
 // leaderSeen is what the route loop knew last.
 type leaderSeen struct {
-	id      string    // the newest known leader, also while none is known
-	since   time.Time // when it became known
-	lost    time.Time // when it became unknown; zero while known
-	lastAsk time.Time
+	id       string    // the newest known leader, also while none is known
+	since    time.Time // when it became known
+	lost     time.Time // when it became unknown; zero while known
+	lastAsk  time.Time
+	founders time.Time // when this node could first have founded a cluster, without some founders
 }
 
 // followRaft is the route loop.
@@ -156,7 +157,9 @@ func (n *Node) establish() *leadership {
 	case <-n.stop:
 		return nil
 	}
-	return &leadership{term: term, since: since, mark: appendMark(nil, term), leaderClock: clock}
+	lead := &leadership{term: term, since: since, mark: appendMark(nil, term), leaderClock: clock}
+	n.raiseFirst(lead)
+	return lead
 }
 
 // setRoute publishes a route that differs from the old one, wakes the loops and notifies the

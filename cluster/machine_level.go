@@ -190,6 +190,34 @@ func (n *Node) raiseLevel(lead *leadership) {
 	n.raising.Store(nil)
 }
 
+// raiseFirst has a leadership begin at the newest level that all members know, before anybody asks
+// it for anything. Otherwise the first requests of a new cluster would be refused.
+func (n *Node) raiseFirst(lead *leadership) {
+	select {
+	case n.changing <- struct{}{}: // nobody can be added meanwhile
+		defer func() { <-n.changing }()
+	default:
+		return
+	}
+	level := n.commonLevel()
+	if level <= n.levels.Level() {
+		return
+	}
+	n.pause.mu.Lock() // keeps out the proposer, which may not have noticed yet who leads
+	n.logger.Info("raising the feature level", "level", level, "before", n.levels.Level())
+	n.raising.Store(&raise{lead, level})
+	n.proposeRaise(lead)
+	n.pause.mu.Unlock()
+	// If the entry was not logged, raiseLevel tries again.
+	for n.levels.Level() < level && n.inFlight.Load() > 0 {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-n.stop:
+			return
+		}
+	}
+}
+
 // proposeRaise hands the requested raise to Raft, and reports whether there was one.
 func (n *Node) proposeRaise(lead *leadership) bool {
 	r := n.raising.Swap(nil)

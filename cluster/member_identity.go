@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -319,6 +320,11 @@ func (n *Node) setForeign(id string, foreign bool) {
 	}
 }
 
+// foundersWait is how long founding waits for the founders that a majority can do without. As a
+// rule they start at the same time, and with them the cluster has its feature level from the
+// beginning.
+const foundersWait = time.Second
+
 // foundCluster creates the cluster's id, once this node leads members that started empty, and
 // reports whether the cluster has one. It registers the incarnations of all connected members,
 // which must be a majority: nothing is acknowledged before. Seeded members have the id and lack the
@@ -344,6 +350,14 @@ func (n *Node) foundCluster() bool {
 	r := register{v.register.cluster, incarnations}
 	if known <= voters/2 || r.cluster == "" && n.knowsCluster() {
 		return false
+	}
+	if since := &n.lastLeader.founders; known < voters {
+		if since.IsZero() {
+			*since = time.Now()
+		}
+		if time.Since(*since) < foundersWait {
+			return false
+		}
 	}
 	if r.cluster == "" {
 		r.cluster = NewClusterID()

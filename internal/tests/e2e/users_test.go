@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -378,5 +379,26 @@ func TestResetDefaultUser(t *testing.T) {
 	if code, _, errs := command(t, "reset-default-user", "--data-dir", t.TempDir(),
 		"--password-file", password); code != 1 || !strings.Contains(errs, "no data directory") {
 		t.Errorf("without a node's data: exit %d, %s", code, errs)
+	}
+}
+
+// TestFirstUserOfANewCluster makes a user on each node as soon as the node answers: a new cluster
+// has what this release has.
+func TestFirstUserOfANewCluster(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		var asked sync.WaitGroup
+		startProcessesWith(t, nodes, func(p *process) {
+			asked.Go(func() {
+				c := p.client()
+				wait.For(t, 20*time.Second, p.id+" makes a user", func() bool {
+					err := c.Do(context.Background(), "ACL", "SETUSER", "of-"+p.id, "on").Err()
+					if err != nil && strings.Contains(err.Error(), "feature level") {
+						t.Errorf("%d nodes: %s: %v", nodes, p.id, err)
+					}
+					return err == nil
+				})
+			})
+		})
+		asked.Wait()
 	}
 }
