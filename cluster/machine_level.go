@@ -203,11 +203,7 @@ func (n *Node) raiseFirst(lead *leadership) {
 	if level <= n.levels.Level() {
 		return
 	}
-	n.pause.mu.Lock() // keeps out the proposer, which may not have noticed yet who leads
-	n.logger.Info("raising the feature level", "level", level, "before", n.levels.Level())
-	n.raising.Store(&raise{lead, level})
-	n.proposeRaise(lead)
-	n.pause.mu.Unlock()
+	n.proposeFirst(&raise{lead, level})
 	// If the entry was not logged, raiseLevel tries again.
 	for n.levels.Level() < level && n.inFlight.Load() > 0 {
 		select {
@@ -215,6 +211,17 @@ func (n *Node) raiseFirst(lead *leadership) {
 		case <-n.stop:
 			return
 		}
+	}
+}
+
+// proposeFirst proposes a raise beside the proposer, which may not have noticed yet who leads.
+func (n *Node) proposeFirst(r *raise) {
+	n.pause.mu.Lock()
+	defer n.pause.mu.Unlock()
+	if !n.pause.on {
+		n.logger.Info("raising the feature level", "level", r.level, "before", n.levels.Level())
+		n.raising.Store(r)
+		n.proposeRaise(r.lead)
 	}
 }
 
