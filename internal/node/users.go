@@ -128,15 +128,13 @@ func (n *Node) settle(ctx context.Context, words ...[]byte) error {
 	}
 }
 
-// awaitUsers notes that this node knows the users, once it has applied all that was committed when
-// it first heard from a leader. It still knows them if it loses the leader later.
+// awaitUsers notes that this node knows the users and the feature level, once it has applied all
+// that was acknowledged when it first heard from a leader that serves. It still knows them if it
+// loses the leader later.
 func (n *Node) awaitUsers(ctx context.Context) {
-	for heard, target := false, uint64(0); ; {
+	for {
 		st := n.cluster.Status()
-		if !heard && st.Ready && !st.Loading {
-			heard, target = true, st.Applied+st.Behind
-		}
-		if heard && st.Applied >= target {
+		if st.Ready && !st.Loading && n.cluster.Barrier(ctx) == nil {
 			n.usersKnown.Store(true)
 			return
 		}
