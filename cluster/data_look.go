@@ -37,6 +37,9 @@ func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error
 		return s, err
 	}
 	s.closers = append(s.closers, lock)
+	if err := unraised(dir, v.level); err != nil {
+		return s, err
+	}
 	level := func() uint64 { return v.level }
 	var earlierStable raft.StableStore
 	var earlierMeta types.MetaStore

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -139,5 +140,34 @@ func TestEntriesThatCouldNotBeSynced(t *testing.T) {
 	var l raft.Log
 	if err := log.GetLog(last+1, &l); err != nil {
 		t.Errorf("entry %d was stored: %v", last+1, err)
+	}
+}
+
+// Who opens a directory reads its level before it has the lock. Another process may raise it in
+// between: then other files count.
+func TestLevelRaisedBeforeTheLock(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	c.write(c.leader(), "a")
+	c.close("n1")
+	dir := filepath.Join(c.dir, "n1")
+	v, err := readVersion(dir)
+	if err == nil {
+		err = noteLevel(dir, markedLevel)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, open := range map[string]func() (*stores, error){
+		"opened": func() (*stores, error) {
+			return openPromises(dir, func() uint64 { return firstLevel })
+		},
+		"looked at": func() (*stores, error) {
+			v.level = firstLevel
+			return lookAt(dir, v, testLogger())
+		},
+	} {
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), "try again") {
+			t.Errorf("it is %s as if the level were lower: %v", what, err)
+		}
 	}
 }

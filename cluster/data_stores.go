@@ -82,6 +82,9 @@ func openPromises(dir string, level func() uint64) (s *stores, err error) {
 		return s, err
 	}
 	s.closers = append(s.closers, lock)
+	if err := unraised(dir, level()); err != nil {
+		return s, err
+	}
 	var earlier raft.StableStore
 	if level() < markedLevel { // it is also their lock
 		bolt, err := openBolt(filepath.Join(dir, stableName), dir)
@@ -98,6 +101,19 @@ func openPromises(dir string, level func() uint64) (s *stores, err error) {
 		err = removeStale(filepath.Join(dir, stableName))
 	}
 	return s, err
+}
+
+// unraised refuses a directory whose level is higher than when it was read: a process that has just
+// ended raised it in between, and other files count since.
+func unraised(dir string, level uint64) error {
+	v, err := readVersion(dir)
+	switch {
+	case missing(err):
+		return nil
+	case err == nil && v.level > level:
+		return fmt.Errorf("another process has just changed data directory %s: try again", dir)
+	}
+	return err
 }
 
 // removeStale removes a file, if it is there.
