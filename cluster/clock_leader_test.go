@@ -306,6 +306,33 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 	}
 }
 
+// TestReadRunsInVainOnce: a read that has run without finding an instant does not run again before
+// there is one.
+func TestReadRunsInVainOnce(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	n := c.leader()
+	c.write(n, "w")
+	lead, toy := n.route.Load().lead, c.toys[n.cfg.ID]
+	lead.mu.Lock()
+	lead.inFlightUs = append(lead.inFlightUs, toy.stampUs+1)
+	lead.readUs = max(lead.readUs, toy.stampUs)
+	lead.mu.Unlock()
+	u := &call{batches: [][]byte{[]byte("seen")}}
+	p := readPass{n: n, lead: lead}
+	for range 10 {
+		if _, ok := p.replies(u); ok || toy.runs != 1 {
+			t.Fatalf("without an instant: answered %v, runs %d", ok, toy.runs)
+		}
+	}
+	lead.mu.Lock()
+	lead.inFlightUs = nil
+	lead.mu.Unlock()
+	// asked at the beginning of time, so that no instant is too old
+	if _, ok := p.replies(u); !ok || toy.runs != 2 {
+		t.Fatalf("with an instant: answered %v, runs %d", ok, toy.runs)
+	}
+}
+
 // TestInstantsRise has clients on all nodes name instants by writes and reads, while leaders
 // change, nodes restart, and wall clocks jump by a minute. A reply names an earlier instant than
 // every request sent after it, and a read that does not see an entry names an earlier one than that

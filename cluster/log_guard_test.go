@@ -266,7 +266,8 @@ func TestDivergentEntryIsNeverApplied(t *testing.T) {
 		eventually(t, "it still hears the leader", func() bool {
 			return old.raft.LastContact().After(contact)
 		})
-		if got := c.toys[old.cfg.ID].Read(nil, []byte("divergent"), 0, 0, nil); string(got) != "0" {
+		if got := c.toys[old.cfg.ID].Read(nil, []byte("divergent"), 0, 0, nil,
+			false); string(got) != "0" {
 			t.Errorf("the divergent entry was applied: %q", got)
 		}
 		c.close(old.cfg.ID)

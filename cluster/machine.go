@@ -43,9 +43,10 @@ type Machine interface {
 	// instants that requests name: later than lastUs, which is NewestUs of that state; stampUs is
 	// the time of day of the last applied entry, 0 if none was applied since the start. If next
 	// fails, Read stops before that request and may append nothing. A nil next means that nobody
-	// else needs to know of the instants.
+	// else needs to know of the instants. With early the first request takes an instant before it
+	// runs, whether or not it will name it.
 	Read(dst, requests []byte, clockMs, wallUs int64,
-		next func(lastUs, stampUs int64) (us int64, ok bool)) []byte
+		next func(lastUs, stampUs int64) (us int64, ok bool), early bool) []byte
 }
 
 // Shifter is an optional interface of a Machine whose time of day an administrator can set.
@@ -58,7 +59,8 @@ type Shifter interface {
 type WorkReader interface {
 	// ReadWork is Read, and also returns the units of work done.
 	ReadWork(dst, requests []byte, clockMs, wallUs int64,
-		next func(lastUs, stampUs int64) (us int64, ok bool)) (replies []byte, work uint64)
+		next func(lastUs, stampUs int64) (us int64, ok bool),
+		early bool) (replies []byte, work uint64)
 }
 
 // Worker is an optional interface of a Machine that counts the work of applying entries, which a

@@ -43,6 +43,7 @@ type toy struct {
 	LastUs   int64    // the newest instant
 	At, Hash uint64   // what Sum returns
 	stampUs  int64    // of the newest applied entry
+	runs     int      // of "seen"
 
 	persist func(io.Writer) error // what a snapshot writes first; may be nil
 	check   func(io.Reader) error // reads a snapshot back; may be nil
@@ -144,8 +145,8 @@ func workOf(batch []byte) (units uint64) {
 }
 
 func (t *toy) ReadWork(dst, requests []byte, clockMs, wallUs int64,
-	next func(lastUs, stampUs int64) (us int64, ok bool)) ([]byte, uint64) {
-	return t.Read(dst, requests, clockMs, wallUs, next), workOf(requests)
+	next func(lastUs, stampUs int64) (us int64, ok bool), early bool) ([]byte, uint64) {
+	return t.Read(dst, requests, clockMs, wallUs, next, early), workOf(requests)
 }
 
 // mix folds a batch into the hash. The caller holds mu.
@@ -188,7 +189,7 @@ func (t *toy) NextDeadline() (int64, bool) {
 }
 
 func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64,
-	next func(lastUs, stampUs int64) (int64, bool)) []byte {
+	next func(lastUs, stampUs int64) (int64, bool), early bool) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch string(requests) {
@@ -197,7 +198,16 @@ func (t *toy) Read(dst, requests []byte, clockMs, wallUs int64,
 	case "wall":
 		return fmt.Append(dst, wallUs/1000-clockMs)
 	case "seen":
-		us, ok := next(t.LastUs, t.stampUs)
+		us, ok := int64(0), true
+		if early {
+			us, ok = next(t.LastUs, t.stampUs)
+		}
+		if !ok {
+			return dst
+		}
+		if t.runs++; !early {
+			us, ok = next(t.LastUs, t.stampUs)
+		}
 		if !ok {
 			return dst
 		}

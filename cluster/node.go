@@ -410,7 +410,7 @@ func (n *Node) ReadLocal(load Workload, batch []byte) (reply []byte, err error) 
 			err = ErrLoading
 		default:
 			var work uint64
-			reply, work = n.runRead(batch, n.reading(), nil)
+			reply, work = n.runRead(batch, n.reading(), nil, false)
 			return work + uint64(len(reply))/bytesPerUnit
 		}
 		return 0
@@ -452,14 +452,15 @@ func (n *Node) schedule(load Workload, f func() uint64) error {
 	return nil
 }
 
-// runRead runs one batch against the applied state and returns its cost in units. next is
-// Machine.Read's.
+// runRead runs one batch against the applied state and returns its cost in units. next and
+// early are Machine.Read's.
 func (n *Node) runRead(batch []byte, now reading,
-	next func(lastUs, stampUs int64) (us int64, ok bool)) (reply []byte, work uint64) {
+	next func(lastUs, stampUs int64) (us int64, ok bool),
+	early bool) (reply []byte, work uint64) {
 	if m, ok := n.machine.machine.(WorkReader); ok {
-		return m.ReadWork([]byte{}, batch, now.clockMs(), now.wallUs(), next)
+		return m.ReadWork([]byte{}, batch, now.clockMs(), now.wallUs(), next, early)
 	}
-	return n.machine.machine.Read([]byte{}, batch, now.clockMs(), now.wallUs(), next), 0
+	return n.machine.machine.Read([]byte{}, batch, now.clockMs(), now.wallUs(), next, early), 0
 }
 
 // snapshotPatience is how long Snapshot waits for the machine to apply a committed membership

@@ -64,6 +64,7 @@ type call struct {
 
 	lead    *leadership // of a read: the leadership that saw it last
 	askedUs int64       // and the time of day then
+	late    bool        // a read that ran without finding an instant
 
 	oneBatch [1][]byte
 }
@@ -76,7 +77,7 @@ func newLocalCall(batch []byte, count int, deadline time.Time) *call {
 	c.oneBatch[0] = batch
 	c.batches = c.oneBatch[:]
 	c.count, c.size, c.deadline = count, len(batch), deadline
-	c.state, c.dryRun = callQueued, false
+	c.state, c.dryRun, c.late = callQueued, false, false
 	c.workload, c.flow, c.heavy = Workload{}, flow{}, false
 	return c
 }

@@ -192,11 +192,13 @@ func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 			reply = p.n.appendReplication(p.index)
 		} else {
 			late = false
-			reply, work = p.n.runRead(g, p.now, next)
+			reply, work = p.n.runRead(g, p.now, next, i == 0 && c.late)
 			if late && len(reply) == 0 && i > 0 {
 				break // otherwise a frame would wait until all of its batches have an instant
 			}
 			if late && len(reply) == 0 {
+				c.late = true // it ran in vain, which it will not again
+				p.work += work
 				return nil, false
 			}
 		}

@@ -320,25 +320,27 @@ func (a *Adapter) NextDeadline() (clockMs int64, ok bool) {
 }
 
 // Read is Machine.ReadAt.
-func (a *Adapter) Read(dst, batch []byte, clockMs, wallUs int64, next Instants) []byte {
-	replies, _ := a.ReadWork(dst, batch, clockMs, wallUs, next)
+func (a *Adapter) Read(
+	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
+) []byte {
+	replies, _ := a.ReadWork(dst, batch, clockMs, wallUs, next, early)
 	return replies
 }
 
 // ReadWork is Machine.ReadWork.
 func (a *Adapter) ReadWork(
-	dst, batch []byte, clockMs, wallUs int64, next Instants,
+	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
 ) (replies []byte, work uint64) {
 	if a.observer == nil {
 		a.mu.RLock()
 		defer a.mu.RUnlock()
-		return a.m.ReadWork(dst, batch, clockMs, wallUs, next)
+		return a.m.ReadWork(dst, batch, clockMs, wallUs, next, early)
 	}
 	w, _ := a.readers.Get().(*commands.Witness)
 	if w == nil {
 		w = &commands.Witness{}
 	}
-	replies, work = a.readWitnessed(dst, batch, clockMs, wallUs, next, w)
+	replies, work = a.readWitnessed(dst, batch, clockMs, wallUs, next, early, w)
 	if facts := w.Facts(); len(facts) > 0 {
 		a.observer.Tried(clockMs, facts)
 	}
@@ -347,11 +349,11 @@ func (a *Adapter) ReadWork(
 }
 
 func (a *Adapter) readWitnessed(
-	dst, batch []byte, clockMs, wallUs int64, next Instants, w *commands.Witness,
+	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool, w *commands.Witness,
 ) (replies []byte, work uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.readWitnessed(dst, batch, clockMs, wallUs, next, w)
+	return a.m.readWitnessed(dst, batch, clockMs, wallUs, next, early, w)
 }
 
 // SetNode is Machine.SetNode, before the first entry.

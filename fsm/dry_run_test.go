@@ -145,7 +145,7 @@ func TestWorkOfDryRuns(t *testing.T) {
 	m := dryRunMachine(t)
 	r := mustApply(t, m, 2, &Entry{ClockMs: 1001, WallUs: 5_001_000, Batches: [][]byte{script}},
 		true)
-	reply, work := m.ReadWork(nil, script, 1002, 5_002_000, nil)
+	reply, work := m.ReadWork(nil, script, 1002, 5_002_000, nil, false)
 	if len(reply) > 0 || work == 0 || work > r.Work[0] {
 		t.Errorf("reply %q, work %d; the entry did %d", reply, work, r.Work[0])
 	}
@@ -322,7 +322,7 @@ func TestDryRunsBesideEntries(t *testing.T) {
 		wg.Go(func() {
 			for range 300 {
 				if got := string(a.Read(nil, calls("EVAL "+held+" 1 lock", "EVAL "+taken+" 1 log"),
-					0, 0, nil)); got != ":0\r\n" {
+					0, 0, nil, false)); got != ":0\r\n" {
 					t.Errorf("%q", got)
 					return
 				}
@@ -354,7 +354,7 @@ func TestScriptsOfConcurrentReads(t *testing.T) {
 					[]string{"EVAL_RO", own, "1", "k"})
 				want := fmt.Sprintf("$1\r\nv\r\n$%d\r\nv%[2]d\r\n",
 					len(fmt.Sprint("v", i+j%7)), i+j%7)
-				if got := string(a.Read(nil, batch, 1, 0, nil)); got != want {
+				if got := string(a.Read(nil, batch, 1, 0, nil, false)); got != want {
 					t.Errorf("%q, want %q", got, want)
 					return
 				}

@@ -11,6 +11,8 @@ import "github.com/coordd/coordd/commands"
 // stampUs is Entry.WallUs of the newest applied entry, 0 if none was applied since the machine was
 // restored. If ok is false there is no such instant now, and the read must be retried after the
 // next entry.
+//
+// A request of a read names one instant, also a transaction: there may be few between two entries.
 type Instants = func(lastUs, stampUs int64) (us int64, ok bool)
 
 // instants is the machine's record of the instants that were named.
@@ -66,27 +68,38 @@ func (m *Machine) beginTime(env *commands.Env, e *Entry) {
 	env.NextUs = m.time.next
 }
 
-// readTime sets the time of a read in env. *late becomes true once next has no instant. With a nil
-// next, instants are later than those of entries, but other reads may name the same.
-func (m *Machine) readTime(env *commands.Env, clockMs, wallUs int64, next Instants) (late *bool) {
-	late = new(bool)
+// readInstants are those of a batch of reads.
+type readInstants struct {
+	us   int64 // of the request that runs; 0: it has named none
+	late bool  // there is none for it
+}
+
+// readTime sets the time of a read in env. With a nil next, instants are later than those of
+// entries, but other reads may name the same.
+func (m *Machine) readTime(
+	env *commands.Env, clockMs, wallUs int64, next Instants,
+) (t *readInstants) {
+	t = &readInstants{}
 	env.ClockMs = max(clockMs, m.ks.Now())
 	env.WallUs = wallUs + (env.ClockMs-clockMs)*1000
 	if m.level < commands.LevelBounded {
-		return late
+		return t
 	}
 	lastUs, shiftUs, nowUs := m.time.lastUs, m.time.shiftMs*1000, env.WallUs
 	env.WallUs += shiftUs
 	env.NextUs = func() int64 {
-		if next == nil {
+		switch {
+		case t.us != 0 || t.late:
+		case next == nil:
 			lastUs = max(lastUs+1, nowUs)
-			return lastUs + shiftUs
+			t.us = lastUs
+		default:
+			us, ok := next(lastUs, m.time.stampUs)
+			t.us, t.late = us, !ok
 		}
-		us, ok := next(lastUs, m.time.stampUs)
-		*late = *late || !ok
-		return us + shiftUs
+		return t.us + shiftUs
 	}
-	return late
+	return t
 }
 
 // NewestUs returns the newest instant that an entry named or slightly less, µs since 1970, without

@@ -171,7 +171,7 @@ func TestSetTime(t *testing.T) {
 		if next[0]/1000 != to+1 {
 			t.Errorf("a ms after it was set to %d, TIME is %v", to, next)
 		}
-		read, _ := m.ReadWork(nil, timeRun(1), m.ClockMs(), m.NewestUs(), nil)
+		read, _ := m.ReadWork(nil, timeRun(1), m.ClockMs(), m.NewestUs(), nil, false)
 		if us := instantsOf(t, read); us[0] <= next[0] || us[0] > next[0]+1000 {
 			t.Errorf("a read names %v after %v", us, next)
 		}
@@ -209,7 +209,7 @@ func TestInstantsOfReads(t *testing.T) {
 		return at, room >= 0
 	}
 	if us := instantsOf(t, m.ReadAt(nil, append(timeScript(2), timeRun(3)...), 5, 3_000_000,
-		next)); fmt.Sprint(us) != "[2000001 2000001 2000002 2000002 2000003]" {
+		next, false)); fmt.Sprint(us) != "[2000001 2000001 2000002 2000002 2000003]" {
 		t.Errorf("reads named %v", us)
 	}
 	if got, want := fmt.Sprint(asked),
@@ -219,11 +219,12 @@ func TestInstantsOfReads(t *testing.T) {
 	}
 	room = 0
 	for _, run := range [][]byte{timeRun(1), timeTransaction(2), timeScript(1)} {
-		if got := m.ReadAt(nil, run, 5, 3_000_000, next); len(got) != 0 {
+		if got := m.ReadAt(nil, run, 5, 3_000_000, next, false); len(got) != 0 {
 			t.Errorf("without an instant a read was answered %q", got)
 		}
 	}
-	if got := string(m.ReadAt(nil, calls("GET lock"), 5, 3_000_000, next)); got != "$1\r\nx\r\n" {
+	if got := string(m.ReadAt(nil, calls("GET lock"), 5, 3_000_000, next,
+		false)); got != "$1\r\nx\r\n" {
 		t.Errorf("a read that names none was answered %q", got)
 	}
 	if us := instantsOf(t, m.Read(nil, timeRun(2), 5,
@@ -293,6 +294,46 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 		staleUs := clockUs - random.Int64N(3000)
 		if got := string(m.Read(nil, show, staleUs/1000, staleUs+offsetMs*1000)); got != want {
 			t.Fatalf("after entry %d a read by an older clock shows %q, want %q", index, got, want)
+		}
+	}
+}
+
+// TestReadNamesOneInstant: however often a request of a read names the time, one instant is enough,
+// so that it never waits for more than there are. A request that lacks one has run in vain, and
+// takes it early when it is retried.
+func TestReadNamesOneInstant(t *testing.T) {
+	m := newestMachine(testTable())
+	mustApply(t, m, 1, &Entry{ClockMs: 5, WallUs: 1_000_000, Batches: [][]byte{
+		calls("SET lock x")}}, true)
+	at, room := int64(2_000_000), 0
+	next := func(_, _ int64) (int64, bool) {
+		room--
+		at++
+		return at, room >= 0
+	}
+	const many = 20_000
+	scripts := &commands.Request{Proto: 2, Multi: true}
+	for range 100 {
+		scripts.Cmds = append(scripts.Cmds, commandtest.Args("EVAL_RO", timeTwice, "0"))
+	}
+	dry := &commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{commandtest.Args("TIME"),
+		commandtest.Args("SET", "lock", "y", "NX"), commandtest.Args("TIME")}}
+	for name, run := range map[string][]byte{
+		"TIME":    timeTransaction(many),
+		"scripts": commands.AppendRequest(nil, scripts),
+		"dry run": commands.AppendRequest(nil, dry),
+		"pipe":    append(timeTransaction(3), timeRun(1)...),
+	} {
+		room = 0
+		if got, work := m.ReadWork(nil, run, 5, 3_000_000, next, true); len(got)+int(work) != 0 {
+			t.Errorf("%s: without an instant it ran: %q, work %d", name, got, work)
+		}
+		for _, early := range []bool{false, true} {
+			room = 1
+			us := instantsOf(t, m.ReadAt(nil, run, 5, 3_000_000, next, early))
+			if len(us) < 2 || us[0] != at && name != "pipe" || us[0] != us[len(us)-1] {
+				t.Errorf("%s: one instant, and %d were named", name, len(us))
+			}
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestSlowScriptsByTheClock(t *testing.T) {
 				replies, _ := a.Apply(&raft.Log{Index: 1, Data: e}).(*Applied).Outcome()
 				got = replies[0]
 			} else {
-				got = a.Read(nil, batch, 1, 1000, nil)
+				got = a.Read(nil, batch, 1, 1000, nil, false)
 			}
 			if !strings.Contains(string(got), c.reply) {
 				t.Errorf("reply %.200q, want %q", got, c.reply)

@@ -18,27 +18,32 @@ const enoughReplies = 4 << 20
 // batch that cannot write gets at least one. clockMs and wallUs are the cluster clock and the time
 // of day at the moment of reading.
 func (m *Machine) Read(dst, batch []byte, clockMs, wallUs int64) []byte {
-	return m.ReadAt(dst, batch, clockMs, wallUs, nil)
+	return m.ReadAt(dst, batch, clockMs, wallUs, nil, false)
 }
 
 // ReadAt is Read with the instants that requests name taken from next. It stops before a request
-// for which next has none, possibly without any reply.
-func (m *Machine) ReadAt(dst, batch []byte, clockMs, wallUs int64, next Instants) []byte {
-	replies, _ := m.ReadWork(dst, batch, clockMs, wallUs, next)
+// for which next has none, possibly without any reply. What that request did until it asked is done
+// again when it is retried, with early set then: the first request takes its instant before it
+// runs, so it runs in vain only once.
+func (m *Machine) ReadAt(
+	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
+) []byte {
+	replies, _ := m.ReadWork(dst, batch, clockMs, wallUs, next, early)
 	return replies
 }
 
 // ReadWork is ReadAt and also returns the work done, in units of commands.Env.Work.
 func (m *Machine) ReadWork(
-	dst, batch []byte, clockMs, wallUs int64, next Instants,
+	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
 ) (replies []byte, work uint64) {
-	return m.readWitnessed(dst, batch, clockMs, wallUs, next, nil)
+	return m.readWitnessed(dst, batch, clockMs, wallUs, next, early, nil)
 }
 
 // readWitnessed is ReadWork with a witness of the dry runs that finish, nil if nobody observes
 // them.
 func (m *Machine) readWitnessed(
-	dst, batch []byte, clockMs, wallUs int64, next Instants, witness *commands.Witness,
+	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
+	witness *commands.Witness,
 ) (replies []byte, work uint64) {
 	if witness != nil {
 		witness.BeginRead(m.ks)
@@ -49,7 +54,12 @@ func (m *Machine) readWitnessed(
 		Table: m.table, Users: m.users.Users, Lent: m.lends(true),
 		ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}
-	late := m.readTime(env, clockMs, wallUs, next)
+	named := m.readTime(env, clockMs, wallUs, next)
+	if early && env.NextUs != nil {
+		if env.NextUs(); named.late {
+			return dst, 0
+		}
+	}
 	r := runner{m: m, env: env, readOnly: true, notifies: m.events.notify != 0}
 	env.Deny = r.deny
 	r.begin(dst, batchWork)
@@ -69,7 +79,7 @@ func (m *Machine) readWitnessed(
 		start := len(r.resp.Buf)
 		env.Keyspace, env.DryRun, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
 		r.run(q, true)
-		if *late || env.Aborted || r.full && (start > len(dst) || env.DryRun) {
+		if named.late || env.Aborted || r.full && (start > len(dst) || env.DryRun) {
 			if witness != nil {
 				witness.Drop()
 			}
@@ -81,6 +91,7 @@ func (m *Machine) readWitnessed(
 			}
 			witness.Judge()
 		}
+		named.us = 0
 	}
 	return r.resp.Buf, env.Work
 }

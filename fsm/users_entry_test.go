@@ -130,7 +130,7 @@ func TestAllUsersCanBeShown(t *testing.T) {
 			userCall("ACL", "GETUSER", "u0")} {
 			call.Proto = 2
 			began := time.Now()
-			reply, work := m.ReadWork(nil, commands.AppendRequest(nil, &call), 1, 1, nil)
+			reply, work := m.ReadWork(nil, commands.AppendRequest(nil, &call), 1, 1, nil, false)
 			if reply[0] != '*' || work > commands.MaxRequestWork {
 				t.Errorf("%s: %s: %.200q, %d units", what, call.Cmds[0], reply, work)
 			}
@@ -173,7 +173,7 @@ func TestSettingsAreWork(t *testing.T) {
 	auth.Setting = true
 	auth.Proto = 2
 	batch := bytes.Repeat(commands.AppendRequest(nil, &auth), 200_000)
-	replies, work := m.ReadWork(nil, batch, 1, 1, nil)
+	replies, work := m.ReadWork(nil, batch, 1, 1, nil, false)
 	n := bytes.Count(replies, []byte("-WRONGPASS"))
 	if n == 0 || n == 200_000 || work < uint64(10*n) {
 		t.Errorf("%d passwords were tried, with %d units", n, work)

@@ -366,7 +366,7 @@ func checkFacts(t *testing.T, steps []step) {
 		batch := commands.AppendRequest(nil,
 			&commands.Request{Proto: 2, Cmds: [][][]byte{s.call}})
 		var w commands.Witness
-		replies, _ := m.readWitnessed(nil, batch, start+s.atMs, 5_000_000, nil, &w)
+		replies, _ := m.readWitnessed(nil, batch, start+s.atMs, 5_000_000, nil, false, &w)
 		dry := factText(w.Facts())
 		r := mustApply(t, m, uint64(10+i), &Entry{ClockMs: start + s.atMs, WallUs: 5_000_000,
 			Batches: [][]byte{batch}}, true)
@@ -421,7 +421,7 @@ func TestFactsOfAbortedDryRuns(t *testing.T) {
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Multi: true,
 		Cmds: [][][]byte{do("SETNX l b"), do("SET other x")}})
 	var w commands.Witness
-	m.readWitnessed(nil, batch, 1000, 1, nil, &w)
+	m.readWitnessed(nil, batch, 1000, 1, nil, false, &w)
 	if got := factText(w.Facts()); got != "" {
 		t.Errorf("facts of what was not done: %s", got)
 	}
@@ -537,7 +537,7 @@ func TestWindowsAndQueuesAreShown(t *testing.T) {
 		q := &commands.Request{Proto: 2, Cmds: [][][]byte{do(line)}}
 		q.User = commands.UserID{Name: []byte("reader"),
 			Created: m.users.Get([]byte("reader")).Created()}
-		reply, _ := m.ReadWork(nil, commands.AppendRequest(nil, q), 1000, 1, nil)
+		reply, _ := m.ReadWork(nil, commands.AppendRequest(nil, q), 1000, 1, nil, false)
 		found := map[string]string{}
 		words := strings.Split(strings.ReplaceAll(string(reply), "\r\n", " "), "$3 key ")
 		for _, one := range words[1:] {
@@ -586,7 +586,7 @@ func TestLocksAreShown(t *testing.T) {
 		if user != nil {
 			q.User = commands.UserID{Name: user, Created: m.users.Get(user).Created()}
 		}
-		reply, _ := m.ReadWork(nil, commands.AppendRequest(nil, q), 1000, 1, nil)
+		reply, _ := m.ReadWork(nil, commands.AppendRequest(nil, q), 1000, 1, nil, false)
 		return strings.ReplaceAll(string(reply), "\r\n", " ")
 	}
 	all := read(nil, "LOCKS LIST COUNT 100")
