@@ -16,80 +16,142 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// Bounds of what is lent: ms of the cluster clock, and loans, of which the oldest end first.
-const (
-	lendingMs = 2000
-	maxLoans  = 1024
-)
+// lendingMs is how long something is lent, ms of the cluster clock.
+const lendingMs = 2000
 
-// loan is what a wait was given. It is immutable.
+// loanCost is what a loan counts besides the name of its key, bytes. Loans count with the commands
+// that wait, and less than the one whose place they take: there is always room for them.
+const loanCost = 256
+
+// loan is what a wait was given.
 type loan struct {
 	number     uint64 // of the wait
-	key        changedKey
-	class      string // as in waiter
-	deadlineMs int64  // of the key, before it was taken; 0: none
+	from       *lender
+	deadlineMs int64 // of the key, before it was taken; 0: none
 	untilMs    int64
+	ended      bool
 }
+
+func (l *loan) open() bool { return !l.ended && !l.from.ended }
+
+// lender is a key from which loans were taken by commands of one class, as in waiter. They end
+// together, except for those that are given back or whose time is over.
+type lender struct {
+	key   changedKey
+	class string
+	loans int // that have not ended
+	ended bool
+}
+
+func (d *lender) bytes() int { return loanCost + len(d.key.key) }
 
 // lent holds the loans. It is part of the state.
 type lent struct {
-	loans []loan             // the oldest first
-	keys  map[changedKey]int // theirs, with their number
+	loans   []*loan // the oldest first; also those that have ended, until their time is over
+	numbers map[uint64]*loan
+	lenders [keyspace.Databases]map[string][]*lender // of a key; never empty, seldom several
+	bytes   int                                      // that the loans count
 
 	// what changes keys now; nil: a loan that is given back. Not part of the state
 	by *commands.Spec
 }
 
-func (v *lent) add(l loan) {
-	if len(v.loans) == maxLoans {
-		v.remove(0)
+func (v *lent) add(number uint64, key changedKey, class string, deadlineMs, untilMs int64) {
+	if v.numbers == nil {
+		v.numbers = map[uint64]*loan{}
 	}
-	if v.keys == nil {
-		v.keys = map[changedKey]int{}
+	if v.lenders[key.db] == nil {
+		v.lenders[key.db] = map[string][]*lender{}
 	}
-	v.loans = append(v.loans, l)
-	v.keys[l.key]++
+	of := v.lenders[key.db][key.key]
+	at := slices.IndexFunc(of, func(d *lender) bool { return d.class == class })
+	if at < 0 {
+		at = len(of)
+		of = append(of, &lender{key: key, class: class})
+		v.lenders[key.db][key.key] = of
+	}
+	l := &loan{number: number, from: of[at], deadlineMs: deadlineMs, untilMs: untilMs}
+	l.from.loans++
+	v.bytes += l.from.bytes()
+	v.loans, v.numbers[number] = append(v.loans, l), l
 }
 
-func (v *lent) remove(at int) {
-	key := v.loans[at].key
-	if v.keys[key]--; v.keys[key] == 0 {
-		delete(v.keys, key)
+// none reports whether nothing is lent.
+func (v *lent) none() bool { return v.bytes == 0 }
+
+// of returns the loan of a wait, nil if it has ended.
+func (v *lent) of(number uint64) *loan {
+	if l := v.numbers[number]; l != nil && l.open() {
+		return l
 	}
-	v.loans = slices.Delete(v.loans, at, at+1)
+	return nil
+}
+
+// remove ends a loan.
+func (v *lent) remove(l *loan) {
+	d := l.from
+	if !l.open() {
+		return
+	}
+	l.ended = true
+	d.loans--
+	v.bytes -= d.bytes()
+	if d.loans == 0 {
+		v.end(d.key, func(o *lender) bool { return o == d })
+	}
 }
 
 // expire ends loans whose time is over.
 func (v *lent) expire(nowMs int64) {
 	for len(v.loans) > 0 && v.loans[0].untilMs <= nowMs {
-		v.remove(0)
+		l := v.loans[0]
+		v.remove(l)
+		if v.numbers[l.number] == l {
+			delete(v.numbers, l.number)
+		}
+		v.loans[0] = nil
+		if v.loans = v.loans[1:]; len(v.loans) == 0 {
+			v.loans, v.numbers = nil, nil
+		}
 	}
 }
 
-// end ends the loans of a key, by a command that does something else to it than to add or take
-// elements at the ends.
-func (v *lent) end(key changedKey, spec *commands.Spec) {
-	for i := len(v.loans) - 1; i >= 0 && v.keys[key] > 0; i-- {
-		if l := &v.loans[i]; l.key == key && !leaves(spec, l.class) {
-			v.remove(i)
-		}
+// end ends the loans of a key from those lenders for which ends returns true.
+func (v *lent) end(key changedKey, ends func(*lender) bool) {
+	of := v.lenders[key.db][key.key]
+	if len(of) == 0 {
+		return
 	}
+	of = slices.DeleteFunc(of, func(d *lender) bool {
+		if d.ended = ends(d); d.ended {
+			v.bytes -= d.loans * d.bytes()
+			d.key.key = "" // its loans stay for a while
+		}
+		return d.ended
+	})
+	if v.lenders[key.db][key.key] = of; len(of) == 0 {
+		delete(v.lenders[key.db], key.key)
+	}
+}
+
+// endBy ends the loans of a key by a command that does something else to it than to add or take
+// elements at the ends.
+func (v *lent) endBy(key changedKey, spec *commands.Spec) {
+	v.end(key, func(d *lender) bool { return !leaves(spec, d.class) })
 }
 
 // changed ends loans by a change of the keyspace, of which the observer learns. What expires ends
 // none: a loan has the deadline of its key.
 func (v *lent) changed(db int, e *keyspace.Entry, c keyspace.Change) {
-	if len(v.loans) == 0 || v.by == nil {
+	if v.none() || v.by == nil {
 		return
 	}
 	switch c {
 	case keyspace.Modified, keyspace.Removed:
-		v.end(changedKey{db, e.Key()}, v.by)
+		v.endBy(changedKey{db, e.Key()}, v.by)
 	case keyspace.Flushed:
-		for i := len(v.loans) - 1; i >= 0; i-- {
-			if v.loans[i].key.db == db {
-				v.remove(i)
-			}
+		for key := range v.lenders[db] {
+			v.end(changedKey{db, key}, func(*lender) bool { return true })
 		}
 	}
 }
@@ -110,7 +172,7 @@ func (v *lent) Runs(spec *commands.Spec) { v.by = spec }
 
 // Ran ends the loans of keys that a command says something is not in.
 func (v *lent) Ran(x *commands.Call) {
-	v.purged(x, func(key changedKey) { v.end(key, x.Spec) })
+	v.purged(x, func(key changedKey) { v.endBy(key, x.Spec) })
 }
 
 // purged calls f with the keys of loans that a command says something is not in, whether or not it
@@ -122,7 +184,7 @@ func (v *lent) purged(x *commands.Call, f func(changedKey)) {
 	uses, _ := x.Spec.KeyUses(x.Args)
 	for _, use := range uses {
 		name := x.Args[use.Index]
-		if use.Flags&commands.KeyRO == 0 && v.keys[changedKey{x.Tx.DB, string(name)}] > 0 {
+		if use.Flags&commands.KeyRO == 0 && len(v.lenders[x.Tx.DB][string(name)]) > 0 {
 			f(changedKey{x.Tx.DB, string(name)})
 		}
 	}
@@ -139,7 +201,7 @@ func (v lentDry) Ran(x *commands.Call) { v.purged(x, func(changedKey) { abort() 
 func (m *Machine) lends(dry bool) commands.Lent {
 	v := &m.waiting.lent
 	switch {
-	case len(v.loans) == 0:
+	case v.none():
 		return nil
 	case dry:
 		return lentDry{v}
@@ -150,7 +212,7 @@ func (m *Machine) lends(dry bool) commands.Lent {
 // lend notes that a wait is served from a key, which had a deadline.
 func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs int64) {
 	m.waiting.lent.expire(m.ks.Now())
-	m.waiting.lent.add(loan{w.number, key, w.class, deadlineMs, m.ks.Now() + lendingMs})
+	m.waiting.lent.add(w.number, key, w.class, deadlineMs, m.ks.Now()+lendingMs)
 	env.Lent = m.lends(false)
 }
 
@@ -158,15 +220,13 @@ func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs 
 // lent.
 func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	number, ok := commands.ParseInt(q.Cmds[0][1])
-	at := slices.IndexFunc(m.waiting.lent.loans, func(l loan) bool {
-		return l.number == uint64(number)
-	})
-	if !ok || at < 0 {
+	l := m.waiting.lent.of(uint64(number))
+	if !ok || l == nil {
 		return commands.ErrNotLent
 	}
-	l := m.waiting.lent.loans[at]
-	m.waiting.lent.remove(at)
-	db, key := m.ks.DB(l.key.db), []byte(l.key.key)
+	from := l.from.key
+	m.waiting.lent.remove(l)
+	db, key := m.ks.DB(from.db), []byte(from.key)
 	absent := db.Find(key) == nil
 	if l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() { // it expired, whatever has its name now
 		return commands.ErrNotLent
@@ -174,7 +234,7 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	r.env.Lent, m.waiting.lent.by = nil, nil // it ends no other loan of the key
 	defer func() { r.env.Lent = m.lends(false) }()
 	var out commands.RESP
-	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: l.key.db, Proto: 2}, Args: q.Cmds[0][2:],
+	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: q.Cmds[0][2:],
 		Out: &out, Stop: r.env.Work + r.maxWork()}
 	x.Run(m.table.ResolveAt(m.level, x.Args))
 	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
@@ -188,14 +248,26 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	return nil
 }
 
-// appendTo appends the encoding for a snapshot.
+// freeze returns what appendTo needs, while the machine goes on.
+func (v *lent) freeze() (f lent) {
+	for _, l := range v.loans {
+		if l.open() {
+			l, d := *l, *l.from
+			l.from = &d
+			f.loans = append(f.loans, &l)
+		}
+	}
+	return f
+}
+
+// appendTo appends the encoding for a snapshot, of what freeze returned.
 func (v *lent) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(v.loans)))
 	for _, l := range v.loans {
 		dst = binary.AppendUvarint(dst, l.number)
-		dst = append(dst, byte(l.key.db))
-		dst = wire.AppendBytes(dst, l.key.key)
-		dst = wire.AppendBytes(dst, l.class)
+		dst = append(dst, byte(l.from.key.db))
+		dst = wire.AppendBytes(dst, l.from.key.key)
+		dst = wire.AppendBytes(dst, l.from.class)
 		dst = binary.AppendVarint(dst, l.deadlineMs)
 		dst = binary.AppendVarint(dst, l.untilMs)
 	}
@@ -205,7 +277,11 @@ func (v *lent) appendTo(dst []byte) []byte {
 // restore reads what appendTo wrote.
 func (v *lent) restore(c *wire.Cursor) {
 	for range c.Count(6) {
-		v.add(loan{c.Uvarint(), changedKey{int(c.Byte()), c.Text()}, c.Text(), c.Varint(),
-			c.Varint()})
+		number, db := c.Uvarint(), int(c.Byte())
+		if db >= keyspace.Databases {
+			c.Fail()
+			return
+		}
+		v.add(number, changedKey{db, c.Text()}, c.Text(), c.Varint(), c.Varint())
 	}
 }

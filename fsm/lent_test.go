@@ -4,7 +4,6 @@
 package fsm
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -201,45 +200,84 @@ func TestGiveBackOfMany(t *testing.T) {
 	}
 }
 
-// What is lent is part of the state, bounded in time and number, and does not hinder dry runs of
-// other keys.
-func TestLoansAreBounded(t *testing.T) {
+// What is lent is part of the state and bounded in time, and does not hinder dry runs of other
+// keys. However much it is, none of it ends for what else is lent.
+func TestManyLoans(t *testing.T) {
+	const many = 3000
 	w := newWaitMachine(t)
-	for i := range maxLoans + 10 {
-		w.wait("n2", uint64(i+1), fmt.Sprintf("BLPOP k%d 0", i+1))
-		w.run(fmt.Sprintf("RPUSH k%d x", i+1))
+	for i := range many {
+		w.wait("n2", uint64(i+1), fmt.Sprintf("BLPOP k%d 0", i/2))
+		w.run(fmt.Sprintf("RPUSH k%d x", i/2))
 	}
-	if n, names := len(w.waiting.lent.loans), len(w.waiting.lent.keys); n != maxLoans ||
-		names != maxLoans {
-		t.Errorf("%d loans of %d keys", n, names)
-	}
-	var file bytes.Buffer
-	if _, err := w.Snapshot().WriteTo(&file); err != nil {
-		t.Fatal(err)
-	}
-	m, err := ReadSnapshot(bytes.NewReader(file.Bytes()), w.table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restored := &waitMachine{t: t, Machine: m, term: w.term, clock: w.clock, eras: w.eras}
-	for _, v := range []*waitMachine{w, restored} {
-		if got := v.giveBack(10, "LPUSH k10 x"); got != notLent {
-			t.Errorf("the oldest: %s", got)
+	w.run("DEL k3")
+	w.run("SET k4 x")
+	for _, v := range []*waitMachine{w, w.reloaded()} {
+		if n := v.waiting.lent.freeze().loans; len(n) != many-4 {
+			t.Errorf("%d loans", len(n))
 		}
-		if got := v.giveBack(11, "LPUSH k11 x"); got != "+OK" {
-			t.Errorf("the oldest that is kept: %s", got)
+		if v.waiting.lent.bytes != w.waiting.lent.bytes {
+			t.Errorf("they count %d and %d bytes", v.waiting.lent.bytes, w.waiting.lent.bytes)
 		}
+	}
+	for _, v := range []*waitMachine{w.reloaded(), w} {
 		q := lineRequest("DEL nothing")
 		reply := v.Read(nil, commands.AppendRequest(nil, &q), v.clock, v.clock*1000)
 		if string(reply) != ":0\r\n" {
 			t.Errorf("a dry run answers %q", reply)
 		}
+		for i := range many / 2 {
+			want := "+OK"
+			if i/2 == 3 || i/2 == 4 {
+				want = notLent
+			}
+			if got := v.giveBack(i+1, fmt.Sprintf("LPUSH k%d x", i/2)); got != want {
+				t.Fatalf("loan %d: %s", i, got)
+			}
+		}
 		v.clock += lendingMs
-		if got := v.giveBack(12, "LPUSH k12 x"); got != notLent {
+		if got := v.giveBack(many, "LPUSH k x"); got != notLent {
 			t.Errorf("much later: %s", got)
 		}
-		if n := len(v.waiting.lent.loans) + len(v.waiting.lent.keys); n != 0 {
-			t.Errorf("%d loans are left", n)
+		l := &v.waiting.lent
+		if n := len(l.loans) + len(l.numbers) + len(l.lenders[0]) + l.bytes; n != 0 {
+			t.Errorf("%d loans, numbers, lenders and bytes are left", n)
+		}
+	}
+}
+
+// reloaded returns a machine with the state of w, by a snapshot.
+func (w *waitMachine) reloaded() *waitMachine {
+	return &waitMachine{t: w.t, Machine: restored(w.t, w.Machine), term: w.term, clock: w.clock,
+		eras: w.eras}
+}
+
+// Loans count with what waits: beyond the bound commands wait on their nodes, and no loan ends.
+func TestLoansCountAsWaits(t *testing.T) {
+	w := newWaitMachine(t)
+	name := strings.Repeat("x", maxWaiting/16)
+	keeps := func(m *waitMachine, number int) bool {
+		line := fmt.Sprint("BLPOP ", name, number, " 0")
+		return m.place(m.apply(m.waitRequest("n2", uint64(number), line))).Order != 0
+	}
+	served := 0
+	for keeps(w, served+1) && served < 100 {
+		served++
+		w.run(fmt.Sprint("RPUSH ", name, served, " x"))
+	}
+	if served < 10 || served > 15 {
+		t.Fatalf("%d commands with names of %d bytes were kept and served", served, len(name))
+	}
+	for _, m := range []*waitMachine{w.reloaded(), w} {
+		if keeps(m, 1000) {
+			t.Error("one beyond the bound is kept")
+		}
+		for i := range served {
+			if got := m.giveBack(i+1, fmt.Sprint("LPUSH ", name, i+1, " x")); got != "+OK" {
+				t.Errorf("loan %d: %s", i, got)
+			}
+		}
+		if !keeps(m, 1001) {
+			t.Error("none is kept although there are no loans")
 		}
 	}
 }

@@ -255,7 +255,7 @@ func (m *Machine) panicked(p any) {
 // observe has the keyspace report changes, if anybody needs them.
 func (m *Machine) observe() {
 	if m.events.interest != nil || m.events.notify != 0 || len(m.waiting.all) > 0 ||
-		len(m.waiting.lent.loans) > 0 {
+		!m.waiting.lent.none() {
 		m.ks.Observe(m.events.observer)
 		return
 	}

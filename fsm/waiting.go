@@ -66,8 +66,8 @@ type nodeCount struct {
 	waiters int
 }
 
-// Bounds of what waits, bytes, and the cost of a waiter and of each of its keys. Commands beyond
-// them wait on their nodes.
+// Bound of what waits and is lent, bytes, and the cost of a waiter and of each of its keys.
+// Commands beyond it wait on their nodes.
 const (
 	maxWaiting = 64 << 20
 	waiterCost = 512
@@ -130,7 +130,7 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) com
 	}
 	w := &waiter{order: q.Wait.Order, number: q.Wait.Number, node: string(q.Wait.Node),
 		class: class, request: commands.AppendRequest(nil, q), keys: keys}
-	if v.bytes+w.bytes() > maxWaiting {
+	if v.bytes+v.lent.bytes+w.bytes() > maxWaiting {
 		return p
 	}
 	v.add(w)
@@ -459,7 +459,7 @@ var errWaitingCorrupt = errors.New("its waits are invalid")
 func (v *waiting) freeze() *waiting {
 	return &waiting{term: v.term, era: v.era, eras: slices.Clone(v.eras), newest: v.newest,
 		all: slices.Clone(v.all), ready: slices.Clone(v.ready),
-		lent: lent{loans: slices.Clone(v.lent.loans)}, returning: slices.Clone(v.returning)}
+		lent: v.lent.freeze(), returning: slices.Clone(v.returning)}
 }
 
 // appendTo appends the encoding for a snapshot.
