@@ -122,9 +122,68 @@ func lookups() []snippet {
 	})
 }
 
+// alike are tables whose keys have equal lengths and differ at their ends, so that finding one
+// compares it with others.
+func alike() []snippet {
+	var all []snippet
+	for _, bytes := range []int{12, 30, 300, 10_000, 300_000, 3 << 20} {
+		for _, keys := range []int{8, 9, 1000} {
+			if bytes*keys > longKeysBytes {
+				continue
+			}
+			before := fmt.Sprintf(`local t, ks, p = {}, {}, ("a"):rep(%d) for i = 1, %d do ks[i] = p .. (100000 + i) t[ks[i]] = 1 end local n, k, m = #ks, ks[#ks], p .. "999999" local j, b = cjson.encode(t), cmsgpack.pack(t)`,
+				bytes-6, keys)
+			for _, body := range []string{
+				`local x = t[k]`, `local x = t[m]`, `t[k] = nil t[k] = 1`, `t[m] = 1 t[m] = nil`,
+				`for k in pairs(t) do end`, `next(t, k)`, `cmsgpack.pack(t)`, `cjson.encode(t)`,
+				`cjson.decode(j)`, `cmsgpack.unpack(b)`, `table.sort(ks)`,
+				`for i = 1, n do local x = t[ks[i * 7919 % n + 1]] end`,
+				`local u = {} for i = 1, n do u[ks[i]] = 1 end`,
+				`for k in pairs(t) do t[k] = nil end for i = 1, n do t[ks[i]] = 1 end`,
+			} {
+				all = append(all, snippet{before: before, body: body})
+			}
+		}
+	}
+	return all
+}
+
+// deep are encoders that fail at the most nested table, and arrays that grow.
+func deep() []snippet {
+	var all []snippet
+	for _, depth := range []int{16, 1000, 1_000_000} {
+		for _, before := range []string{`local t = {} t[1] = t`, `local t = {} t.x = t`,
+			`local t = {} for i = 1, 8 do t[i] = t end`,
+			`local t = {} for i = 1, 100 do t[i] = "" end t[101] = t`,
+			`local t = {} for i = 1, 30 do t["k" .. i] = "" end t.t = t`,
+		} {
+			before = fmt.Sprintf(`cjson.encode_max_depth(%d) `, depth) + before
+			for _, f := range []string{"cjson.encode", "cmsgpack.pack"} {
+				all = append(all, snippet{before: before, body: `pcall(` + f + `, t)`},
+					snippet{before: before, body: `pcall(coroutine.wrap(function() ` + f + `(t) end))`})
+			}
+		}
+	}
+	for _, n := range []int{8, 512, 4096} {
+		before := fmt.Sprintf(`local a = {} for i = 1, %d do a[i] = 1 end`, n)
+		for _, body := range []string{`local t = {unpack(a)} t[#t + 1] = 1`,
+			`local t = {unpack(a)} table.insert(t, 1)`, `local t = {unpack(a)} t[0] = 1`,
+			`coroutine.wrap(function() return unpack(a) end)()`} {
+			all = append(all, snippet{before: before, body: body})
+		}
+	}
+	for _, value := range []string{"true", "i"} {
+		all = append(all, snippet{body: `local t = {} for i = 1, 4e6 do t[i] = ` + value + ` end`},
+			snippet{body: `local t = {} for i = 1, 4e6 do table.insert(t, ` + value + `) end`})
+	}
+	return all
+}
+
 // TestTablesAreChargedForTheirTime runs for long enough that tables choose their sizes again.
 func TestTablesAreChargedForTheirTime(t *testing.T) {
 	detector.Skip(t)
 	check(t, &scale{t: t, units: 200_000}, churned(t))
 	check(t, &scale{t: t, units: 2_000_000, most: mostLookup}, lookups())
+	check(t, &scale{t: t, units: 2_000_000}, alike())
+	check(t, &scale{t: t, units: 8_000_000}, deep())
 }

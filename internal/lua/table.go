@@ -454,12 +454,17 @@ func (tb *LTable) Remove(position int) LValue {
 	return value
 }
 
-// reach is the additional cost of finding a key in a table that exceeds the processor's caches.
+// reach is the additional cost of finding a key in a table that exceeds the processor's caches: the
+// index, the entry, and the bytes of both keys if they are strings. Release 0.1 charged for one of
+// these.
 func (tb *LTable) reach() int64 {
-	if len(tb.entries) > 4096 {
-		return 3
+	switch {
+	case len(tb.entries) <= 4096:
+		return 0
+	case tb.exact():
+		return 10
 	}
-	return 0
+	return 3
 }
 
 // HasKeys reports whether the table has, or had, keys that are not in its array.
