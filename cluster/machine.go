@@ -229,6 +229,12 @@ func (a *applier) beganAt(index uint64) int64 {
 	return at
 }
 
+// appliesLong reports whether an entry has been applied for longer than longApply.
+func (a *applier) appliesLong() bool {
+	began := time.Duration(a.began.Load())
+	return a.applying.Load() != 0 && time.Since(processStart)-began > longApply
+}
+
 // slowEntry is the entry last reported as slow.
 type slowEntry struct {
 	index uint64

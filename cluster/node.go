@@ -334,6 +334,21 @@ func (n *Node) Write(ctx context.Context, load Workload, batch []byte,
 		n.leaderDeadline(load)).withWorkload(load), errAbandoned)
 }
 
+// WriteFirst has a batch of one request run before all that wait on this node, and does not wait
+// for it. It may be lost. On the leader it may be called while an entry is applied, to have it run
+// right after what is in flight.
+func (n *Node) WriteFirst(batch []byte) {
+	c := newLocalCall(batch, 1, n.leaderDeadline(Workload{}))
+	if n.writes.pushFirst(c) != nil {
+		c.release()
+		return
+	}
+	go func() {
+		<-c.done
+		c.release()
+	}()
+}
+
 // Read runs a batch of read-only requests that sees every write acknowledged, on any node, before
 // the call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and batch is Write's.
 func (n *Node) Read(ctx context.Context, load Workload, batch []byte) ([]byte, error) {

@@ -49,6 +49,9 @@ func (n *Node) propose() {
 	n.consume(n.writes, func(r *route) bool {
 		least, ready := n.roomForLight()
 		turn := !n.heavyWrite.Load()
+		if n.inFlight.Load() > 0 && n.machine.appliesLong() {
+			return false // its end wakes the loop
+		}
 		if !ready && !turn {
 			return false
 		}
@@ -72,6 +75,10 @@ func (n *Node) propose() {
 		return did
 	}, frameWrite)
 }
+
+// longApply is when the leader stops proposing until an entry is applied. What it proposed would
+// wait all the same, and could not be refused any more if it is what takes so long.
+const longApply = 250 * time.Millisecond
 
 // roomForLight reports whether another entry of light batches may be proposed, and how many batches
 // it needs.

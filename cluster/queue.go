@@ -233,6 +233,21 @@ func (q *queue) push(c *call) error {
 	return nil
 }
 
+// pushFirst adds c before all light calls. It is counted as work of nobody.
+func (q *queue) pushFirst(c *call) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed != nil {
+		return q.closed
+	}
+	c.seq = 0
+	q.count(c, 1)
+	q.light = slices.Insert(q.light, q.head, c)
+	q.wakeAt = 0
+	kick(q.wake)
+	return nil
+}
+
 // appendLocked appends a light call. It reuses the array while half of it is free: a queue that
 // never drains would otherwise keep everything it ever held.
 func (q *queue) appendLocked(c *call) {

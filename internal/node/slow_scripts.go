@@ -14,12 +14,23 @@ import (
 // slow.
 const maxSlowScripts = 16
 
-// slowScript receives such a script, on the goroutine that ran it.
+// slowScript receives such a script, on the goroutine that ran it. The refusal goes before all that
+// waits to be proposed, which may run it again.
 func (n *Node) slowScript(s commands.SlowScript) {
+	if c := n.loaded.Load(); c != nil && !s.Ended &&
+		n.adapter.Users().Level >= commands.LevelUsers {
+		c.WriteFirst(settingRequest(refusal(s)...))
+	}
 	select {
 	case n.slowScripts <- s:
 	default:
 	}
+}
+
+// refusal returns the setting that refuses a script.
+func refusal(s commands.SlowScript) [][]byte {
+	return [][]byte{[]byte(commands.SettingRefuseScript), []byte(s.ID),
+		strconv.AppendInt(nil, s.TookMs, 10)}
 }
 
 // refuseSlowScripts names such scripts, and has the cluster refuse those of entries. Every node
@@ -44,9 +55,7 @@ func (n *Node) refuseSlowScripts(ctx context.Context) {
 			n.log.Warn("a slow script is not refused: some nodes run an older release", "id", s.ID)
 			continue
 		}
-		err := n.settle(ctx, []byte(commands.SettingRefuseScript), []byte(s.ID),
-			strconv.AppendInt(nil, s.TookMs, 10))
-		if err != nil {
+		if err := n.settle(ctx, refusal(s)...); err != nil {
 			n.log.Error("the cluster did not refuse a slow script", "id", s.ID, "error", err)
 			continue
 		}

@@ -96,12 +96,17 @@ func (n *Node) resetDefaultUser(ctx context.Context) {
 	}
 }
 
+// settingRequest encodes a change of a setting.
+func settingRequest(words ...[]byte) []byte {
+	return commands.AppendRequest(nil, &commands.Request{
+		Proto: 2, Setting: true, Cmds: [][][]byte{words},
+	})
+}
+
 // settle puts a setting into the log, as soon as the cluster has users. It tries until the setting
 // took effect or ctx ends; the error is why the cluster refuses it.
 func (n *Node) settle(ctx context.Context, words ...[]byte) error {
-	request := commands.AppendRequest(nil, &commands.Request{
-		Proto: 2, Setting: true, Cmds: [][][]byte{words},
-	})
+	request := settingRequest(words...)
 	for pause := settlePause; ; {
 		select {
 		case <-ctx.Done():
