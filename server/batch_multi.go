@@ -230,7 +230,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 	}
 	pushed := false
 	s.inExec, s.inBlock = true, len(block)
-	defer func() { s.inExec, s.pushed = false, pushed }()
+	defer func() { s.inExec, s.pushed, s.held = false, pushed, replicated{} }()
 	own := 0 // bytes of the session's replies
 	for i := range block {
 		q := &block[i]

@@ -92,6 +92,8 @@ type session struct {
 	inExec  bool // answering the session's part of a transaction
 	inBlock int  // … of so many commands
 
+	held replicated // WAIT's answer in inExec
+
 	refused    bool // a command of the newest batch did not run for lack of a leader
 	blocked    bool // the current command waits
 	monitoring bool // MONITOR is on

@@ -285,6 +285,22 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// The WAITs of a transaction have one answer: thousands of them ask the leader once.
+func TestWaitsOfATransaction(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	for round := range 2 {
+		c.raw(calls("MULTI", "SET a 1", "WAIT 9 0", "WAITAOF 1 9 0", "WAIT 0 0", "EXEC"))
+		c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "+QUEUED\r\n",
+			"*4\r\n+OK\r\n:1\r\n*2\r\n:1\r\n:1\r\n:1\r\n")
+		n.fake.set(func() {
+			if n.fake.questions != round+1 {
+				t.Errorf("%d transactions asked the leader %d times", round+1, n.fake.questions)
+			}
+		})
+	}
+}
+
 // WAIT uses the leader's view of the members if it answers, otherwise this node's.
 func TestWaitCountsTheLeadersMembers(t *testing.T) {
 	n := start(t, nil)

@@ -46,6 +46,7 @@ type fakeBackend struct {
 	after           func()          // if set, the next Write calls it before it returns
 	st              Status
 	replication     *Replication
+	questions       int // calls of Replication
 	leaderChanged   chan struct{}
 	others          []*Server
 	replicationGate chan struct{} // if set, Replication and Barrier wait for it
@@ -260,6 +261,7 @@ func (f *fakeBackend) AskOthers(question []byte) (answers [][]byte) {
 // Replication reports what the members of the status hold, unless set otherwise.
 func (f *fakeBackend) Replication(context.Context) (Replication, error) {
 	f.mu.Lock()
+	f.questions++
 	if gate := f.replicationGate; gate != nil {
 		f.mu.Unlock()
 		f.asking.Add(1)

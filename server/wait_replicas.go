@@ -60,6 +60,9 @@ func (s *session) waitReplicated(local, want int64, timeout []byte) (own, others
 		s.fail(commands.Error("ERR timeout is negative"))
 		return 0, 0, false
 	}
+	if s.held.known { // all of a transaction's writes were there before the first answer
+		return s.held.own, s.held.others, true
+	}
 	st := s.srv.backend.Status()
 	voters, _ := st.voters()
 	q := replicationQuestion{s: s, others: assured(voters)}
@@ -67,6 +70,9 @@ func (s *session) waitReplicated(local, want int64, timeout []byte) (own, others
 		q.until = time.Now().Add(time.Duration(min(timeoutMs, 1<<40)) * time.Millisecond)
 	}
 	own, others = q.ask()
+	if s.inExec {
+		s.held = replicated{true, own, others}
+	}
 	if own >= local && others >= want || s.inExec {
 		return own, others, true
 	}
@@ -78,6 +84,12 @@ func (s *session) waitReplicated(local, want int64, timeout []byte) (own, others
 		s.quit = true
 	}
 	return own, others, ok
+}
+
+// replicated is an answer about the writes of a transaction: those that ask in it share one.
+type replicated struct {
+	known       bool
+	own, others int64
 }
 
 const (

@@ -161,6 +161,9 @@ func compileChunk(source []byte, chunk string,
 	proto, tokens, err = lua.Compile(string(source), chunk, limits)
 	var unreadable *parse.Error
 	if errors.As(err, &unreadable) {
+		if unreadable.CLua != nil && !limits.Released {
+			unreadable = unreadable.CLua
+		}
 		err = wordParseError(unreadable, source, chunk)
 	}
 	return proto, tokens, err

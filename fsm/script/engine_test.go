@@ -305,3 +305,69 @@ func TestNothingIsLeftToTheNextScript(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsOfLiterals: strings and comments that do not end have the errors of redis-server
+// 7.0.15, and below commands.LevelUsers those of release 0.1, since loadstring returns them.
+func TestErrorsOfLiterals(t *testing.T) {
+	const before = "ERR Error compiling script (new function): user_script:"
+	for _, c := range []struct{ source, want, released string }{
+		{`return "abc`, "1: unfinished string near '<eof>'",
+			"1: unterminated string near '<eof>'"},
+		{`return "abc\`, "1: unfinished string near '<eof>'",
+			"1: unterminated string near '<eof>'"},
+		{"return \"ab\nc\"", "1: unfinished string near '\"ab'",
+			"2: unterminated string near 'ab'"},
+		{"return 'a\\\nb\r\n'", "2: unfinished string near ''a\nb'",
+			"3: unterminated string near 'a\nb'"},
+		{"local x = 1\nlocal y = \"abc\nreturn 1", "2: unfinished string near '\"abc'",
+			"3: unterminated string near 'abc'"},
+		{`return "a\999"`, "1: escape sequence too large near '\"a'",
+			"1: escape sequence too large near 'a'"},
+		{`return [[abc`, "1: unfinished long string near '<eof>'",
+			"1: unterminated multiline string near '<eof>'"},
+		{`return [==[abc]]`, "1: unfinished long string near '<eof>'",
+			"1: unterminated multiline string near '<eof>'"},
+		{`--[[ abc`, "1: unfinished long comment near '<eof>'",
+			"1: invalid multiline comment near '<eof>'"},
+		{`return [=abc`, "1: invalid long string delimiter near '[='",
+			"1: invalid multiline string near 'a'"},
+		{`return [=`, "1: invalid long string delimiter near '[='",
+			"1: invalid multiline string near '<eof>'"},
+	} {
+		for level, want := range map[uint64]string{commands.LevelUsers: c.want,
+			commands.LevelFirst: c.released} {
+			_, err := compileScript([]byte(c.source), level)
+			if err == nil || err.Error() != before+want {
+				t.Errorf("level %d: %q: %v, want %s", level, c.source, err, want)
+			}
+		}
+	}
+}
+
+// TestCollectGarbage: a step ends a cycle if it is as large as what is in use.
+func TestCollectGarbage(t *testing.T) {
+	for _, atUsers := range []bool{false, true} {
+		L := newInterpreter(testTable(), atUsers).L
+		L.Begin(lua.Budget{Instructions: 1 << 20, Bytes: scriptBytes})
+		for source, want := range map[string]string{
+			`collectgarbage("step")`:         "false",
+			`collectgarbage("step", 1)`:      "false",
+			`collectgarbage("step", 100000)`: "true",
+			`collectgarbage("stop")`:         "0",
+			`select(2, pcall(collectgarbage, "stop", {}))`: "bad argument #2 to '?' (number " +
+				"expected, got table)",
+			`select(2, pcall(collectgarbage, "nope", {}))`: "bad argument #1 to '?' (invalid " +
+				"option 'nope')",
+		} {
+			if !atUsers && want == "false" {
+				want = "true"
+			} else if !atUsers && strings.Contains(want, "#2") {
+				want = "0"
+			}
+			v, err := evalHere(L, `return tostring(`+source+`)`)
+			if err != nil || showValue(v) != want {
+				t.Errorf("%v: %s: %v %v, want %s", atUsers, source, v, err, want)
+			}
+		}
+	}
+}

@@ -165,14 +165,22 @@ func (in *interpreter) ipairs() lua.LGFunction {
 	}
 }
 
-// collectGarbage collects nothing. Its count comes from the script's own budget.
+// collectGarbage collects nothing. Its count comes from the script's own budget. A step of so many
+// KB ends a cycle if no more are in use.
 func (in *interpreter) collectGarbage(L *lua.LState) int {
 	option := optString(L, 1, "collect")
+	stepKB := in.usedKB() // release 0.1 read no second argument
+	if L.G.Strict {
+		switch option {
+		case "collect", "stop", "restart", "step", "count", "setpause", "setstepmul":
+			stepKB = int64(optInt(L, 2, 0))
+		}
+	}
 	switch option {
 	case "collect", "stop", "restart":
 		L.Push(lua.LNumber(0))
 	case "step":
-		L.Push(lua.LTrue)
+		L.Push(lua.LBool(stepKB >= in.usedKB()))
 	case "count":
 		L.Push(lua.LNumber(in.usedKB()))
 	case "setpause", "setstepmul":

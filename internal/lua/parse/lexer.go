@@ -17,6 +17,7 @@ type Error struct {
 	Pos     ast.Position
 	Message string
 	Token   string
+	CLua    *Error // as C Lua words it, if release 0.1 did not; nil otherwise
 }
 
 func (e *Error) Error() string {
@@ -55,10 +56,19 @@ func NewScanner(src, source string) *Scanner {
 	return &Scanner{Pos: ast.Position{Source: source, Line: 1}, src: src}
 }
 
-func (sc *Scanner) Error(tok string, msg string) *Error { return &Error{sc.Pos, msg, tok} }
+func (sc *Scanner) Error(tok string, msg string) *Error {
+	return &Error{Pos: sc.Pos, Message: msg, Token: tok}
+}
+
+// errorLike is Error with C Lua's message and token, which is "" at the end of the source.
+func (sc *Scanner) errorLike(tok, msg, cToken, cMessage string) *Error {
+	e := sc.Error(tok, msg)
+	e.CLua = sc.Error(cToken, cMessage)
+	return e
+}
 
 func (sc *Scanner) TokenError(tok ast.Token, msg string) *Error {
-	return &Error{tok.Pos, msg, tok.Str}
+	return &Error{Pos: tok.Pos, Message: msg, Token: tok.Str}
 }
 
 func (sc *Scanner) readNext() int {
@@ -116,7 +126,8 @@ func (sc *Scanner) skipComments(ch int) error {
 		sc.Next()
 		var buf bytes.Buffer
 		if err := sc.scanMultilineString(sc.Next(), &buf); err != nil {
-			return sc.Error(buf.String(), "invalid multiline comment")
+			return sc.errorLike(buf.String(), "invalid multiline comment",
+				"", "unfinished long comment")
 		}
 		return nil
 	}
@@ -211,10 +222,15 @@ func (sc *Scanner) scanString(quote int, buf *bytes.Buffer) error {
 	ch := sc.Next()
 	for ch != quote {
 		if ch == '\n' || ch == '\r' || ch < 0 {
-			return sc.Error(buf.String(), "unterminated string")
+			e := sc.errorLike(buf.String(), "unterminated string", "", "unfinished string")
+			if ch >= 0 {
+				e.CLua.Token = string(rune(quote)) + buf.String()
+				e.CLua.Pos.Line-- // where the string is
+			}
+			return e
 		}
 		if ch == '\\' {
-			if err := sc.scanEscape(buf); err != nil {
+			if err := sc.scanEscape(quote, buf); err != nil {
 				return err
 			}
 		} else {
@@ -225,7 +241,7 @@ func (sc *Scanner) scanString(quote int, buf *bytes.Buffer) error {
 	return nil
 }
 
-func (sc *Scanner) scanEscape(buf *bytes.Buffer) error {
+func (sc *Scanner) scanEscape(quote int, buf *bytes.Buffer) error {
 	ch := sc.Next()
 	switch ch {
 	case 'a':
@@ -261,7 +277,9 @@ func (sc *Scanner) scanEscape(buf *bytes.Buffer) error {
 			}
 			val, _ := strconv.ParseInt(string(bytes), 10, 32)
 			if val > 255 {
-				return sc.Error(buf.String(), "escape sequence too large")
+				const message = "escape sequence too large"
+				return sc.errorLike(buf.String(), message, string(rune(quote))+buf.String(),
+					message)
 			}
 			writeChar(buf, int(val))
 		} else {
@@ -281,9 +299,13 @@ func (sc *Scanner) countSep(ch int) (int, int) {
 
 func (sc *Scanner) scanMultilineString(ch int, buf *bytes.Buffer) error {
 	var count1, count2 int
+	line := sc.Pos.Line
 	count1, ch = sc.countSep(ch)
 	if ch != '[' {
-		return sc.Error(string(rune(ch)), "invalid multiline string")
+		e := sc.errorLike(string(rune(ch)), "invalid multiline string",
+			"["+strings.Repeat("=", count1), "invalid long string delimiter")
+		e.CLua.Pos.Line = line // not the end of the source
+		return e
 	}
 	ch = sc.Next()
 	if ch == '\n' || ch == '\r' {
@@ -291,7 +313,8 @@ func (sc *Scanner) scanMultilineString(ch int, buf *bytes.Buffer) error {
 	}
 	for {
 		if ch < 0 {
-			return sc.Error(buf.String(), "unterminated multiline string")
+			return sc.errorLike(buf.String(), "unterminated multiline string",
+				"", "unfinished long string")
 		} else if ch == ']' {
 			count2, ch = sc.countSep(sc.Next())
 			if count1 == count2 && ch == ']' {
