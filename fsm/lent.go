@@ -150,7 +150,7 @@ func (v *lent) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 	case keyspace.Modified, keyspace.Removed:
 		v.endBy(changedKey{db, e.Key()}, v.by)
 	case keyspace.Flushed:
-		for key := range v.lenders[db] {
+		for key := range v.lenders[db] { //purity: all of them end
 			v.end(changedKey{db, key}, func(*lender) bool { return true })
 		}
 	}
