@@ -154,9 +154,9 @@ func (x *scene) fill(n *node) func() {
 }
 
 var badDisks = []variant{
-	{name: "the leader's log is changed, and it is killed", survives: true,
+	{name: "the leader's log is changed, and it is killed", needs: minority, survives: true,
 		begin: func(x *scene) func() { return x.spoil(x.lead()) }},
-	{name: "a follower's log is changed, and it is killed", survives: true,
+	{name: "a follower's log is changed, and it is killed", needs: minority, survives: true,
 		begin: func(x *scene) func() { return x.spoil(x.other()) }},
 }
 

@@ -25,6 +25,7 @@ const (
 	secured                     // TLS
 	tracer                      // strace
 	movedWall                   // nodes whose wall clocks can be set
+	minority                    // what it takes of the disks is all that may be taken
 )
 
 // missing returns why the machine lacks something; "" if it does not.
@@ -113,7 +114,7 @@ var faults = []fault{
 		begin: upgrade}}},
 	{"members", []variant{
 		{name: "a member is added and removed", begin: addMember},
-		{name: "a member is replaced", begin: replaceMember},
+		{name: "a member is replaced", needs: minority, begin: replaceMember},
 	}},
 	{"transfer", []variant{{name: "leadership is handed over again and again", survives: true,
 		slow: true, begin: transferAgain}}},

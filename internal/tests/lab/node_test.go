@@ -107,7 +107,7 @@ func (n *node) start() {
 		cmd = exec.Command("ip", append([]string{"netns", "exec", n.namespace, path},
 			n.args()...)...)
 	}
-	cmd.Env = append(os.Environ(), "COORDD_TEST_WALL="+n.wall)
+	cmd.Env = append(append(os.Environ(), n.site.systemd.env()...), "COORDD_TEST_WALL="+n.wall)
 	if n.number%3 == 2 { // its processor can do less
 		cmd.Env = append(cmd.Env, "GODEBUG=cpu.fma=off,cpu.avx2=off,cpu.sse41=off")
 	}

@@ -161,7 +161,8 @@ func plans(t *testing.T, seed uint64, runs int) (all []*plan, skipped map[string
 			}
 		}
 		if skipped[p.faults[0]] != "" || skipped[p.faults[1]] != "" ||
-			p.needs(oldRelease) && p.needs(secured) { // release 0.1 has no TLS
+			p.needs(oldRelease) && p.needs(secured) || // release 0.1 has no TLS
+			p.variants[0].needs&p.variants[1].needs&minority != 0 {
 			continue
 		}
 		p.kind = clients.deal(func(k kind) bool { return true })

@@ -119,6 +119,9 @@ func (r *run) load() {
 	if err := r.serve(serveLimit); err != nil {
 		r.problem("%v", err)
 	}
+	if r.systemd.alive.Load() == 0 {
+		r.problem("no node has told systemd that it is alive")
+	}
 	r.did("all nodes serve, %v later", (r.now() - began).Round(time.Millisecond))
 	time.Sleep(max(r.lasts-r.now(), r.lasts/8)) // more load
 	stop()

@@ -11,15 +11,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/tests/binaries"
@@ -53,11 +56,48 @@ type site struct {
 	founders string   // as --cluster names them
 	all      []*node
 	upgrades bool // of nodes of release 0.1
+	systemd  *systemd
 
 	mu       sync.Mutex
 	nextID   int
 	problems []string
 	later    []func()
+}
+
+// systemd is the socket to which nodes say that they are alive. It kills none: what it is there for
+// is that they ask themselves several times a second, whatever the faults do.
+type systemd struct {
+	*net.UnixConn
+	alive atomic.Int64 // how often a node has said so
+}
+
+// watchdog is how long systemd would wait for that; a node looks three times as often.
+const watchdog = 600 * time.Millisecond
+
+func newSystemd(path string) (*systemd, error) {
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return nil, err
+	}
+	s := &systemd{UnixConn: conn}
+	go func() {
+		for buf := make([]byte, 1024); ; {
+			n, err := conn.Read(buf)
+			if err != nil {
+				return
+			}
+			if string(buf[:n]) == daemon.SdNotifyWatchdog {
+				s.alive.Add(1)
+			}
+		}
+	}()
+	return s, nil
+}
+
+// env is what systemd gives to a process.
+func (s *systemd) env() []string {
+	return []string{"NOTIFY_SOCKET=" + s.LocalAddr().String(),
+		fmt.Sprintf("WATCHDOG_USEC=%d", watchdog.Microseconds())}
 }
 
 // problem notes what must not be.
@@ -98,6 +138,9 @@ func newSite(p *plan) (*site, error) {
 	var err error
 	if s.dir, err = os.MkdirTemp("", "coordd-lab-"); err != nil {
 		return nil, err
+	}
+	if s.systemd, err = newSystemd(filepath.Join(s.dir, "systemd")); err != nil {
+		return s, err
 	}
 	if p.apart {
 		if s.net, err = netns.New(p.seed, founding+1); err != nil {
@@ -359,6 +402,9 @@ func (s *site) close(keep bool) {
 	for _, n := range s.all {
 		n.signal(syscall.SIGCONT)
 		n.kill()
+	}
+	if s.systemd != nil {
+		_ = s.systemd.Close()
 	}
 	for _, disk := range s.disks {
 		if keep {
