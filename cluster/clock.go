@@ -24,6 +24,9 @@ type leadership struct {
 	since uint64 // index of its barrier
 	mark  []byte // of entries stamped under this leadership
 	*leaderClock
+	// wallsOpen: the cluster's clock stood still, and wall clocks of voters that are not known yet
+	// may say where the time of day is; the route loop's.
+	wallsOpen bool
 }
 
 // arrivals remembers the stamp of the newest stamped entry in this node's log and the local

@@ -110,8 +110,10 @@ func (c *leaderClock) setShift(ms int64) {
 // catchUp has the time of day jump to the wall clocks, since the whole cluster was down and its
 // clock stood still, or there is no time of day yet. aheadMs is how far a majority of the wall
 // clocks is ahead of this node's at least. Unless they disagree, this node's counts: it is known
-// exactly. Call it before any other use of the clock. What was stamped before is not gone back on.
-func (c *leaderClock) catchUp(aheadMs int64) {
+// exactly. What was stamped before is not gone back on. It returns how far the time jumped.
+func (c *leaderClock) catchUp(aheadMs int64) (jumpMs int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if max(aheadMs, -aheadMs) <= deadbandMs {
 		aheadMs = 0
 	}
@@ -119,7 +121,9 @@ func (c *leaderClock) catchUp(aheadMs int64) {
 	if c.stampedUs != 0 {
 		wallMs = max(wallMs, c.offsetMs)
 	}
+	jumpMs = wallMs - c.offsetMs
 	c.offsetMs = wallMs
+	return jumpMs
 }
 
 // untilClear returns how long until this leadership's instants are later than all that earlier

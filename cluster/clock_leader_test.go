@@ -746,3 +746,60 @@ func TestStopStampsTheLog(t *testing.T) {
 		}
 	})
 }
+
+// TestWrongWallClockAmongTheFirst restarts all nodes, one of which has a wall clock that is behind.
+// It is among the two that begin, and the third, which is right, comes later: then the time of day
+// is where those two are.
+func TestWrongWallClockAmongTheFirst(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Second, time.Minute} {
+		runSimulated(t, late.String(), func(t *testing.T) {
+			c := newCluster(t, 3, nil)
+			c.write(c.leader(), "w")
+			offset := func() (ms int64) {
+				t.Helper()
+				if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
+					t.Fatal(err)
+				}
+				return ms
+			}
+			was := offset()
+			c.closeAll()
+			for _, m := range c.members {
+				c.clock(m.ID).shiftWall(10 * time.Hour)
+			}
+			c.clock("n2").shiftWall(-time.Hour)
+			c.reopen("n1")
+			c.reopen("n2")
+			time.Sleep(late)
+			c.reopen("n3")
+			c.ready("n3")
+			eventually(t, "the time of day is that of the majority", func() bool {
+				grew := time.Duration(offset()-was) * time.Millisecond
+				return grew >= 10*time.Hour && grew < 10*time.Hour+10*time.Minute
+			})
+		})
+	}
+}
+
+// It is settled what the clocks say once those that are silent cannot change it.
+func TestMajorityIsSettled(t *testing.T) {
+	for _, c := range []struct {
+		ahead          []int64
+		silent, voters int
+		want           walls
+	}{
+		{[]int64{0}, 0, 1, walls{0, true, true}},
+		{[]int64{0}, 2, 3, walls{0, false, false}},
+		{[]int64{0, 50}, 1, 3, walls{0, true, true}},
+		{[]int64{0, 5000}, 1, 3, walls{0, true, false}},
+		{[]int64{0, 5000}, 0, 3, walls{0, true, true}}, // the third is of release 0.1
+		{[]int64{0, 5000, 5001}, 0, 3, walls{5000, true, true}},
+		{[]int64{0}, 0, 3, walls{0, false, true}},
+		{[]int64{0, 1, 5000}, 2, 5, walls{0, true, false}},
+		{[]int64{0, 1, 5000, 2}, 1, 5, walls{1, true, true}},
+	} {
+		if got := majorityOf(c.ahead, c.silent, c.voters); got != c.want {
+			t.Errorf("%v, %d silent of %d: %+v", c.ahead, c.silent, c.voters, got)
+		}
+	}
+}

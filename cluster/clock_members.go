@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ func (l *link) noteWall(wallMs uint64) {
 // wall returns the member's wall clock, ms since 1970, as its newest hello tells; false: it tells
 // none.
 func (l *link) wall() (ms int64, ok bool) {
+	if l == nil {
+		return 0, false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.wallMs + l.n.cfg.Clock.Monotonic().Milliseconds(), l.wallMs != 0
@@ -36,39 +40,62 @@ func (n *Node) noteShift(clock *leaderClock) {
 	}
 }
 
+// walls is what the wall clocks of the voters say.
+type walls struct {
+	aheadMs int64 // a majority is ahead of this node's by as much at least
+	known   bool  // there are so many
+	settled bool  // those that are not known yet would change nothing
+}
+
 // awaitWalls returns how far a majority of the voters' wall clocks is ahead of this node's. If the
-// cluster's clock stood still it waits for them; agreed is false if there are too few.
-func (n *Node) awaitWalls() (aheadMs int64, agreed bool) {
+// cluster's clock stood still it waits for those that count, while it leads in term.
+func (n *Node) awaitWalls(term uint64) (w walls) {
 	for began := time.Now(); ; {
-		aheadMs, agreed = n.wallsAhead()
-		if agreed || n.arrivals.running() || time.Since(began) >= wallsWait {
+		w = n.wallsAhead()
+		if w.settled || n.arrivals.running() || time.Since(began) >= wallsWait || !n.leadsIn(term) {
 			break
 		}
+		n.noteProgress(time.Now())
 		select {
 		case <-time.After(leaderTick):
 		case <-n.stop:
-			return 0, false
+			return walls{}
 		}
 	}
 	switch {
 	case n.arrivals.running():
-	case !agreed:
+	case !w.known:
 		n.logger.Warn("the wall clocks of a majority are not known: TIME goes on where it stopped")
-	case max(aheadMs, -aheadMs) > wrongWallMs:
+	case max(w.aheadMs, -w.aheadMs) > wrongWallMs:
 		n.logger.Warn("the wall clock of this node is wrong, or those of a majority are",
-			"behind-ms", aheadMs)
+			"behind-ms", w.aheadMs)
 	}
-	return aheadMs, agreed
+	return w
 }
 
 // wrongWallMs is how far wall clocks may differ before this is logged.
 const wrongWallMs = 1000
 
-// wallsAhead returns by how much at least the wall clocks of a majority of the voters are ahead of
-// this node's.
-func (n *Node) wallsAhead() (aheadMs int64, known bool) {
+// settleWalls has the time of day follow wall clocks that became known after the beginning of a
+// leadership, until those of a majority are where no other could change it.
+func (n *Node) settleWalls(lead *leadership) {
+	if !lead.wallsOpen {
+		return
+	}
+	w := n.wallsAhead()
+	if w.known {
+		if jumpMs := lead.catchUp(w.aheadMs); jumpMs > wrongWallMs {
+			n.logger.Warn("TIME jumps forward to the wall clocks of a majority", "ms", jumpMs)
+		}
+	}
+	lead.wallsOpen = !w.settled
+}
+
+// wallsAhead compares the wall clocks of the voters with this node's. One that does not answer may
+// still say anything, a member of release 0.1 never does.
+func (n *Node) wallsAhead() walls {
 	var ahead []int64
-	voters, own := 0, n.cfg.Clock.Wall().UnixMilli()
+	voters, silent, own := 0, 0, n.cfg.Clock.Wall().UnixMilli()
 	for _, s := range n.view().members.Servers {
 		if s.Suffrage != raft.Voter {
 			continue
@@ -76,13 +103,25 @@ func (n *Node) wallsAhead() (aheadMs int64, known bool) {
 		voters++
 		if string(s.ID) == n.cfg.ID {
 			ahead = append(ahead, 0)
-		} else if l := n.link(string(s.ID)); l != nil {
-			if ms, ok := l.wall(); ok {
-				ahead = append(ahead, ms-own)
-			}
+			continue
+		}
+		l := n.link(string(s.ID))
+		switch ms, ok := l.wall(); {
+		case ok:
+			ahead = append(ahead, ms-own)
+		case l == nil || !l.up():
+			silent++
 		}
 	}
-	return majorityAt(ahead, voters)
+	return majorityOf(ahead, silent, voters)
+}
+
+// majorityOf returns what the clocks of some voters say, of which silent ones may say more.
+func majorityOf(ahead []int64, silent, voters int) (w walls) {
+	w.aheadMs, w.known = majorityAt(slices.Clone(ahead), voters)
+	most, _ := majorityAt(append(ahead, slices.Repeat([]int64{math.MaxInt64}, silent)...), voters)
+	w.settled = silent == 0 || w.known && most != math.MaxInt64 && most-w.aheadMs <= wrongWallMs
+	return w
 }
 
 // majorityAt returns the largest value that a majority of the voters is at or past, given the

@@ -129,7 +129,7 @@ func (n *Node) establish() *leadership {
 	if !n.foundCluster() {
 		return nil
 	}
-	aheadMs, agreed := n.awaitWalls()
+	walls := n.awaitWalls(term)
 	barrier := n.raft.Barrier(0)
 	if barrier.Error() != nil {
 		kick(n.routeWake)
@@ -149,15 +149,16 @@ func (n *Node) establish() *leadership {
 	from := n.arrivals.base(n.appliedStamp())
 	clock := newLeaderClock(n.cfg.Clock, from)
 	n.noteShift(clock)
-	if !from.live && agreed {
-		clock.catchUp(aheadMs)
+	if !from.live && walls.known {
+		clock.catchUp(walls.aheadMs)
 	}
 	select {
 	case <-time.After(clock.untilClear()): // nearly always over by now
 	case <-n.stop:
 		return nil
 	}
-	lead := &leadership{term: term, since: since, mark: appendMark(nil, term), leaderClock: clock}
+	lead := &leadership{term: term, since: since, mark: appendMark(nil, term), leaderClock: clock,
+		wallsOpen: !from.live && !walls.settled}
 	n.raiseFirst(lead)
 	return lead
 }
@@ -252,6 +253,7 @@ func (n *Node) checkDeadline(lead *leadership) {
 	}
 	if now := time.Now(); now.Sub(n.lastLeader.lastAsk) >= askEvery {
 		n.lastLeader.lastAsk = now
+		n.settleWalls(lead)
 		n.linksMu.Lock()
 		defer n.linksMu.Unlock()
 		for _, l := range n.links {

@@ -51,7 +51,8 @@ type Machine interface {
 
 // Shifter is an optional interface of a Machine whose time of day an administrator can set.
 type Shifter interface {
-	// ShiftMs returns how far the time of day that requests see is ahead of what entries carry.
+	// ShiftMs returns how far the time of day that requests see is ahead of what entries carry. It
+	// must not wait for Apply: the loop that notices a lost leadership asks.
 	ShiftMs() int64
 }
 

@@ -41,6 +41,7 @@ type Adapter struct {
 	replaying bool
 	applied   atomic.Uint64 // index of the newest applied entry
 	level     atomic.Uint64 // the machine's
+	shiftMs   atomic.Int64  // likewise
 	users     atomic.Pointer[Users]
 	waits     atomic.Int64  // commands that wait in the machine
 	held      atomic.Bool   // nobody is served
@@ -125,6 +126,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	}
 	a.applied.Store(log.Index)
 	a.worked.Add(result.Spent)
+	a.shiftMs.Store(a.m.ShiftMs())
 	a.level.Store(a.m.Level()) // only this goroutine changes it
 	a.users.Store(a.m.Users())
 	a.waits.Store(a.m.waiting.size())
@@ -298,12 +300,8 @@ func (a *Adapter) Clock() int64 {
 	return a.m.ClockMs()
 }
 
-// ShiftMs is Machine.ShiftMs.
-func (a *Adapter) ShiftMs() int64 {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.m.ShiftMs()
-}
+// ShiftMs is Machine.ShiftMs. It never blocks.
+func (a *Adapter) ShiftMs() int64 { return a.shiftMs.Load() }
 
 // NewestUs is Machine.NewestUs.
 func (a *Adapter) NewestUs() int64 {
@@ -436,6 +434,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.attend(m)
 	a.m = m
 	a.applied.Store(m.Index())
+	a.shiftMs.Store(m.ShiftMs())
 	a.level.Store(m.Level())
 	a.users.Store(m.Users())
 	a.waits.Store(m.waiting.size())

@@ -104,7 +104,7 @@ func startAt(us int64) keyspace.Revision {
 // can have reached.
 func (m *Machine) NextStart(nowUs int64) (start keyspace.Revision, behindUs int64) {
 	newest := m.newestRevision()
-	knownUs := max(m.time.lastUs, m.time.stampUs)
+	knownUs := max(m.time.lastUs, m.time.stampUs) + m.time.shiftMs*1000
 	known := max(newest, startAt(knownUs))
 	if start = startAt(nowUs); start > known && nowUs > knownUs {
 		return start, 0
@@ -125,11 +125,13 @@ func (m *Machine) newestRevision() keyspace.Revision {
 //
 // The term exceeds what the cluster of the state reaches. If one of its nodes still runs, or
 // restarts with its old data, the restored nodes' log is newer and that node adopts their state.
+// The index is never 0, at which Raft knows no snapshot: it would send a new member the log alone.
 func (m *Machine) ContinueAbove(start keyspace.Revision) (index, term uint64, err error) {
 	if newest := m.newestRevision(); start <= newest || start > MaxStart {
 		return 0, 0, fmt.Errorf("must be from %d to %d", newest+1, MaxStart)
 	}
 	m.epoch, m.index = start.Entry()
+	m.index = max(m.index, 1)
 	return m.index, epochTerms + uint64(start)/(keyspace.MaxPosition+1), nil
 }
 

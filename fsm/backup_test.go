@@ -24,14 +24,15 @@ func TestContinueAbove(t *testing.T) {
 	m := newestMachine(table)
 	last, lastTerm := setAt(t, m, 1<<40, 1), uint64(1<<31)
 	for _, start := range []keyspace.Revision{m.newestRevision() + 1, keyspace.NewRevision(1, 7, 1),
-		keyspace.NewRevision(1, 1<<41-1, 0), keyspace.NewRevision(428, 3, 0), MaxStart} {
+		keyspace.NewRevision(1, 1<<41-1, 0), keyspace.NewRevision(3, 0, 5),
+		keyspace.NewRevision(428, 3, 0), MaxStart} {
 		for _, wrong := range []keyspace.Revision{0, m.newestRevision(), MaxStart + 1} {
 			if _, _, err := m.ContinueAbove(wrong); err == nil {
 				t.Errorf("%d after %d is accepted", wrong, m.newestRevision())
 			}
 		}
 		index, term, err := m.ContinueAbove(start)
-		if err != nil || index != m.Index() || term <= lastTerm {
+		if err != nil || index != m.Index() || index == 0 || term <= lastTerm {
 			t.Fatal(index, term, err)
 		}
 		lastTerm = term

@@ -356,3 +356,29 @@ func TestGoldenInstants(t *testing.T) {
 		t.Errorf("%s holds the instant %d", file, got)
 	}
 }
+
+// The loop that notices a lost leadership asks for the shift: it waits for no entry.
+func TestShiftMsNeverWaits(t *testing.T) {
+	a := NewAdapter(testTable(), 1, func([]commands.Event) {}, func(error) {})
+	a.mu.Lock() // as Apply
+	defer a.mu.Unlock()
+	if got := a.ShiftMs(); got != 0 {
+		t.Errorf("the shift is %d", got)
+	}
+}
+
+// A cluster whose time of day was ahead, and was set back, is restored by a clock that is right.
+func TestNextStartAfterSetTime(t *testing.T) {
+	const day, year = 24 * 3600 * 1000, 365 * 24 * 3600 * 1000
+	now := int64(1_800_000_000_000) // ms
+	m := newestMachine(testTable())
+	e := &Entry{Origin: 1, ClockMs: 1, WallUs: (now + year) * 1000, Batches: [][]byte{
+		settingOf("", 0, commands.SettingTime, fmt.Sprint(now))}}
+	mustApply(t, m, 1, e, true)
+	if _, behindUs := m.NextStart((now + day) * 1000); behindUs != 0 {
+		t.Errorf("a day later the clock counts as %d us behind", behindUs)
+	}
+	if _, behindUs := m.NextStart((now - day) * 1000); behindUs == 0 {
+		t.Error("a clock that is a day behind counts as right")
+	}
+}
