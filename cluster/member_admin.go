@@ -139,8 +139,12 @@ func (n *Node) greet(id, addr string, kind byte) (
 	if conn, err = n.mux.open(id, addr, []byte{kind}, dialTimeout); err != nil {
 		return nil, nil, h, err
 	}
+	own := n.hello("", "")
+	if id == "" {
+		own.traits |= traitAsking
+	}
 	if err = conn.SetDeadline(time.Now().Add(handshakeTimeout)); err == nil {
-		_, err = conn.Write(appendHello(nil, n.hello("", "")))
+		_, err = conn.Write(appendHello(nil, own))
 	}
 	reader = bufio.NewReader(conn)
 	if err == nil {

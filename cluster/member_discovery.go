@@ -1,5 +1,7 @@
 // Discovery: a node without state looks for others at the addresses that Config.Discover returns,
-// again and again, and joins their cluster, or founds one with them. docs/adr/0028 has the cases.
+// again and again, and joins their cluster. If they are empty, too, it waits until one of them is
+// told to found a cluster with the others: Found. A node in a cluster looks for nodes of another
+// one. docs/adr/0028 and 0059 have the cases.
 
 package cluster
 
@@ -19,6 +21,8 @@ import (
 
 const (
 	discoverEvery = 500 * time.Millisecond
+	// strangersEvery is how often a node in a cluster looks for nodes of another one.
+	strangersEvery = 10 * time.Second
 	// discoverLookup bounds one call of Config.Discover.
 	discoverLookup = 5 * time.Second
 	// maxDiscovered bounds the addresses that are asked.
@@ -29,6 +33,8 @@ const (
 	// longestLook is how long the look before founding a cluster may take: what was met before it
 	// must still count after it.
 	longestLook = metLately / 2
+	// foundWait is how long Found waits for the cluster's id.
+	foundWait = 10 * time.Second
 )
 
 // sighting is what was found at an address.
@@ -38,21 +44,20 @@ type sighting struct {
 	err  error // nobody answered
 }
 
-// discoveryPlan is what an empty node does next: one of the three.
+// discoveryPlan is what an empty node can do: join, or found a cluster when it is told to, or
+// neither.
 type discoveryPlan struct {
 	join  []sighting    // ask these members
-	found []raft.Server // found the cluster with these voters
-	wait  string        // why it can do neither yet
+	found []raft.Server // a cluster founded now would have these voters
+	wait  string        // why it does not join
 }
 
-// planDiscovery decides what the node self does after it has seen what answers. met are the ids of
-// empty nodes that asked this one lately.
+// planDiscovery decides what the node self can do after it has seen what answers. met are the ids
+// of empty nodes that asked this one lately.
 //
-// A cluster is founded only if founders nodes or more are found, this node among them, every
-// address answers, and all of them are empty: what does not answer may have data. The one that
-// founds it is the first by id of those whose Raft has no term yet; any set in which a node is
-// first contains every node that could keep another one from being first, unless addresses are
-// missing from it.
+// A cluster can be founded only if founders nodes or more are found, this node among them, every
+// address answers, and all of them are empty: what does not answer may have data. That proves
+// nothing, since an address may be missing, so that nobody founds one without being told to.
 func planDiscovery(self hello, founders int, met []string, seen []sighting) discoveryPlan {
 	wait := func(format string, args ...any) discoveryPlan {
 		return discoveryPlan{wait: fmt.Sprintf(format, args...)}
@@ -101,8 +106,7 @@ func planDiscovery(self hello, founders int, met []string, seen []sighting) disc
 
 // planFounding is planDiscovery when everything that was found has no cluster.
 func planFounding(self hello, founders int, nodes map[string]hello) discoveryPlan {
-	var voters, fresh []string
-	addrs := map[string]string{}
+	voters, addrs := []string{}, map[string]string{}
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
 		h := nodes[id]
 		switch other := addrs[h.peerAddr]; {
@@ -116,18 +120,17 @@ func planFounding(self hello, founders int, nodes map[string]hello) discoveryPla
 		}
 		addrs[h.peerAddr] = id
 		voters = append(voters, id)
-		if h.traits&traitFresh != 0 {
-			fresh = append(fresh, id)
-		}
 	}
 	switch {
 	case len(voters) < founders:
 		return discoveryPlan{wait: fmt.Sprintf("%d of the %d nodes of --founders are found: %s",
 			len(voters), founders, strings.Join(voters, ", "))}
-	case len(fresh) == 0 || fresh[0] != self.id:
-		return discoveryPlan{wait: "another node founds the cluster"}
+	case self.traits&traitFresh == 0: // Raft founds none then
+		return discoveryPlan{wait: "this node has voted for a founder that is gone: coordd " +
+			"found on another one founds a cluster"}
 	}
-	plan := discoveryPlan{}
+	plan := discoveryPlan{wait: fmt.Sprintf("%d empty nodes are found: %s; coordd found on one "+
+		"of them founds a cluster with them", len(voters), strings.Join(voters, ", "))}
 	others := slices.DeleteFunc(voters, func(id string) bool { return id == self.id })
 	for _, id := range append([]string{self.id}, others...)[:founders] {
 		plan.found = append(plan.found, raft.Server{ID: raft.ServerID(id),
@@ -136,7 +139,7 @@ func planFounding(self hello, founders int, nodes map[string]hello) discoveryPla
 	return plan
 }
 
-// discover runs until the node belongs to a cluster.
+// discover runs until the node stops.
 func (n *Node) discover() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -147,6 +150,26 @@ func (n *Node) discover() {
 		case <-ctx.Done():
 		}
 	})
+	n.awaitCluster(ctx)
+	for ctx.Err() == nil {
+		n.lookForStrangers(ctx)
+		pauseDiscovery(ctx, strangersEvery)
+	}
+}
+
+// pauseDiscovery waits for about as long as it is told to, never in step with others.
+func pauseDiscovery(ctx context.Context, about time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(about/2 + rand.N(about)):
+	}
+}
+
+// awaitCluster returns when the node belongs to a cluster.
+func (n *Node) awaitCluster(ctx context.Context) {
+	if !n.awaitsJoin() {
+		return
+	}
 	told, toldAt := "", time.Time{}
 	for n.awaitsJoin() && ctx.Err() == nil {
 		why := n.discoverOnce(ctx)
@@ -154,10 +177,7 @@ func (n *Node) discover() {
 			told, toldAt = why, time.Now()
 			n.logger.Info("not in a cluster yet", "reason", why)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(discoverEvery/2 + rand.N(discoverEvery)): // never in step with others
-		}
+		pauseDiscovery(ctx, discoverEvery)
 	}
 	if s := n.view().members.Servers; len(s) > 0 {
 		n.logger.Info("the node is a member of a cluster", "members", len(s))
@@ -166,11 +186,14 @@ func (n *Node) discover() {
 
 // discoverOnce takes one step, and returns why the node is not in a cluster after it.
 func (n *Node) discoverOnce(ctx context.Context) string {
+	n.discovering <- struct{}{}
+	defer func() { <-n.discovering }()
+	if !n.awaitsJoin() {
+		return ""
+	}
 	plan := n.planAround(ctx)
-	switch {
-	case len(plan.found) > 0:
-		return n.found(ctx)
-	case len(plan.join) > 0:
+	if len(plan.join) > 0 {
+		n.asked = plan.join[0].h.cluster
 		return n.askToJoin(plan.join)
 	}
 	return plan.wait
@@ -191,17 +214,61 @@ func (n *Node) planAround(ctx context.Context) discoveryPlan {
 	return planDiscovery(n.hello("", ""), n.cfg.Founders, n.metAwaiting(), seen)
 }
 
-// found founds a cluster if a second look, after this node has said that it is about to, still
-// allows it. Of two nodes that would found one at the same time, where one sees the other, either
-// that one looks after the other has said so and waits, or the other has met it and waits.
+// CanFound reports whether the node waits for a cluster, and could be told to found it.
+func (n *Node) CanFound() bool {
+	return n.cfg.Discover != nil && n.cfg.Founders > 0 && !n.cfg.Learner && n.awaitsJoin()
+}
+
+// Found founds a cluster with the empty nodes that discovery finds, and returns its id. If the node
+// belongs to a cluster already, it only returns the id. Errors: ErrNotRun with the reason, and
+// nothing has happened; ErrRefused: nor ever will; ErrUnknown: the founding has begun, and waits
+// for a majority of those nodes.
+func (n *Node) Found() (cluster string, err error) {
+	if n.awaitsJoin() {
+		if !n.CanFound() {
+			return "", refused("this node waits for a cluster to join: only a node with " +
+				"--discover and --founders, and without --learner, founds one")
+		}
+		if why := n.found(context.Background()); why != "" {
+			return "", notRun(why)
+		}
+	}
+	for deadline := time.Now().Add(foundWait); ; {
+		if cluster = n.clusterID(); cluster != "" {
+			return cluster, nil
+		}
+		if time.Now().After(deadline) {
+			return "", unknown("the founding has begun, and waits for a majority of the nodes")
+		}
+		select {
+		case <-time.After(adminPause):
+		case <-n.closing:
+			return "", errStopping
+		}
+	}
+}
+
+// found founds a cluster if a look around, after this node has said that it is about to, allows it.
+// Of two nodes that are told to found one at the same time, where one sees the other, either that
+// one looks after the other has said so and does not, or the other has met it and does not.
 func (n *Node) found(ctx context.Context) (why string) {
+	n.discovering <- struct{}{}
+	defer func() { <-n.discovering }()
+	if !n.awaitsJoin() {
+		return ""
+	}
 	n.founding.Store(true)
 	defer n.founding.Store(false)
 	began := time.Now()
 	plan := n.planAround(ctx)
 	switch {
+	case len(plan.join) > 0:
+		return fmt.Sprintf("cluster %s exists, and this node joins it", plan.join[0].h.cluster)
 	case len(plan.found) == 0:
 		return plan.wait
+	case n.asked != "":
+		return fmt.Sprintf("this node has asked cluster %s to add it; if that is gone for good, "+
+			"start the node again", n.asked)
 	case time.Since(began) > longestLook:
 		return "the nodes answer too slowly to found a cluster"
 	}
@@ -209,9 +276,34 @@ func (n *Node) found(ctx context.Context) (why string) {
 		raft.Configuration{Servers: plan.found}).Error(); err != nil {
 		return "founding a cluster failed: " + err.Error()
 	}
-	n.logger.Warn("all nodes found are empty: this node founds a new cluster with them",
+	n.logger.Warn("this node was told to: it founds a new cluster with the empty nodes found",
 		"voters", len(plan.found))
 	return ""
+}
+
+// lookForStrangers notes whether a node of another cluster is at one of the addresses of
+// Config.Discover. Clients may reach either cluster then, and both would acknowledge.
+func (n *Node) lookForStrangers(ctx context.Context) {
+	own := n.clusterID()
+	seen, err := n.lookAround(ctx)
+	if err != nil || own == "" { // as before
+		return
+	}
+	var why string
+	for _, s := range seen {
+		if s.err == nil && s.h.cluster != "" && s.h.cluster != own {
+			why = fmt.Sprintf("node %s of another cluster, %s, is among the nodes of --discover; "+
+				"this one belongs to cluster %s", s.h.id, s.h.cluster, own)
+		}
+	}
+	if was := n.stranger.Swap(&why); was != nil && *was == why || was == nil && why == "" {
+		return
+	}
+	if why == "" {
+		n.logger.Info("no node of another cluster is found any more")
+		return
+	}
+	n.logger.Error("the node is not ready", "reason", why)
 }
 
 // askToJoin asks the members to add this node, until one of them does.

@@ -5,13 +5,19 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"maps"
+	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestPlanDiscovery(t *testing.T) {
@@ -42,14 +48,14 @@ func TestPlanDiscovery(t *testing.T) {
 		self hello
 		met  []string
 		seen []sighting
-		want string // "join …", "found …", or a part of why it waits
+		want string // "join …", what it could found: "found …", or a part of why it waits
 	}{
 		{"alone", a, nil, nil, "1 of the 3 nodes"},
 		{"all empty", a, nil, at(c, b), "found a b c"},
-		{"all empty, not the first", b, nil, at(a, c), "another node founds"},
+		{"all empty, not the first", b, nil, at(a, c), "found b a c"},
 		{"one is missing", a, nil, at(b), "2 of the 3 nodes"},
 		{"one does not answer", a, nil, append(at(b, c), silent...), "x:1 (refused)"},
-		{"more than enough", b, nil, at(d, empty("e"), c), "found b c d"},
+		{"more than enough", c, nil, at(d, empty("e"), b), "found c b d"},
 		{"two addresses of a node", a, nil, at(b, b, c), "found a b c"},
 		{"another one of its id", a, nil, at(with(a, func(h *hello) { h.incarnation = "z" }), b, c),
 			"two nodes have the id a"},
@@ -70,8 +76,8 @@ func TestPlanDiscovery(t *testing.T) {
 		{"learners do not count", a, nil, at(b, learner("c")), "2 of the 3 nodes"},
 		{"learners do not vote", a, nil, at(learner("0"), b, c), "found a b c"},
 		{"a learner", learner("a"), nil, at(b, c, d), "no node of a cluster answers"},
-		{"the first has voted", b, nil, at(voted("a"), c), "found b a c"},
-		{"all have voted", voted("a"), nil, at(voted("b"), voted("c")), "another node founds"},
+		{"another one has voted", b, nil, at(voted("a"), c), "found b a c"},
+		{"this one has voted", voted("a"), nil, at(b, c), "has voted for a founder that is gone"},
 		{"an address twice", a, nil, at(b, with(c, func(h *hello) { h.peerAddr = "b:1" })),
 			"nodes b and c have the peer address"},
 	} {
@@ -104,14 +110,15 @@ func TestPlanDiscovery(t *testing.T) {
 // pods is a cluster of nodes that discover each other.
 type pods struct {
 	*testCluster
-	mu    sync.Mutex
-	addrs map[string]string // the name service
+	founders int
+	mu       sync.Mutex
+	addrs    map[string]string // the name service
 	// finds is what a node's name service answers, in place of lookup
 	finds func(ctx context.Context, id string) ([]string, error)
 }
 
 func newPods(t *testing.T) *pods {
-	return &pods{testCluster: emptyCluster(t), addrs: map[string]string{}}
+	return &pods{testCluster: emptyCluster(t), founders: 3, addrs: map[string]string{}}
 }
 
 func (p *pods) lookup(context.Context) ([]string, error) {
@@ -138,7 +145,7 @@ func (p *pods) run(id string) *Node {
 	ln := p.net.listen(p.t, id, "")
 	p.register(id, ln.Addr().String())
 	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(p.dir, id),
-		PeerListener: ln, Discover: p.lookup, Founders: 3, Clock: p.clock(id),
+		PeerListener: ln, Discover: p.lookup, Founders: p.founders, Clock: p.clock(id),
 		dial: p.net.dialer(id), Logger: testLogger()}
 	if p.finds != nil {
 		cfg.Discover = func(ctx context.Context) ([]string, error) { return p.finds(ctx, id) }
@@ -153,6 +160,17 @@ func (p *pods) run(id string) *Node {
 	}
 	p.nodes[id], p.toys[id] = n, toy
 	return n
+}
+
+// found tells a pod to found the cluster, as soon as it can, and returns the cluster's id.
+func (p *pods) found(id string) (cluster string) {
+	p.t.Helper()
+	eventually(p.t, id+" founds the cluster", func() (ok bool) {
+		var err error
+		cluster, err = p.nodes[id].Found()
+		return err == nil
+	})
+	return cluster
 }
 
 // lose ends a pod and its disk.
@@ -180,15 +198,27 @@ func (p *pods) sameCluster() string {
 	return slices.Collect(maps.Keys(ids))[0]
 }
 
-// TestPodsFindEachOther starts all pods empty, loses one disk, and then two: the rest is not
-// replaced by a new cluster.
+// TestPodsFindEachOther starts all pods empty and has one found a cluster, loses one disk, and then
+// two: the rest is not replaced by a new cluster, also if somebody asks for one.
 func TestPodsFindEachOther(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		p := newPods(t)
 		for _, id := range []string{"p3", "p1", "p2"} {
 			p.run(id)
 		}
+		why := func(n *Node) string { return n.discoverOnce(t.Context()) }
+		for _, n := range p.nodes {
+			eventually(t, n.cfg.ID+" waits to be told", func() bool {
+				return strings.Contains(why(n), "3 empty nodes are found: p1, p2, p3; coordd found")
+			})
+		}
+		founded := p.found("p2")
 		cluster := p.sameCluster()
+		for id, n := range p.nodes {
+			if again, err := n.Found(); founded != cluster || again != cluster || err != nil {
+				t.Errorf("%s says that it founded %s, %v; p2 founded %s", id, again, err, founded)
+			}
+		}
 		p.awaitVoters("p1", "p2", "p3")
 		p.write(p.leader(), "a")
 
@@ -211,20 +241,22 @@ func TestPodsFindEachOther(t *testing.T) {
 		p.lose("p2")
 		p.lose("p3")
 		q2, q3 := p.run("q2"), p.run("q3")
-		why := func(n *Node) string { return n.discoverOnce(t.Context()) }
 		for _, n := range []*Node{q2, q3} {
 			eventually(t, n.cfg.ID+" says why it waits", func() bool {
 				return strings.Contains(why(n), "see coordd recover")
 			})
 		}
 		p.close("q1")
-		if got := why(q2); !strings.Contains(got, "do not answer") {
-			t.Errorf("with a silent address: %q", got)
+		refuses := func(want string) {
+			t.Helper()
+			if _, err := q2.Found(); !errors.Is(err, ErrNotRun) ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("told to found a cluster, q2 says %v, want %q", err, want)
+			}
 		}
+		refuses("do not answer")
 		p.unregister("q1")
-		if got := why(q2); !strings.Contains(got, "2 of the 3 nodes") {
-			t.Errorf("without the address: %q", got)
-		}
+		refuses("2 of the 3 nodes")
 		for _, n := range []*Node{q2, q3} {
 			if !n.awaitsJoin() || n.clusterID() != "" {
 				t.Errorf("%s takes part in a cluster", n.cfg.ID)
@@ -251,26 +283,26 @@ func TestPodsApart(t *testing.T) {
 			}
 		}
 		p.net.heal("p1")
+		p.found("p1")
 		p.sameCluster()
 		p.awaitVoters("p1", "p2", "p3")
 	})
 }
 
 // TestTwoFounders has two empty nodes that see different ones, since their name services differ,
-// about to found a cluster at the same time. The one that is seen waits for the other if that looks
-// meanwhile, and the other waits while that one is about to.
+// told to found a cluster at the same time. The one that is seen does not if the other has looked
+// meanwhile, and the other does not while that one is about to.
 func TestTwoFounders(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		p := newPods(t)
-		type looks struct{}
-		var meanwhile func() // before the second look
+		type looks struct{} // the key of what happens before a look
 		nodes := map[string]*Node{}
 		p.finds = func(ctx context.Context, id string) ([]string, error) {
-			if n, _ := ctx.Value(looks{}).(*int); n == nil {
+			before, _ := ctx.Value(looks{}).(func())
+			if before == nil {
 				return nil, errors.New("the test looks")
-			} else if *n++; *n == 2 {
-				meanwhile()
 			}
+			before()
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if id == "p1" {
@@ -283,12 +315,11 @@ func TestTwoFounders(t *testing.T) {
 		}
 		p1, p2 := nodes["p1"], nodes["p2"]
 		try := func(n *Node, before func()) string {
-			meanwhile = before
-			return n.discoverOnce(context.WithValue(t.Context(), looks{}, new(int)))
+			return n.found(context.WithValue(t.Context(), looks{}, before))
 		}
 		if why := try(p2, func() {
 			if _, err := p1.lookAround(context.WithValue(t.Context(), looks{},
-				new(int))); err != nil {
+				func() {})); err != nil {
 				t.Error(err)
 			}
 		}); !strings.Contains(why, "node p1 asked a moment ago") || !p2.awaitsJoin() {
@@ -305,18 +336,193 @@ func TestTwoFounders(t *testing.T) {
 	})
 }
 
-// TestFounderDies ends the pod that founds the cluster once it has begun, with its disk.
+// TestFounderDies ends the pod that founds the cluster once it has begun, with its disk. If nobody
+// has its log, another one is told to.
 func TestFounderDies(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		p := newPods(t)
 		p.run("p2")
 		p.run("p3")
 		founder := p.run("p1")
-		eventually(t, "p1 begins", func() bool { return !founder.awaitsJoin() })
+		eventually(t, "p1 begins", func() bool {
+			return founder.found(t.Context()) == "" && !founder.awaitsJoin()
+		})
 		p.lose("p1")
 		p.run("q1")
+		eventually(t, "the others have the log, or another one founds", func() bool {
+			_, err := p.nodes["q1"].Found()
+			return err == nil
+		})
 		p.sameCluster()
 		p.write(p.leader(), "a")
+	})
+}
+
+// asker answers probes as any node: with the hello that it is given.
+type asker struct {
+	ln net.Listener
+	h  atomic.Pointer[hello]
+}
+
+func (a *asker) serve() {
+	for {
+		conn, err := a.ln.Accept()
+		if err != nil {
+			return
+		}
+		_, err = conn.Read(make([]byte, 1))
+		if err == nil {
+			_, err = readHello(conn)
+		}
+		if h := a.h.Load(); err == nil && h != nil {
+			_, _ = conn.Write(appendHello(nil, *h))
+		}
+		_ = conn.Close()
+	}
+}
+
+// TestNothingIsFoundedUntold shows an empty node all subsets of the other members of its cluster:
+// each has its data, or has an empty disk, or is absent from the name service. It never founds a
+// cluster by itself, and could only be told to if all that it finds are empty, and enough.
+func TestNothingIsFoundedUntold(t *testing.T) {
+	for _, founders := range []int{1, 3} {
+		simulated(t, func(t *testing.T) {
+			p := newPods(t)
+			p.founders = founders
+			n := p.run("p0")
+			var others []*asker
+			defer func() {
+				for _, a := range others {
+					_ = a.ln.Close()
+				}
+			}()
+			for i := range 6 {
+				a := &asker{ln: p.net.listen(t, fmt.Sprintf("p%d", i+1), "")}
+				others = append(others, a)
+				go a.serve()
+			}
+			for _, members := range []int{3, 5, 7} {
+				for states := range membersSeen(members - 1) {
+					p.show(n, others, states)
+					time.Sleep(discoverEvery) // of the simulation; it looks by itself, too
+					empties := 1 + strings.Count(states, "empty")
+					why := n.discoverOnce(t.Context())
+					if !n.awaitsJoin() || n.raft.CurrentTerm() != 0 {
+						t.Fatalf("beside%s, an empty node founds a cluster", states)
+					}
+					could := !strings.Contains(states, "data") && empties >= founders
+					if strings.Contains(why, "coordd found") != could {
+						t.Errorf("beside%s, with %d founders: %q", states, founders, why)
+					}
+				}
+			}
+		})
+	}
+}
+
+// membersSeen returns all that other members may look like.
+func membersSeen(others int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for k := range int(math.Pow(3, float64(others))) {
+			states := ""
+			for range others {
+				states += []string{" absent", " empty", " data"}[k%3]
+				k /= 3
+			}
+			if !yield(states) {
+				return
+			}
+		}
+	}
+}
+
+// show has the others look so.
+func (p *pods) show(n *Node, others []*asker, states string) {
+	for i, state := range strings.Fields(states) {
+		id, h := fmt.Sprintf("p%d", i+1), n.hello("", "")
+		h.id, h.incarnation, h.peerAddr = id, id, others[i].ln.Addr().String()
+		if state == "data" {
+			h.cluster, h.traits = "k", 0
+		}
+		others[i].h.Store(&h)
+		if p.register(id, h.peerAddr); state == "absent" {
+			p.unregister(id)
+		}
+	}
+}
+
+// TestMajorityIsAway has the founder of a cluster of three lose its disk while the others are not
+// in the name service: it waits, and joins them when they are back. Told to, it founds another
+// cluster: the nodes of both are not ready while they see each other.
+func TestMajorityIsAway(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		p := newPods(t)
+		p.founders = 1
+		p.run("p1")
+		cluster := p.found("p1")
+		p.run("p2")
+		p.run("p3")
+		p.awaitVoters("p1", "p2", "p3")
+		p.write(p.leader(), "a")
+		leave := func(ids ...string) {
+			for _, id := range ids {
+				p.unregister(id)
+				p.close(id)
+			}
+		}
+		leave("p2", "p3")
+		p.lose("p1")
+		q1 := p.run("q1")
+		for range 20 {
+			if why := q1.discoverOnce(t.Context()); !strings.Contains(why,
+				"1 empty nodes are found: q1; coordd found") || !q1.awaitsJoin() {
+				t.Fatalf("q1 takes part in a cluster, or says %q", why)
+			}
+			time.Sleep(discoverEvery)
+		}
+		p.run("p2")
+		p.run("p3")
+		if got := p.sameCluster(); got != cluster {
+			t.Errorf("the cluster is %s, it was %s", got, cluster)
+		}
+		p.write(p.leader(), "b")
+		if got := p.converged(); !slices.Equal(got, []string{"a", "b"}) {
+			t.Errorf("all have %q", got)
+		}
+
+		leave("p2")
+		p.lose("q1")
+		r1 := p.run("r1")
+		eventually(t, "r1 has asked p3", func() bool {
+			return strings.Contains(r1.discoverOnce(t.Context()), "see coordd recover")
+		})
+		leave("p3")
+		if _, err := r1.Found(); err == nil || !strings.Contains(err.Error(), "has asked cluster") {
+			t.Errorf("r1 has seen the cluster, and founds another one: %v", err)
+		}
+		p.close("r1")
+		r1 = p.run("r1")
+		if second := p.found("r1"); second == cluster {
+			t.Error("r1 is in the first cluster")
+		}
+		p.ready("r1")
+		p.run("p2")
+		p.run("p3")
+		nodes := []*Node{r1, p.nodes["p2"], p.nodes["p3"]}
+		for _, n := range nodes {
+			eventually(t, n.cfg.ID+" sees the other cluster", func() bool {
+				return strings.Contains(n.Status().Stranger, "of another cluster")
+			})
+		}
+		p.unregister("r1")
+		for _, n := range nodes[1:] {
+			eventually(t, n.cfg.ID+" sees no other cluster any more", func() bool {
+				return n.Status().Stranger == ""
+			})
+		}
+		if r1.Status().Stranger == "" {
+			t.Error("r1 does not see the first cluster any more")
+		}
 	})
 }
 
@@ -328,6 +534,9 @@ func TestStrangersAreNotAdded(t *testing.T) {
 		ask := func(change MemberChange) error {
 			r, err := n9.exchange("n1", n1.mux.Addr().String(), adminRequest{Change: &change})
 			return errors.Join(err, r.err())
+		}
+		if _, err := n9.Found(); !errors.Is(err, ErrRefused) {
+			t.Errorf("a node that waits to be added, told to found a cluster: %v", err)
 		}
 		own := MemberChange{Kind: AddMember, ID: "n9", PeerAddr: n9.mux.Addr().String()}
 		if err := ask(own); err == nil || !strings.Contains(err.Error(), "is not a member") {

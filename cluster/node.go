@@ -64,11 +64,14 @@ type Node struct {
 	members      map[string]string // id → peer address, from Config.Members
 	joining      bool              // started without state, waits to be added to a cluster
 	watch        memberWatch
-	met          map[string]time.Time // empty nodes that asked this one; under linksMu
-	founding     atomic.Bool          // it is about to found a cluster
-	leaving      atomic.Bool          // it stops: it is not to lead
-	changing     chan struct{}        // holds a token while a membership change runs
-	transferring chan struct{}        // holds a token while leadership is handed over
+	met          map[string]time.Time   // empty nodes that asked this one; under linksMu
+	founding     atomic.Bool            // it is about to found a cluster
+	discovering  chan struct{}          // holds a token while it joins or founds a cluster
+	asked        string                 // a cluster that it asked to add it; with that token
+	stranger     atomic.Pointer[string] // see lookForStrangers; empty: there is none
+	leaving      atomic.Bool            // it stops: it is not to lead
+	changing     chan struct{}          // holds a token while a membership change runs
+	transferring chan struct{}          // holds a token while leadership is handed over
 	removal      removal
 	owed         atomic.Uint64          // see owedKey
 	incarnation  string                 // of the data directory
@@ -164,9 +167,10 @@ func newNode(cfg Config, m Machine) *Node {
 		links: map[string]*link{}, inbounds: map[*inbound]struct{}{},
 		announced: map[string]string{}, members: map[string]string{},
 		changing: make(chan struct{}, 1), transferring: make(chan struct{}, 1),
-		removal: removal{notify: make(chan error, 1)},
-		heard:   heardSums{wake: make(chan struct{}, 1), of: map[string]*memberSums{}},
-		failed:  make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
+		discovering: make(chan struct{}, 1),
+		removal:     removal{notify: make(chan error, 1)},
+		heard:       heardSums{wake: make(chan struct{}, 1), of: map[string]*memberSums{}},
+		failed:      make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
 	}
 	n.writes, n.reads = newQueue(&n.costs), newQueue(&n.costs)
 	for _, member := range cfg.Members {
@@ -316,7 +320,7 @@ func (n *Node) start() {
 		n.cfg.TLS.OnChange(n.verifyPeers)
 	}
 	n.mux.start(n.serveForward, n.serveAdmin)
-	if n.cfg.Discover != nil && n.awaitsJoin() {
+	if n.cfg.Discover != nil {
 		n.loops.Go(n.discover)
 	}
 }

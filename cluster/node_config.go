@@ -39,7 +39,7 @@ type Config struct {
 	Learner bool
 	// Discover returns the peer addresses at which nodes of the cluster may be; nil: off. A node
 	// without state joins the cluster that it finds there, as with Join, and members let such nodes
-	// join. Founders is how many empty nodes must be found to found a cluster; 0: it joins only.
+	// join. Found founds a cluster if Founders empty nodes are found; 0: the node only joins.
 	Discover func(context.Context) ([]string, error)
 	Founders int
 	// AutoremoveAfter: as leader, remove members that have been unreachable for that long; 0:

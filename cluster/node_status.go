@@ -44,6 +44,8 @@ type Status struct {
 	Removed     bool // removed from the cluster for good
 	Joining     bool // waits to be added to a cluster
 	Loading     bool // loads a snapshot or replays the log
+	// Stranger says that a node of another cluster is where this one's are; empty: it is not.
+	Stranger string
 	// Level is the machine's feature level, KnownLevel the newest that this node knows; 0 for a
 	// machine without levels.
 	Level, KnownLevel uint64
@@ -96,6 +98,9 @@ func (n *Node) Status() Status {
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
 	s.Removed, s.Joining = n.removal.removed.Load(), n.awaitsJoin()
+	if why := n.stranger.Load(); why != nil {
+		s.Stranger = *why
+	}
 	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.restoring.Load(),
 		n.stores.snapshots.open.Load() > 0
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()

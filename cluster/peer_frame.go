@@ -60,6 +60,7 @@ const (
 	traitAwaiting = 1 << 1 // it has no configuration and awaits one
 	traitFresh    = 1 << 2 // its Raft has no term, so it never voted
 	traitFounding = 1 << 3 // it is about to found a cluster, or to find that it must not
+	traitAsking   = 1 << 4 // it only asks who is there
 )
 
 // isLearner reports whether the node never becomes a voter.

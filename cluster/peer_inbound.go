@@ -37,8 +37,9 @@ func (n *Node) serveForward(conn *stream, known func()) {
 	reader := bufio.NewReaderSize(conn, linkBuffer)
 	peer, err := n.greetPeer(conn, reader, false)
 	if err != nil {
-		// one that looks for a cluster asks again and again
-		if peer.traits&traitAwaiting == 0 && !errors.Is(err, io.EOF) && !n.draining.Load() {
+		// one that looks for a cluster, or for nodes of another one, asks again and again
+		asks := peer.traits&(traitAwaiting|traitAsking) != 0
+		if !asks && !errors.Is(err, io.EOF) && !n.draining.Load() {
 			n.mux.warnings.Warn("peer connection refused", "from", conn.RemoteAddr(), "error", err)
 		}
 		return

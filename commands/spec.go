@@ -61,6 +61,10 @@ const (
 	// the users.
 	Discovery
 
+	// Founding marks the command that founds a cluster: a node that can found one runs it for the
+	// cluster's first users.
+	Founding
+
 	// Linearizable commands read the leader's state, even on a connection that said READONLY.
 	Linearizable
 

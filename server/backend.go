@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 )
 
 // Workload says which connection sends a batch and what the batch does, so that one busy connection
@@ -114,6 +115,11 @@ type Backend interface {
 	// ChangeMembers asks the leader, on whichever node, to change the membership, and returns when
 	// that is done. It fails with an *Error.
 	ChangeMembers(c MemberChange) error
+	// Found founds a cluster, if this node is one of those that wait for that, and returns its id:
+	// also if it exists already. It fails with an *Error.
+	Found() (cluster string, err error)
+	// FoundingUsers are the first users of the cluster that Found would found; nil: it would not.
+	FoundingUsers() *acl.Users
 	// LeaderMembers asks the leader for its view of the members.
 	LeaderMembers() ([]Member, error)
 	// Replication asks the leader, on whichever node, how far the log is replicated.
@@ -161,7 +167,8 @@ type Status struct {
 	LeaderID   string // empty: unknown
 	LeaderAddr string // client address of the leader, host:port
 	Ready      bool   // accepts commands
-	NotReady   string // why not
+	// why clients should not be sent to the node; empty: they may be, if it is ready
+	NotReady string
 	// why it cannot store entries, empty: it can. Without, it still accepts commands, which the
 	// others store
 	LogTrouble string

@@ -89,7 +89,7 @@ func (s *session) dispatch(args [][]byte) {
 			s.srv.cfg.MaxRequestBytes))
 		return
 	}
-	if s.unvetted && !s.vetted() {
+	if s.unvetted && !s.vetted(args) {
 		return
 	}
 	spec, err := s.srv.table.Resolve(args)

@@ -20,6 +20,7 @@ var raftSpecs = []commands.Spec{{
 	Subcommands: []commands.Spec{
 		raftReport("members", "Lists the members as the leader knows them.", raftMembers),
 		raftReport("status", "Returns the Raft state of this node and of its leader.", raftStatus),
+		foundSpec(),
 		raftSub("add", 4, "id host:port",
 			"Adds a node to the cluster, which becomes a voter once it has caught up.", raftAdd),
 		raftSub("remove", 3, "id", "Removes a node for good; its id can't be used again.",
@@ -46,6 +47,8 @@ var raftSpecs = []commands.Spec{{
 		helpSpec("RAFT", "0.1.0", "cluster",
 			"MEMBERS", "    List the members as the leader knows them.",
 			"STATUS", "    Return the Raft state of this node and of its leader.",
+			"FOUND [AUTH <username> <password>]",
+			"    Found a cluster with the empty nodes that wait for it, and return its id.",
 			"ADD <id> <host:port>",
 			"    Add a node, which becomes a voter once it has caught up.",
 			"REMOVE <id>", "    Remove a node for good. Its id can't be used again.",
@@ -70,6 +73,17 @@ func raftSub(name string, arity int, syntax, summary string,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members",
 		Local: &commands.Local{Run: serve(run)},
 	}
+}
+
+// foundSpec is RAFT FOUND. An empty node has no users yet: those that its cluster will have decide,
+// by the words after AUTH.
+func foundSpec() commands.Spec {
+	spec := since("0.2.0", raftSub("found", -2, "[AUTH username password]",
+		"Founds a cluster with the empty nodes that wait for it, and returns its id.", raftFound))
+	spec.Flags |= commands.Founding
+	spec.Secret = func(_ [][]byte, i int) bool { return i > 2 }
+	spec.Audit = auditFound
+	return spec
 }
 
 // raftReport is raftSub for a subcommand that changes nothing.
@@ -170,7 +184,7 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 	}
 	state := "ready"
 	switch {
-	case !st.Ready:
+	case !st.Ready, st.NotReady != "":
 		state = st.NotReady
 	case st.LogTrouble != "":
 		state = st.LogTrouble
@@ -223,6 +237,30 @@ func (s *session) change(c MemberChange) {
 	s.srv.log.Info("client changed the membership", "client", s.addr, "change", c.Kind, "member",
 		c.ID)
 	s.w.Status("OK")
+}
+
+// foundingWords returns the name and the password that RAFT FOUND gives; ok is false if its words
+// are wrong.
+func foundingWords(args [][]byte) (given [][]byte, ok bool) {
+	if len(args) == 5 && is(args[2], "auth") {
+		return args[3:], true
+	}
+	return nil, len(args) == 2
+}
+
+func raftFound(s *session, _ *commands.Spec, args [][]byte) {
+	if _, ok := foundingWords(args); !ok {
+		s.fail(subcommandSyntax(args))
+		return
+	}
+	cluster, err := s.srv.backend.Found()
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.srv.log.Info("client asked for the founding of the cluster", "client", s.addr, "cluster",
+		cluster)
+	s.w.BulkString(cluster)
 }
 
 func raftAdd(s *session, _ *commands.Spec, args [][]byte) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/locks"
@@ -53,7 +54,8 @@ type fakeBackend struct {
 	asking          atomic.Int64  // waiting calls of the two
 	lastBatch       []byte        // of the newest Write
 	users           atomic.Pointer[Users]
-	lags            bool // users stays as it is
+	lags            bool       // users stays as it is
+	founding        *acl.Users // of FoundingUsers
 	level           uint64
 	hidesWaits      bool      // Waits knows none
 	began           time.Time // of n2's process; zero: unknown
@@ -306,6 +308,20 @@ func (f *fakeBackend) ChangeMembers(c MemberChange) error {
 		return commands.Error("ERR there is no member n0")
 	}
 	return f.fail
+}
+
+func (f *fakeBackend) Found() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, "found")
+	f.founding = nil
+	return "3c9a", f.fail
+}
+
+func (f *fakeBackend) FoundingUsers() *acl.Users {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.founding
 }
 
 func (f *fakeBackend) LeaderMembers() ([]Member, error) {

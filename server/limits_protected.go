@@ -44,7 +44,10 @@ func (s *Server) protects() (yes, known bool) {
 
 // vetted reports whether the current command of a connection from outside may run. If not, it has
 // been answered.
-func (s *session) vetted() bool {
+func (s *session) vetted(args [][]byte) bool {
+	if spec, err := s.srv.table.Resolve(args); err == nil && s.founding(spec) != nil {
+		return true // admitFounding decides
+	}
 	yes, known := s.srv.protects()
 	if !known && s.awaitUsers() {
 		yes, known = s.srv.protects()

@@ -119,6 +119,11 @@ func auditHello(args [][]byte) ([][]byte, bool) {
 	return nil, false
 }
 
+// auditFound shows the name that RAFT FOUND gives.
+func auditFound(args [][]byte) ([][]byte, bool) {
+	return args[min(1, len(args)):min(2, len(args))], true
+}
+
 // auditConfigSet shows the parameters that CONFIG SET names, but no word that may be a value.
 func auditConfigSet(args [][]byte) (names [][]byte, audited bool) {
 	for i := 0; i < len(args); i += 2 {

@@ -3,12 +3,15 @@ package server
 // What users without rights may do with commands that this node answers, and what is kept of it.
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
@@ -197,6 +200,62 @@ func TestAwaitedUsers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An empty node lets those found a cluster who may do so with its first users, and nobody else do
+// anything more than before.
+func TestWhoFoundsACluster(t *testing.T) {
+	rules := acl.New(testTable().Catalog(commands.FeatureLevel))
+	secret, _, err := rules.Replace("", []byte("user default on #"+acl.Hash([]byte("pw"))+
+		" ~* &* +@all\nuser ops on #"+acl.Hash([]byte("ops"))+" +raft|found\n"+
+		"user bob on #"+acl.Hash([]byte("bob"))+" +@all -raft|found\n"+
+		"user off off #"+acl.Hash([]byte("off"))+" +@all\n"), 1, commands.MaxRequestWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, nil)
+	n.fake.set(func() { n.fake.st.Loading = true }) // clients do not wait
+	far := n.listenFrom(t, "192.0.2.7")
+	const founded, noAuth, wrong = "$4\r\n3c9a\r\n", "-NOAUTH ", "-WRONGPASS "
+	found := func(as ...string) []string { return append([]string{"RAFT", "FOUND"}, as...) }
+	for _, test := range []struct {
+		users *acl.Users
+		far   bool
+		call  []string
+		want  string
+	}{
+		{rules, false, found(), founded},
+		{rules, false, found("AUTH", "default", "any"), founded},
+		{rules, true, found(), deniedReply},
+		{rules, true, found("AUTH", "default", "any"), deniedReply},
+		{rules, true, []string{"PING"}, "-LOADING "},
+		{secret, true, found(), noAuth},
+		{secret, false, found(), noAuth},
+		{secret, true, found("AUTH", "default", "no"), wrong},
+		{secret, false, found("AUTH", "nobody", "pw"), wrong},
+		{secret, false, found("AUTH", "off", "off"), wrong},
+		{secret, false, found("AUTH", "bob", "bob"), "-NOPERM "},
+		{secret, true, found("AUTH", "ops", "ops"), founded},
+		{secret, true, found("AUTH", "default", "pw"), founded},
+		{secret, false, []string{"AUTH", "pw"}, "-LOADING "},
+		{secret, false, []string{"RAFT", "ADD", "n4", "10.0.0.4:1"}, "-LOADING "},
+		{nil, false, found("AUTH", "default", "pw"), "-LOADING "},
+	} {
+		for _, unknown := range []*Users{nil, UsersAwaited} {
+			n.fake.users.Store(unknown)
+			n.fake.set(func() { n.fake.founding, n.fake.calls = test.users, nil })
+			c := n.dial(t)
+			if test.far {
+				c = dialAt(t, far)
+			}
+			got := c.call(test.call...)
+			asked := slices.Contains(strings.Split(n.fake.takeCalls(), ", "), "found")
+			if !strings.HasPrefix(got, test.want) || asked != (test.want == founded) {
+				t.Errorf("%v from outside (%v): %q, the node is asked: %v", test.call, test.far,
+					got, asked)
+			}
+		}
+	}
 }
 
 // Whoever gives the default user a password knows it: also on a node that lags, in a transaction,

@@ -85,6 +85,9 @@ func (v *Users) of(id *identity) (*acl.User, error) {
 // admit returns the error for a command that the session's user may not run, as far as this node
 // decides. In EXEC these are the commands of the session.
 func (s *session) admit(spec *commands.Spec, args [][]byte) error {
+	if first := s.founding(spec); first != nil {
+		return s.admitFounding(first, spec, args)
+	}
 	if err := s.authenticateByCertificate(); err != nil && !spec.Has(commands.NoAuth) {
 		return err
 	}
@@ -115,6 +118,51 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	if s.inExec {
 		return commands.DeniedInExec(d)
 	}
+	return commands.DeniedError(d)
+}
+
+// founding returns the first users of the cluster that a command could found, nil if it could not.
+func (s *session) founding(spec *commands.Spec) *acl.Users {
+	if !spec.Has(commands.Founding) {
+		return nil
+	}
+	return s.srv.backend.FoundingUsers()
+}
+
+// admitFounding is admit for RAFT FOUND before there is a cluster: it asks the first users of that.
+// Without a password, protected mode decides, as it would afterwards.
+func (s *session) admitFounding(first *acl.Users, spec *commands.Spec, args [][]byte) error {
+	if s.srv.config.protected.Load() && outside(s.conn) && first.Default().NoPass() {
+		return errProtected
+	}
+	name, hash := []byte(userDefault), []byte(nil)
+	given, _ := foundingWords(args)
+	if given != nil {
+		name, hash = given[0], []byte(acl.Hash(given[1]))
+	}
+	key := s.srv.guessing.guesser(s.conn, name)
+	if !s.waitToGuess(key) {
+		s.quit = true
+		return commands.ErrNoAuth
+	}
+	u := first.Get(name)
+	known := u != nil && u.Accepts(hash)
+	s.srv.guessing.end(key, !known && given != nil)
+	refused := refusedCall{reason: "auth", context: s.context(), object: spec.FullName(),
+		user: string(name)}
+	switch {
+	case !known && given == nil:
+		return commands.ErrNoAuth
+	case !known:
+		s.deny(refused, 1)
+		return commands.ErrWrongPass
+	}
+	d, denied, _ := spec.Check(u, args)
+	if !denied {
+		return nil
+	}
+	refused.reason, refused.object = d.Reason.String(), d.Object
+	s.deny(refused, 1)
 	return commands.DeniedError(d)
 }
 

@@ -201,8 +201,8 @@ var startOptions = []option{
 	},
 	{
 		"founders", "0",
-		"with --discover: found a new cluster once this many nodes are found, all addresses " +
-			"answer and all nodes are empty; the same on every node; 0: never",
+		"with --discover: how many empty nodes must be found before coordd found founds a " +
+			"cluster with them; the same on every node; 0: this node only joins",
 		setNumber(func(c *config, n int) { c.Founders = n }, 0),
 	},
 	{

@@ -21,6 +21,9 @@ func subcommands() []subcommand {
 		{"health", "[flags]",
 			"asks the node with these flags, on its HTTP port, whether it takes commands",
 			runHealth},
+		{"found", "[--addr ADDR,…] [--user NAME] [--password-file FILE] " + tlsArgs,
+			"founds a cluster of the empty nodes that --discover finds, once they are there, and " +
+				"prints its id; also if it exists", runFound},
 		{"backup", "--from ADDR,… FILE|--to -|--to DIR|--to s3://BUCKET/PREFIX [--force] " +
 			"[--every INTERVAL] [--keep N] [--user NAME] [--password-file FILE] " + tlsArgs +
 			"; verify FILE|s3://BUCKET/PREFIX/NAME [--json]",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/server"
 )
@@ -133,6 +134,24 @@ func (n backend) ChangeMembers(c server.MemberChange) error {
 	}
 	return replyError(m.ChangeMembers(cluster.MemberChange{Kind: changeKinds[c.Kind], ID: c.ID,
 		PeerAddr: c.PeerAddr}))
+}
+
+// Found implements server.Backend.
+func (n backend) Found() (string, error) {
+	m := n.loaded.Load()
+	if m == nil {
+		return "", errLoads
+	}
+	cluster, err := m.Found()
+	return cluster, replyError(err)
+}
+
+// FoundingUsers implements server.Backend.
+func (n backend) FoundingUsers() *acl.Users {
+	if m := n.loaded.Load(); m == nil || !m.CanFound() {
+		return nil
+	}
+	return n.foundingUsers
 }
 
 // LeaderMembers implements server.Backend.
@@ -280,6 +299,8 @@ func (n backend) Status() server.Status {
 		s.NotReady = "this node was removed from the cluster"
 	case c.Joining:
 		s.NotReady = "this node is waiting to join the cluster"
+	case c.Stranger != "":
+		s.NotReady = c.Stranger
 	case !c.Ready:
 		s.NotReady = "no leader is reachable, or the leader has not committed an entry of its term"
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/discovery"
@@ -56,8 +57,8 @@ type Config struct {
 	PeerTLS       cluster.PeerTLSConfig
 	Members       []cluster.Member
 	// Discover are names of the peer addresses of all nodes: a node without state joins their
-	// cluster, or founds one with Founders empty nodes. DiscoverDNS is the DNS server to ask,
-	// host:port; empty: the system's
+	// cluster, or, told to by RAFT FOUND, founds one with Founders empty nodes. DiscoverDNS is the
+	// DNS server to ask, host:port; empty: the system's
 	Discover     discovery.Names
 	DiscoverDNS  string
 	Founders     int      // 0: it only joins
@@ -160,7 +161,8 @@ type Node struct {
 	opened chan struct{}
 	loaded atomic.Pointer[cluster.Node] // cluster, for callers that may come before
 
-	usersKnown atomic.Bool // the machine has caught up with a leader once
+	usersKnown    atomic.Bool // the machine has caught up with a leader once
+	foundingUsers *acl.Users  // the users of a cluster that this node founds; with Discover
 
 	stopOnce sync.Once
 	stop     chan struct{} // closed when a client asked the node to stop, or it was closed
@@ -221,6 +223,15 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	warnOfFiles(log, cfg.MaxClients, most)
 	deliver := func(events []commands.Event) { n.server.Deliver(events) }
 	table := commands.NewTable(commands.Specs(), server.Specs())
+	if len(cfg.Discover) > 0 {
+		n.foundingUsers = acl.New(table.Catalog(commands.FeatureLevel))
+		if cfg.FirstUsers != nil {
+			if n.foundingUsers, _, err = n.foundingUsers.Replace("", cfg.FirstUsers, 1,
+				commands.MaxRequestWork); err != nil {
+				return nil, fmt.Errorf("the first users: %w", err)
+			}
+		}
+	}
 	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
 	n.adapter.SetNode(cfg.ID)
 	n.adapter.SetAlarm(n.requestPanicked)

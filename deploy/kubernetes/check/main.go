@@ -14,6 +14,7 @@ import (
 	"os"
 
 	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
@@ -25,6 +26,7 @@ var kinds = map[string]func() any{
 	"v1 ConfigMap":                            func() any { return &core.ConfigMap{} },
 	"v1 Service":                              func() any { return &core.Service{} },
 	"apps/v1 StatefulSet":                     func() any { return &apps.StatefulSet{} },
+	"batch/v1 Job":                            func() any { return &batch.Job{} },
 	"policy/v1 PodDisruptionBudget":           func() any { return &policy.PodDisruptionBudget{} },
 	"networking.k8s.io/v1 NetworkPolicy":      func() any { return &networking.NetworkPolicy{} },
 	"cert-manager.io/v1 Issuer":               nil,

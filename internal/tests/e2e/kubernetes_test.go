@@ -36,7 +36,8 @@ type manifest struct {
 		Template                 struct {
 			Spec struct {
 				Containers []struct {
-					Env []struct{ Name, Value string }
+					Env  []struct{ Name, Value string }
+					Args []string
 				}
 			}
 		}
@@ -76,6 +77,7 @@ func named(t *testing.T, all []manifest, kind, name string) *manifest {
 type kubePods struct {
 	ps      []*process
 	volumes []string
+	found   []string // the arguments of the Job that founds the cluster
 }
 
 const kubeService = "coordd-peers.default.svc.cluster.local"
@@ -113,9 +115,10 @@ func prepareKubePods(t *testing.T) *kubePods {
 	ports := freePorts(t, 2*set.Replicas+1)
 	peer := ports[2*set.Replicas]
 	dns, ips := names.Start(t), []string{}
-	k := &kubePods{}
+	k, etc := &kubePods{}, ""
 	for i := range set.Replicas {
-		etc, volume, ip := t.TempDir(), t.TempDir(), freeAddress(t, peer)
+		etc = t.TempDir()
+		volume, ip := t.TempDir(), freeAddress(t, peer)
 		p := &process{t: t, id: fmt.Sprintf("coordd-%d", i), addr: loopback(ports[2*i]),
 			http: loopback(ports[2*i+1]), login: "secret"}
 		conf := replace(t, named(t, all, "ConfigMap", "coordd").Data["coordd.conf"],
@@ -142,6 +145,12 @@ func prepareKubePods(t *testing.T) *kubePods {
 		}
 		k.ps, k.volumes, ips = append(k.ps, p), append(k.volumes, volume), append(ips, ip)
 	}
+	args := strings.Join(named(t, all, "Job", "coordd-found").Spec.Template.Spec.Containers[0].Args,
+		" ")
+	for _, p := range k.ps {
+		args = replace(t, args, p.id+"."+kubeService+":6379", p.addr)
+	}
+	k.found = strings.Fields(replace(t, args, "/etc/coordd", etc))
 	dns.Set(kubeService, ips...)
 	t.Cleanup(func() {
 		for _, p := range k.ps {
@@ -192,8 +201,8 @@ func (p *process) waits(why string) {
 	}
 }
 
-// TestKubernetesPods founds a cluster of the pods of deploy/kubernetes, restarts all at once, and
-// has one lose its volume.
+// TestKubernetesPods founds a cluster of the pods of deploy/kubernetes with its Job, restarts all
+// at once, and has one lose its volume.
 func TestKubernetesPods(t *testing.T) {
 	tier.Check(t)
 	k := prepareKubePods(t)
@@ -202,7 +211,14 @@ func TestKubernetesPods(t *testing.T) {
 	for _, p := range k.ps[1:] {
 		p.start()
 	}
+	for _, p := range k.ps {
+		p.waits("coordd found on one of them founds a cluster")
+	}
+	founded := succeed(t, k.found...)
 	before := k.settle(t)
+	if again := succeed(t, k.found...); again != founded || len(founded) != 21 {
+		t.Errorf("the Job says %q, and when it runs again %q", founded, again)
+	}
 	if err := k.ps[0].client().Set(t.Context(), "kept", "1", 0).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
 // Pods: nodes that lose their disks and change their addresses under load, with automatic ids,
-// discovery by DNS, and removal of dead members. Nobody touches anything.
+// discovery by DNS, and removal of dead members. Once the cluster is founded, nobody touches
+// anything.
 
 package e2e
 
@@ -34,7 +35,7 @@ type podSet struct {
 
 const podService = "coordd.test"
 
-// startPods starts pods with empty disks, all at once.
+// startPods starts pods with empty disks, all at once, and founds their cluster.
 func startPods(t *testing.T, n int, flags ...string) *podSet {
 	s := &podSet{t: t, dns: names.Start(t), ips: make([]string, n)}
 	ports := freePorts(t, 2*n+1)
@@ -61,6 +62,7 @@ func startPods(t *testing.T, n int, flags ...string) *podSet {
 	for _, p := range s.ps {
 		p.start()
 	}
+	succeed(t, "found", "--addr", s.ps[0].addr)
 	for _, p := range s.ps {
 		p.waitReady()
 	}
@@ -170,8 +172,8 @@ func (w *writers) check(t *testing.T, p *process) {
 	}
 }
 
-// TestPodsLoseDisksAndMove founds a cluster of pods that all start at once with empty disks, and
-// then upsets one after the other.
+// TestPodsLoseDisksAndMove has pods that all started at once with empty disks, and upsets one after
+// the other.
 func TestPodsLoseDisksAndMove(t *testing.T) {
 	tier.Check(t)
 	rounds := [][3]bool{{true, true, true}, {true, false, true}, {false, true, false}}
@@ -185,7 +187,7 @@ func TestPodsLoseDisksAndMove(t *testing.T) {
 	s := startPods(t, 3, "--snapshot-entries", "4096") // or empty nodes replay all
 	s.settle()
 	if n := strings.Count(s.ps[0].log.String()+s.ps[1].log.String()+s.ps[2].log.String(),
-		"this node founds a new cluster"); n != 1 {
+		"it founds a new cluster"); n != 1 {
 		t.Errorf("%d nodes founded a cluster", n)
 	}
 	w := startWriters(s.ps, 1)

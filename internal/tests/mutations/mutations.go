@@ -37,6 +37,7 @@ var Classes = []string{
 	"tokens from the copy alone",
 	"two members changed at once",
 	"birth not checked",
+	"silence taken for a first start",
 	"fsync dropped in the leader",
 	"fsync dropped in a follower",
 	"fsync dropped in the stable store",
