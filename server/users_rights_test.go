@@ -3,6 +3,7 @@ package server
 // What users without rights may do with commands that this node answers, and what is kept of it.
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -255,6 +256,20 @@ func TestWhoFoundsACluster(t *testing.T) {
 					got, asked)
 			}
 		}
+	}
+}
+
+// What RAFT FOUND is told after AUTH is shown nowhere, but for the name in the audit trail.
+func TestFoundingHidesThePassword(t *testing.T) {
+	args := commandtest.Args("RAFT", "FOUND", "AUTH", "ops", "secret")
+	spec, err := testTable().Resolve(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, audited := spec.Audited(args)
+	if got := fmt.Sprintf("%s %s %v", redact(spec, args), shown, audited); got !=
+		"[RAFT FOUND AUTH (redacted) (redacted)] [ops] true" {
+		t.Error(got)
 	}
 }
 
