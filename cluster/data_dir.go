@@ -224,6 +224,9 @@ func refuseForeign(dir string) error {
 		return fmt.Errorf("data directory %s was not restored to the end: run coordd restore again",
 			dir)
 	}
+	if err := RecoveryInterrupted(dir); err != nil {
+		return err
+	}
 	for _, name := range storeNames {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return fmt.Errorf(

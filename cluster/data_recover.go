@@ -28,6 +28,7 @@ type Offline struct {
 	machine Machine
 	logger  *slog.Logger
 	before  uint64 // entries from here on are left out; 0: none
+	again   bool   // see RecoverAgain
 }
 
 // Contents describes what a data directory holds.
@@ -180,8 +181,12 @@ func (o *Offline) Replay(before uint64, each func(index uint64)) error {
 	})
 }
 
+// RecoverAgain lets a node continue alone that does already: its recovery was interrupted, and is
+// made again.
+func (o *Offline) RecoverAgain() { o.again = true }
+
 // CheckAlone returns why the node cannot continue alone. The only voter of its cluster need not,
-// unless entries are to be left out.
+// unless entries are to be left out or it was recovered a moment ago.
 func (o *Offline) CheckAlone() error {
 	i := slices.IndexFunc(o.members.Servers, func(s raft.Server) bool {
 		return string(s.ID) == o.version.node
@@ -189,7 +194,7 @@ func (o *Offline) CheckAlone() error {
 	switch {
 	case i < 0 || isRetired(o.members.Servers[i]) || o.stores.wasRemoved():
 		return fmt.Errorf("node %s was removed from its cluster", o.version.node)
-	case o.before == 0 && slices.Equal(voters(o.members), []string{o.version.node}):
+	case o.before == 0 && !o.again && slices.Equal(voters(o.members), []string{o.version.node}):
 		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost; start it",
 			o.version.node)
 	}
@@ -319,26 +324,38 @@ func (x exchange) run() error {
 	return errors.Join(os.RemoveAll(x.staged), files.SyncDir(x.dir))
 }
 
-// FinishRecovery finishes an interrupted recovery of a data directory, and reports whether there
-// was one.
-func FinishRecovery(dir string) (bool, error) {
+// FinishRecovery finishes an interrupted recovery of a data directory, and returns where the data
+// is that was there before; "" if there was none. Who recovered with fencing tokens above a time of
+// day recovers again: others may have begun since.
+func FinishRecovery(dir string) (kept string, err error) {
 	x, err := interrupted(dir)
 	if err != nil || x == nil {
-		return false, err
+		return "", err
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer lock.Close()
+	kept = x.kept
 	if x, err = interrupted(dir); err == nil && x != nil { // nobody else has finished it
 		err = x.run()
 	}
 	if err != nil {
-		return false, fmt.Errorf(
+		return "", fmt.Errorf(
 			"cannot finish the interrupted recovery of data directory %s: %w", dir, err)
 	}
-	return true, nil
+	return kept, nil
+}
+
+// RecoveryInterrupted returns an error that says so, if a recovery of a data directory was.
+func RecoveryInterrupted(dir string) error {
+	x, err := interrupted(dir)
+	if err != nil || x == nil {
+		return err
+	}
+	return fmt.Errorf("a recovery of data directory %s was interrupted: run coordd recover "+
+		"--accept-lost-writes again; the data from before is in %s", dir, x.kept)
 }
 
 // interrupted returns an interrupted exchange, nil if there is none: the directory has no version

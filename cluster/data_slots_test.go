@@ -171,3 +171,62 @@ func TestLevelRaisedBeforeTheLock(t *testing.T) {
 		}
 	}
 }
+
+// A mark that was written although the disk said that it was not, or that could not be written
+// again, is lowered before the end of the log goes, or that fails: the log would count as damaged.
+func TestMarkIsLoweredBeforeACut(t *testing.T) {
+	for what, fails := range map[string]struct {
+		err    error
+		lands  bool
+		reopen bool
+	}{
+		"written all the same": {syscall.EIO, true, false},
+		"not written again":    {syscall.ENOSPC, false, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := newCrashDisk(-1)
+			open := func() *walLog {
+				t.Helper()
+				log, err := openWAL("wal", d, nil, crashSegment, d.level, testLogger())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return log
+			}
+			log := open()
+			store := func(index uint64) {
+				t.Helper()
+				if err := log.StoreLogs(entriesFrom(index, "e", 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range uint64(5) {
+				store(1 + i)
+			}
+			d.raised.Store(true)
+			failing := func(_ int, what string) (error, bool) {
+				if strings.HasPrefix(what, "write "+markName) {
+					return fails.err, fails.lands
+				}
+				return nil, false
+			}
+			if fails.reopen {
+				store(6)
+				d = d.killed()
+				d.raised.Store(true)
+				d.fail = failing
+				log = open()
+			} else {
+				d.fail = failing
+				store(6)
+				d.fail = nil
+			}
+			if log.DeleteRange(5, 6) != nil {
+				return
+			}
+			d = d.killed()
+			d.raised.Store(true)
+			open()
+		})
+	}
+}

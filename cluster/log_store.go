@@ -134,7 +134,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 			break
 		}
 		if err := s.guard.entry(l); err != nil {
-			return err
+			return s.refuse(err)
 		}
 	}
 	later := s.mayDefer(logs)
@@ -153,6 +153,17 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		s.deferWrite(logs)
 	}
 	return nil
+}
+
+// refuse answers entries that may not be stored. In place of an earlier leader's, which were cut
+// off, that ends the process: Raft still counts those.
+func (s *logStore) refuse(err error) error {
+	s.writer.Lock()
+	defer s.writer.Unlock()
+	if s.cutting {
+		return s.fail(err)
+	}
+	return err
 }
 
 // cache notes new entries and adds them to the cache.

@@ -410,3 +410,22 @@ func TestChangedEntryEndsTheNode(t *testing.T) {
 		t.Errorf("%v, the node ends with %v", err, ended)
 	}
 }
+
+// Entries that the guard refuses in place of an earlier leader's, which were cut off, end the
+// process: Raft still counts those.
+func TestRefusalAfterACutEndsTheProcess(t *testing.T) {
+	s, _, ended := guardedLog(t)
+	g, _ := guarded(t, 3)
+	s.guard = g
+	if err := s.DeleteRange(8, 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(g.dir, g.dir+".away"); err != nil { // no level can be noted
+		t.Fatal(err)
+	}
+	err := s.StoreLogs([]*raft.Log{{Index: 8, Term: 2, Type: raft.LogNoop},
+		{Index: 9, Term: 2, Data: []byte{3}}})
+	if err == nil || ended() == nil {
+		t.Errorf("the process goes on: %v", err)
+	}
+}

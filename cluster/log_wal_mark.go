@@ -82,15 +82,12 @@ func (d *durableMark) ensure() error {
 	if missing(err) {
 		slots, err = makeSlots(d.files, d.dir, markName, markSlot, nil)
 	}
-	if err == nil {
-		err = slots.renew()
-	}
 	if err != nil {
 		return err
 	}
 	d.slots = slots
 	d.newest, d.known = decodeMark(content)
-	return nil
+	return slots.renew()
 }
 
 // start has the mark say where a log ends that was just opened.
@@ -190,7 +187,7 @@ func (d *durableMark) note(is mark) {
 		if !d.failing {
 			d.logger.Warn("cannot note how far the log is durable", "error", err)
 		}
-		d.failing = true
+		d.failing, d.known = true, false // it may have been written
 		return
 	}
 	d.newest, d.known, d.failing = is, true, false

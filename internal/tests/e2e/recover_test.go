@@ -162,7 +162,22 @@ func TestTokensRiseOverRecoveries(t *testing.T) {
 			t.Errorf("the token %d is not above %d", last, least)
 		}
 	}
-	for _, p := range ps[:2] {
+	// One is interrupted before its last step, and finished when others have begun.
+	late := ps[2].dataDir()
+	succeed(t, "recover", "--data-dir", late, "--accept-lost-writes")
+	staged := filepath.Join(late, "epoch-1.new")
+	if err := os.Mkdir(staged, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := os.Rename(filepath.Join(late, "VERSION"), filepath.Join(staged, "VERSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := command(t, "recover", "--data-dir", late, "--accept-lost-writes",
+		"--before-entry", "5"); code != 1 || !strings.Contains(errs, "was interrupted") {
+		t.Error(code, errs)
+	}
+	for _, p := range ps {
 		said := succeed(t, "recover", "--data-dir", p.dataDir(), "--accept-lost-writes")
 		p.start()
 		p.waitReady()
