@@ -224,7 +224,7 @@ func refuseForeign(dir string) error {
 		return fmt.Errorf("data directory %s was not restored to the end: run coordd restore again",
 			dir)
 	}
-	if err := RecoveryInterrupted(dir); err != nil {
+	if err := recoveryInterrupted(dir); err != nil {
 		return err
 	}
 	for _, name := range storeNames {

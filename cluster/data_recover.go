@@ -28,7 +28,6 @@ type Offline struct {
 	machine Machine
 	logger  *slog.Logger
 	before  uint64 // entries from here on are left out; 0: none
-	again   bool   // see RecoverAgain
 }
 
 // Contents describes what a data directory holds.
@@ -181,12 +180,9 @@ func (o *Offline) Replay(before uint64, each func(index uint64)) error {
 	})
 }
 
-// RecoverAgain lets a node continue alone that does already: its recovery was interrupted, and is
-// made again.
-func (o *Offline) RecoverAgain() { o.again = true }
-
 // CheckAlone returns why the node cannot continue alone. The only voter of its cluster need not,
-// unless entries are to be left out or it was recovered a moment ago.
+// unless entries are to be left out. One that never voted was recovered or restored and not
+// started: that can be done again, for later fencing tokens.
 func (o *Offline) CheckAlone() error {
 	i := slices.IndexFunc(o.members.Servers, func(s raft.Server) bool {
 		return string(s.ID) == o.version.node
@@ -194,7 +190,8 @@ func (o *Offline) CheckAlone() error {
 	switch {
 	case i < 0 || isRetired(o.members.Servers[i]) || o.stores.wasRemoved():
 		return fmt.Errorf("node %s was removed from its cluster", o.version.node)
-	case o.before == 0 && !o.again && slices.Equal(voters(o.members), []string{o.version.node}):
+	case o.before == 0 && slices.Equal(voters(o.members), []string{o.version.node}) &&
+		o.stores.stable.number(lastVoteTermKey) > 0:
 		return fmt.Errorf("node %s is the only voter of its cluster: no majority is lost; start it",
 			o.version.node)
 	}
@@ -325,8 +322,8 @@ func (x exchange) run() error {
 }
 
 // FinishRecovery finishes an interrupted recovery of a data directory, and returns where the data
-// is that was there before; "" if there was none. Who recovered with fencing tokens above a time of
-// day recovers again: others may have begun since.
+// is that was there before; "" if there was none. Then it is made again: its fencing tokens are of
+// when it began, and other copies may have been recovered since.
 func FinishRecovery(dir string) (kept string, err error) {
 	x, err := interrupted(dir)
 	if err != nil || x == nil {
@@ -348,8 +345,8 @@ func FinishRecovery(dir string) (kept string, err error) {
 	return kept, nil
 }
 
-// RecoveryInterrupted returns an error that says so, if a recovery of a data directory was.
-func RecoveryInterrupted(dir string) error {
+// recoveryInterrupted returns an error that says so, if a recovery of a data directory was.
+func recoveryInterrupted(dir string) error {
 	x, err := interrupted(dir)
 	if err != nil || x == nil {
 		return err

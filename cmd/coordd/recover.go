@@ -40,20 +40,15 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 	if _, err := os.Stat(*dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	finished := ""
-	if *accept {
-		if *before > 0 { // that must be chosen before anything is staged
-			err = cluster.RecoveryInterrupted(*dir)
-		} else {
-			finished, err = cluster.FinishRecovery(*dir)
-		}
+	if *accept && *before == 0 { // which must be chosen before anything is staged
+		kept, err := cluster.FinishRecovery(*dir)
 		if err != nil {
 			return err
 		}
-	}
-	if finished != "" {
-		fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished, and made again for its "+
-			"fencing tokens. What was there before the first is in %s.\n", *dir, finished)
+		if kept != "" {
+			fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished, and made again for "+
+				"its fencing tokens. What was there before the first is in %s.\n", *dir, kept)
+		}
 	}
 	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(),
 		func([]commands.Event) {}, func(err error) {
@@ -81,9 +76,6 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 		return err
 	}
 	printHeld(c.stdout, *dir, held, state)
-	if finished != "" {
-		o.RecoverAgain()
-	}
 	if err := o.CheckAlone(); err != nil {
 		return err
 	}

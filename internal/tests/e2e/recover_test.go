@@ -178,6 +178,8 @@ func TestTokensRiseOverRecoveries(t *testing.T) {
 		t.Error(code, errs)
 	}
 	for _, p := range ps {
+		// What was not started yet, as after a kill just now, can be recovered again.
+		succeed(t, "recover", "--data-dir", p.dataDir(), "--accept-lost-writes")
 		said := succeed(t, "recover", "--data-dir", p.dataDir(), "--accept-lost-writes")
 		p.start()
 		p.waitReady()
