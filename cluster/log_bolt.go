@@ -66,8 +66,8 @@ func boltReached(l raft.LogStore, dir string) error {
 	return reached(osFiles{walfs.New()}, dir, filepath.Join(dir, boltLogName), last)
 }
 
-// hasMark makes sure that there is a mark, see durableMark.
-func (l *boltLog) hasMark() error { return l.mark.exists() }
+// durable implements markedLog.
+func (l *boltLog) durable() *durableMark { return &l.mark }
 
 // StoreLogs implements raft.LogStore.
 func (l *boltLog) StoreLogs(logs []*raft.Log) error {

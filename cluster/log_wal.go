@@ -122,8 +122,8 @@ const noRoom = -1
 // Room implements roomyLog.
 func (l *walLog) Room() int64 { return l.room.Load() }
 
-// hasMark makes sure that there is a mark, see durableMark.
-func (l *walLog) hasMark() error { return l.mark.exists() }
+// durable implements markedLog.
+func (l *walLog) durable() *durableMark { return &l.mark }
 
 // StoreLogs stores all entries or none.
 func (l *walLog) StoreLogs(logs []*raft.Log) error {

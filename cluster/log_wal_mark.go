@@ -27,8 +27,8 @@ const (
 // directory.
 const markedLevel = 3
 
-// markSync is how long a mark may wait to be synced. After a power failure it may be so much older
-// than the log; after a kill it is exact.
+// markSync is how often the mark is synced. After a power failure it may be so much older than the
+// log; after a kill it is exact.
 const markSync = time.Second
 
 // mark says that the log was durable up to an entry of that index and term; term 0: any.
@@ -48,6 +48,11 @@ func decodeMark(b []byte) (m mark, ok bool) {
 	return mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, true
 }
 
+// markedLog is a log that has such a file.
+type markedLog interface {
+	durable() *durableMark
+}
+
 // durableMark keeps the file.
 type durableMark struct {
 	files  fileLayer
@@ -58,7 +63,7 @@ type durableMark struct {
 	slots   *slotFile // nil: there is no file yet
 	newest  mark
 	known   bool // newest was read from the file, or written
-	pending *time.Timer
+	dirty   bool // to be synced
 	failing bool
 	closed  bool
 }
@@ -190,22 +195,19 @@ func (d *durableMark) note(is mark) {
 		d.failing, d.known = true, false // it may have been written
 		return
 	}
-	d.newest, d.known, d.failing = is, true, false
-	if d.pending == nil {
-		d.pending = time.AfterFunc(markSync, d.sync)
-	}
+	d.newest, d.known, d.failing, d.dirty = is, true, false, true
 }
 
-// sync makes the newest mark durable.
+// sync makes the newest mark durable. It may run beside everything else.
 func (d *durableMark) sync() {
 	d.mu.Lock()
-	d.pending = nil
-	slots := d.slots
+	dirty, slots := d.dirty, d.slots
+	d.dirty = false
 	d.mu.Unlock() // appending does not wait for it
-	err := slots.sync()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err != nil && !d.closed {
+	if !dirty {
+		return
+	}
+	if err := slots.sync(); err != nil {
 		d.logger.Warn("cannot sync the note how far the log is durable", "error", err)
 	}
 }
@@ -224,6 +226,20 @@ func (d *durableMark) lower(to mark) error {
 	return d.slots.sync() // neither slot may say more
 }
 
+// syncMark is the loop that syncs the mark of the log.
+func (n *Node) syncMark() {
+	ticker := time.NewTicker(markSync)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			n.mark.sync()
+		case <-n.stop:
+			return
+		}
+	}
+}
+
 func (d *durableMark) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,8 +247,5 @@ func (d *durableMark) close() error {
 		return nil
 	}
 	d.closed = true
-	if d.pending != nil {
-		d.pending.Stop()
-	}
 	return d.slots.close()
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -276,7 +277,7 @@ func TestMarkWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := &levelGuard{levels: knows(markedLevel), dir: t.TempDir(), marked: log.mark.exists}
-	if err := log.StoreLogs(entriesFrom(1, "a", 10)); err != nil || log.mark.pending != nil {
+	if err := log.StoreLogs(entriesFrom(1, "a", 10)); err != nil || log.mark.dirty {
 		t.Error("without room:", err)
 	}
 	if err := g.pass("an entry", markedLevel); !errors.Is(err, syscall.ENOSPC) || g.noted != 0 {
@@ -295,4 +296,19 @@ func TestMarkWithoutRoom(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A node syncs its mark without being asked.
+func TestMarkIsSynced(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		lead := c.leader()
+		c.write(lead, "a")
+		time.Sleep(2 * markSync)
+		lead.mark.mu.Lock()
+		defer lead.mark.mu.Unlock()
+		if !lead.mark.known || lead.mark.newest.last != lead.raft.LastIndex() || lead.mark.dirty {
+			t.Errorf("%+v of a log that ends at %d", lead.mark.newest, lead.raft.LastIndex())
+		}
+	})
 }

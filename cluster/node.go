@@ -74,6 +74,7 @@ type Node struct {
 	transferring chan struct{}          // holds a token while leadership is handed over
 	removal      removal
 	owed         atomic.Uint64          // see owedKey
+	mark         *durableMark           // of the log; nil: it has none
 	incarnation  string                 // of the data directory
 	seen         atomic.Pointer[view]   // the newest configuration
 	identity     atomic.Pointer[string] // the cluster's id, once certain
@@ -141,8 +142,9 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if log, ok := n.stores.log.(interface{ hasMark() error }); ok {
-		guard.marked = log.hasMark
+	if log, ok := n.stores.log.(markedLog); ok {
+		n.mark = log.durable()
+		guard.marked = n.mark.exists
 	}
 	n.keepRoom()
 	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {
@@ -320,6 +322,9 @@ func (n *Node) start() {
 		n.cfg.TLS.OnChange(n.verifyPeers)
 	}
 	n.mux.start(n.serveForward, n.serveAdmin)
+	if n.mark != nil {
+		n.loops.Go(n.syncMark)
+	}
 	if n.cfg.Discover != nil {
 		n.loops.Go(n.discover)
 	}
