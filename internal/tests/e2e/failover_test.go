@@ -266,7 +266,7 @@ func TestSnapshotClosesSubscribers(t *testing.T) {
 	if got := early.call("SUBSCRIBE", "c"); !strings.Contains(got, "subscribe") {
 		t.Fatal(got)
 	}
-	n2.pause()
+	n2.signal(syscall.SIGSTOP)
 	const (
 		keptBytes   = 64 << 20 // the log behind a snapshot keeps as much
 		socketBytes = 64 << 20 // more than is on its way to the node that is stopped

@@ -261,7 +261,7 @@ func TestUnknownOutcome(t *testing.T) {
 		return still > 20 && lead.level() == thisLevel
 	})
 	for _, p := range rest {
-		p.pause()
+		p.signal(syscall.SIGSTOP)
 	}
 	err := c.Set(ctx, "k", "after", 0).Err()
 	if errorWord(err) != "UNKNOWN" {

@@ -201,11 +201,31 @@ func (p *process) showGoroutines() {
 	}
 }
 
+// signal sends a signal. After SIGSTOP it waits until all threads have stopped: until then the
+// process may answer.
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
+	if s == syscall.SIGSTOP {
+		wait.For(p.t, 10*time.Second, p.id+" to stand still", p.stopped)
+	}
+}
+
+// stopped reports whether every thread of the process has stopped.
+func (p *process) stopped() bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return false
+		}
+		if _, rest, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return len(files) > 0
 }
 
 // stop stops a process as an operator does.
