@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/simnet"
 )
 
@@ -52,7 +53,10 @@ func (w *network) listen(t testing.TB, id, addr string) net.Listener {
 	var ln net.Listener
 	if w.sim == nil {
 		var err error
-		if ln, err = net.Listen("tcp", cmp.Or(addr, "127.0.0.1:0")); err != nil {
+		if addr == "" {
+			addr = ports.Addr(t)
+		}
+		if ln, err = net.Listen("tcp", addr); err != nil {
 			t.Fatal(err)
 		}
 	} else {

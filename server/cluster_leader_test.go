@@ -6,7 +6,6 @@ package server
 import (
 	"fmt"
 	"math/rand"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 // lead makes a member the leader; "" for none.
@@ -343,17 +343,10 @@ func TestPresentsItselfAsStandalone(t *testing.T) {
 // TestSlotsAreThoseOfRedis compares slots with a real cluster node, for odd hash tags and random
 // keys.
 func TestSlotsAreThoseOfRedis(t *testing.T) {
-	var ports [2]string // required for a cluster node
-	for i := range ports {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, ports[i] = hostPort(ln.Addr().String())
-		_ = ln.Close()
-	}
-	socket := commandtest.NeedRedis(t, "--cluster-enabled", "yes", "--port", ports[0],
-		"--cluster-port", ports[1], "--bind", "127.0.0.1")
+	_, port := hostPort(ports.Addr(t)) // both required for a cluster node
+	_, bus := hostPort(ports.Addr(t))
+	socket := commandtest.NeedRedis(t, "--cluster-enabled", "yes", "--port", port,
+		"--cluster-port", bus, "--bind", "127.0.0.1")
 	conn, err := commandtest.Dial("unix", socket)
 	if err != nil {
 		t.Fatal(err)

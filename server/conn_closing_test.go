@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 // closeBehind starts Close and returns when it has notified the sessions. The returned function
@@ -108,10 +110,7 @@ func testCloseIsNotMissed(t *testing.T, prepare func(*node, *idling, func())) {
 	n := start(t, func(c *Config) {
 		c.IdleTimeout, c.DrainTimeout = 10*time.Minute, 10*time.Minute
 	})
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	defer func() { _ = ln.Close() }()
 	theirs, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -72,10 +73,7 @@ func startSecure(t testing.TB, change func(*Config)) *node {
 
 func (n *node) startTLS(t testing.TB) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	c := testCertificates()
 	served := make(chan error, 1)
 	go func() {
@@ -201,10 +199,7 @@ func TestAddressesOverTLS(t *testing.T) {
 // unread input of the connection.
 func TestDisconnectIsNoticedOverTLS(t *testing.T) {
 	n := startSecure(t, nil)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	defer ln.Close()
 	accepted := make(chan net.Conn, 1)
 	go func() {

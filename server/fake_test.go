@@ -22,6 +22,7 @@ import (
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/resp"
 	"github.com/coordd/coordd/internal/tests/memnet"
+	"github.com/coordd/coordd/internal/tests/ports"
 	testwait "github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -454,10 +455,7 @@ type node struct {
 // start runs a server until the test ends.
 func start(t testing.TB, change func(*Config)) *node {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	n := startAt(t, ln, change)
 	if *overTLS {
 		n.startTLS(t)

@@ -8,6 +8,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 // farListener shows its clients as if they came from another address.
@@ -36,10 +37,7 @@ func (c *farConn) RemoteAddr() net.Addr { return &c.from }
 // listenFrom makes the node serve clients that it sees come from an address, and returns where.
 func (n *node) listenFrom(t *testing.T, address string) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	served := make(chan error, 1)
 	go func() { served <- n.Serve(&farListener{ln, net.ParseIP(address)}) }()
 	t.Cleanup(func() {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
 
@@ -95,7 +96,7 @@ func TestCerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", store.Server(tls.RequireAndVerifyClientCert))
+	ln, err := tls.Listen("tcp", ports.Addr(t), store.Server(tls.RequireAndVerifyClientCert))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 func TestCheckConfig(t *testing.T) {
@@ -20,10 +21,7 @@ func TestCheckConfig(t *testing.T) {
 	if code, errs := runOnce("--listen", "127.0.0.1:0", "--data-dir", data); code != 0 {
 		t.Fatal(errs)
 	}
-	taken, err := net.Listen("tcp", "127.0.0.1:0") // by this node, as far as anybody can tell
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := ports.Listen(t) // by this node, as far as anybody can tell
 	defer taken.Close()
 	tls := "tls-listen 127.0.0.1:0\ntls-cert " + certs + "/n1.crt\ntls-key " + certs
 	file := filepath.Join(dir, "file")

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
@@ -346,10 +346,7 @@ func TestStartErrors(t *testing.T) {
 		"error"); code != 0 {
 		t.Fatal(code, errs)
 	}
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := ports.Listen(t)
 	defer taken.Close()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/node"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -24,10 +24,7 @@ func TestFoundCommand(t *testing.T) {
 		return file
 	}
 	right, wrong := password("right"), password("wrong")
-	peer, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	peer := ports.Listen(t)
 	at := peer.Addr().String()
 	cfg, err := parseConfig([]string{"--id", "auto", "--listen", "127.0.0.1:0", "--data-dir",
 		t.TempDir(), "--peer-listen", at, "--discover", at, "--founders", "1",

@@ -11,16 +11,12 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 func TestHealth(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	_ = free.Close()
+	addr := ports.Addr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	health := func(args ...string) (code int, says string) {
 		var out bytes.Buffer

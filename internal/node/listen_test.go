@@ -19,6 +19,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
@@ -30,10 +31,7 @@ func TestNodeThatLoads(t *testing.T) {
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	n.adapter = fsm.NewAdapter(table, 1, func([]commands.Event) {}, func(error) {})
 	n.server = server.New(server.Config{Table: table, Backend: backend{n}})
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	n.client = ln
 	n.serve(nil)
 	defer n.server.Close()
@@ -188,10 +186,7 @@ func checkUnixClient(t *testing.T, c *redis.Client, path string) {
 // net/http logs to the node's log, limited.
 func TestWebLog(t *testing.T) {
 	var lines wait.Buffer
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	w := newWeb(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		panic("a page fails")
 	}), slog.New(slog.NewJSONHandler(&lines, nil)))
@@ -215,10 +210,7 @@ func TestWebLog(t *testing.T) {
 
 // Past the limit an idle connection makes room for a new one.
 func TestWebListener(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := ports.Listen(t)
 	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "yes")
 	}), slog.New(slog.DiscardHandler))

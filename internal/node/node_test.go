@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -101,7 +102,7 @@ func startThree(t *testing.T) (nodes []*Node, clocks []*skewedClock, clients []*
 
 func loopback(t *testing.T) net.Listener {
 	t.Helper()
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen(ports.Addr(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -39,9 +40,7 @@ type browser struct {
 func startPage(t *testing.T, change func(*Config)) (*Node, *redis.Client, *browser) {
 	t.Helper()
 	cfg := single(t.TempDir())
-	ln := loopback(t)
-	cfg.HTTPListen = ln.Addr().String()
-	_ = ln.Close()
+	cfg.HTTPListen = ports.Addr(t)
 	change(&cfg)
 	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/tests/memnet"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -209,10 +210,7 @@ func TestWatchFollowsLinks(t *testing.T) {
 // listen returns a listener whose connections echo.
 func listen(t *testing.T, s *tlsconf.Store, auth tls.ClientAuthType) *tlsconf.Listener {
 	t.Helper()
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := ports.Listen(t)
 	return listenAt(t, inner, s, auth)
 }
 

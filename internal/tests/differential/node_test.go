@@ -4,7 +4,6 @@ package differential
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/server"
 )
 
@@ -107,10 +107,7 @@ func startNode(t *testing.T, table *commands.Table) *singleNode {
 	n.reset(newNode(table), func() int64 { return 1 })
 	n.server = server.New(server.Config{Table: table, Backend: n,
 		RedisVersion: commands.RedisVersion})
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	n.addr = ln.Addr().String()
 	served := make(chan error, 1)
 	go func() { served <- n.server.Serve(ln) }()

@@ -34,6 +34,7 @@ import (
 
 	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -60,18 +61,15 @@ func newImpostor(t *testing.T, dir string, shows tls.Certificate) *impostor {
 	ca := authority(t, dir, "peer-ca")
 	im := &impostor{t: t, dir: dir, ends: map[string]int{}, conns: map[net.Conn]bool{}}
 	im.shows.Store(&shows)
-	ports, data := freePorts(t, 9), t.TempDir()
+	free, data := freePorts(t, 9), t.TempDir()
 	var members []string
 	var ps []*process
 	for i := range 3 {
-		id, peer := fmt.Sprintf("n%d", i+1), loopback(ports[3*i+1])
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		id, peer := fmt.Sprintf("n%d", i+1), loopback(free[3*i+1])
+		ln := ports.Listen(t)
 		t.Cleanup(func() { _ = ln.Close() })
 		members = append(members, id+"="+ln.Addr().String())
-		p := &process{t: t, id: id, addr: loopback(ports[3*i]), http: loopback(ports[3*i+2])}
+		p := &process{t: t, id: id, addr: loopback(free[3*i]), http: loopback(free[3*i+2])}
 		p.args = []string{"--id", id, "--listen", p.addr, "--http-listen", p.http, "--data-dir",
 			filepath.Join(data, id), "--peer-listen", peer, "--heartbeat-timeout", "2s"}
 		greet := im.asClient

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +24,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/tests/binaries"
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/s3"
 	"github.com/coordd/coordd/internal/tests/sample"
 	"github.com/coordd/coordd/internal/tests/tier"
@@ -565,10 +565,7 @@ func TestBackupOfAnEmptyNode(t *testing.T) {
 func pausedNode(t *testing.T, state []byte) (
 	addr string, half <-chan struct{}, goOn chan<- struct{}) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	t.Cleanup(func() { _ = ln.Close() })
 	sent, more := make(chan struct{}), make(chan struct{}, 1)
 	go func() {

@@ -173,7 +173,7 @@ func TestRepliesWhileLeadershipMoves(t *testing.T) {
 	seed := seeds.Of(t)
 	const talkers, rounds, moves = 12, 24, 6
 	// a busy machine must not hold its own elections
-	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
+	ps := startProcesses(t, 3)
 	_, rest := leader(t, ps)
 	through := rest[0]
 	var done atomic.Int64

@@ -17,10 +17,6 @@ import (
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
-// patient keeps followers from doubting the leader while a busy machine delays a process: the tests
-// check that changes of members cost no request, not that pauses do not.
-var patient = []string{"--heartbeat-timeout", "2s"}
-
 // fleet is a cluster that grows and shrinks.
 type fleet struct {
 	t     *testing.T
@@ -214,7 +210,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 // to another address.
 func TestMemberIsReplaced(t *testing.T) {
 	tier.Check(t)
-	ps := startProcesses(t, 3, patient...)
+	ps := startProcesses(t, 3)
 	f := newFleet(t)
 	wait.For(t, 20*time.Second, "n3 to follow", func() bool {
 		return ps[2].role() == "slave" || ps[2].transfers("n1")

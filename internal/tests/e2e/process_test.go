@@ -66,6 +66,10 @@ func (p *process) setFlag(name, value string) { p.args[slices.Index(p.args, name
 // dataDir returns the process's data directory.
 func (p *process) dataDir() string { return p.flag("--data-dir") }
 
+// patient keeps followers from doubting the leader while a busy machine delays a process. The death
+// of a leader they notice by its connections. What make chaos measures has the default.
+var patient = []string{"--heartbeat-timeout", "2s"}
+
 // startProcesses starts a cluster of n nodes as processes on the loopback (n = 1: one node alone)
 // at the feature level of this release, and ends them with the test.
 func startProcesses(t *testing.T, n int, extra ...string) []*process {
@@ -92,6 +96,9 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 			filepath.Join(dir, id)}
 		if n > 1 {
 			p.args = append(p.args, "--cluster", strings.Join(members, ","))
+			if !chaos() && !slices.Contains(extra, patient[0]) {
+				p.args = append(p.args, patient...)
+			}
 		}
 		p.args = append(p.args, extra...)
 		change(p)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 // carry forwards what a proxy read at one end to the other end.
@@ -16,10 +18,7 @@ func asItIs(to io.Writer, b []byte) { _, _ = to.Write(b) }
 // proxy forwards connections to an address: requests and replies.
 func proxy(t *testing.T, network, addr string, asked, answered carry) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := ports.Listen(t)
 	t.Cleanup(func() { _ = ln.Close() })
 	pass := func(from, to net.Conn, c carry) {
 		defer to.Close()

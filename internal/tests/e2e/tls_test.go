@@ -82,7 +82,7 @@ func TestFromPlainToTLSUnderLoad(t *testing.T) {
 		t.Skip("run by make soak")
 	}
 	dir, _ := certsDir(t)
-	ps := startProcesses(t, 3, "--heartbeat-timeout", "2s")
+	ps := startProcesses(t, 3)
 	v := startVisitors(t, ps)
 	plain := slices.Clone(ps[0].args)
 	for _, mode := range []string{"accept", "dial", "required"} {

@@ -239,3 +239,19 @@ func TestRandomTestsHaveSeeds(t *testing.T) {
 		}
 	})
 }
+
+// A test listens with internal/tests/ports: a port that the system chooses is another process's as
+// soon as it is closed, and the test may listen there again, or tell a node to.
+func TestPorts(t *testing.T) {
+	chosen := regexp.MustCompile(`Listen\(.*"[^"]*:0"`)
+	goSources(t, func(path string, src []byte) {
+		if !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, "internal/tests/") {
+			return
+		}
+		for i, line := range strings.Split(string(src), "\n") {
+			if chosen.MatchString(line) {
+				t.Errorf("%s:%d: a port that the system chooses", path, i+1)
+			}
+		}
+	})
+}

@@ -14,6 +14,8 @@ import (
 	common "go.opentelemetry.io/proto/slim/otlp/common/v1"
 	trace "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/coordd/coordd/internal/tests/ports"
 )
 
 // Span is a span with its attributes, and those of its resource, as text.
@@ -36,11 +38,7 @@ type Collector struct {
 // Start starts a collector that ends with the test.
 func Start(t testing.TB) *Collector {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return StartAt(t, ln)
+	return StartAt(t, ports.Listen(t))
 }
 
 // StartAt is Start for a listener.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"testing"
 )
 
 // Range of the ports. The system takes ports of connections from the ones above, so that none of
@@ -32,6 +33,27 @@ var lock struct {
 // Free returns n ports that nobody listens on. No other process that calls it gets them until this
 // one ends.
 func Free(n int) ([]int, error) { return among(first, last, n) }
+
+// Addr returns an address of this machine with a free port.
+func Addr(t testing.TB) string {
+	t.Helper()
+	free, err := Free(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", free[0])
+}
+
+// Listen listens at such an address. A port that the system chooses is another's as soon as the
+// listener is closed; this one can be listened on again.
+func Listen(t testing.TB) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", Addr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
 
 func among(first, last, n int) ([]int, error) {
 	lock.Lock()

@@ -23,11 +23,15 @@ func TestFree(t *testing.T) {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // keeps them until the parent has asked
 		return
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var busy net.Listener
+	for port := from; port < from+10 && busy == nil; port++ {
+		busy, _ = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	}
-	defer ln.Close()
+	if busy == nil {
+		t.Fatal("ten ports are in use")
+	}
+	defer busy.Close()
+	_, listened, _ := net.SplitHostPort(busy.Addr().String())
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestFree$")
 	cmd.Env = append(os.Environ(), child+"=1")
 	in, _ := cmd.StdinPipe()
@@ -48,8 +52,11 @@ func TestFree(t *testing.T) {
 	if len(theirs) != half+1 {
 		t.Fatalf("the other process got %d", len(theirs)-1)
 	}
-	taken := map[string]bool{}
+	taken := map[string]bool{listened: true}
 	for _, p := range theirs[1:] {
+		if taken[p] {
+			t.Errorf("%s was given away, and somebody listens on it", p)
+		}
 		taken[p] = true
 	}
 	ours, err := among(from, from+100, half)
