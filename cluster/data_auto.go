@@ -66,6 +66,11 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 	} else if err != nil {
 		return "", err
 	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	kept = filepath.Join(dir, setAsidePrefix+v.node)
 	_, err = os.Stat(kept)
 	if begun := err == nil; !begun {
@@ -105,7 +110,8 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 	return kept, nil
 }
 
-// wasRemoved reports whether the stable store notes that the node was removed from its cluster.
+// wasRemoved reports whether the stable store notes that the node was removed from its cluster. The
+// caller has the lock of the directory.
 func wasRemoved(dir string) (bool, error) {
 	_, err1 := os.Stat(filepath.Join(dir, promisesName))
 	_, err2 := os.Stat(filepath.Join(dir, stableName))
@@ -116,7 +122,7 @@ func wasRemoved(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	s, err := openPromises(dir, func() uint64 { return v.level })
+	s, err := openPromises(closers{}, dir, func() uint64 { return v.level })
 	if err != nil {
 		return false, err
 	}

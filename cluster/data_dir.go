@@ -75,7 +75,7 @@ func tighten(dir string) error {
 		}
 	}
 	set(dir, dirMode)
-	for _, name := range append([]string{versionName}, storeNames...) {
+	for _, name := range append([]string{versionName, lockName}, storeNames...) {
 		errs = append(errs, filepath.WalkDir(filepath.Join(dir, name),
 			func(path string, e fs.DirEntry, err error) error {
 				switch {

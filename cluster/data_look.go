@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,19 +23,14 @@ import (
 )
 
 // lookAt opens the stores in a data directory for reading. Until they are closed no node starts on
-// it.
-func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error) {
-	s = &stores{}
+// it. lock is the directory's.
+func lookAt(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s *stores, err error) {
+	s = &stores{closers: closers{lock}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	lock, err := lockDir(dir)
-	if err != nil {
-		return s, err
-	}
-	s.closers = append(s.closers, lock)
 	if err := unraised(dir, v.level); err != nil {
 		return s, err
 	}
@@ -93,7 +87,7 @@ func lookAt(dir string, v dirVersion, logger *slog.Logger) (s *stores, err error
 // copyBolt copies the files of earlier releases to a directory, which bbolt writes to when it opens
 // them, and takes the lock that a node of such a release has.
 func (s *stores) copyBolt(dir string) (copies string, err error) {
-	lock, err := lockFile(filepath.Join(dir, stableName), dir, os.O_RDWR)
+	lock, err := lockFile(dir, stableName, os.O_RDWR)
 	if err != nil {
 		return "", err
 	}
@@ -127,44 +121,6 @@ func (c closers) Close() error {
 		errs = append(errs, one.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// lockDir takes the lock of a data directory that a running node has. NFS locks only what is open
-// for writing, which is then the file that each node of this level has; below that level bbolt's
-// file is its lock as well.
-func lockDir(dir string) (io.Closer, error) {
-	lock, err := lockFile(dir, dir, os.O_RDONLY)
-	if errors.Is(err, syscall.EBADF) {
-		lock, err = lockFile(filepath.Join(dir, promisesName), dir, os.O_RDWR)
-		if missing(err) {
-			return closers{}, nil
-		}
-	}
-	return lock, err
-}
-
-// lockFile takes the lock of a directory, or a file in it.
-func lockFile(path, dir string, flags int) (io.Closer, error) {
-	f, err := os.OpenFile(path, flags, 0)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read data directory %s: %w", dir, err)
-	}
-	const patience, pause = time.Second, 20 * time.Millisecond // a process may be about to end
-	for began := time.Now(); ; time.Sleep(pause) {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Since(began) > patience {
-			break
-		}
-	}
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("data directory %s is in use by another process", dir),
-			f.Close())
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot lock data directory %s: %w", dir, err),
-			f.Close())
-	}
-	return f, nil
 }
 
 func copyFile(to, from string) error {

@@ -28,6 +28,7 @@ type Offline struct {
 	machine Machine
 	logger  *slog.Logger
 	before  uint64 // entries from here on are left out; 0: none
+	locked  bool   // by lockName
 }
 
 // Contents describes what a data directory holds.
@@ -64,11 +65,15 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	if err := levelsOf(m).CheckLevel("data directory "+dir, v.level); err != nil {
 		return nil, err
 	}
-	s, err := lookAt(dir, v, logger)
+	lock, held, err := lockToLook(dir, v.level)
 	if err != nil {
 		return nil, err
 	}
-	o := &Offline{dir: dir, version: v, stores: s, machine: m, logger: logger}
+	s, err := lookAt(lock, dir, v, logger)
+	if err != nil {
+		return nil, err
+	}
+	o := &Offline{dir: dir, version: v, stores: s, machine: m, logger: logger, locked: held}
 	unfit, err := s.snapshots.unfit()
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -207,6 +212,13 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64,
 	if err := o.CheckAlone(); err != nil {
 		return "", err
 	}
+	if !o.locked { // from here on it is not only looked at
+		lock, err := lockDir(o.dir)
+		if err != nil {
+			return "", err
+		}
+		o.stores.closers, o.locked = append(o.stores.closers, lock), true
+	}
 	from := Origin{Cluster: NewClusterID(), Index: index, Term: term,
 		Level: levelsOf(o.machine).Level(), founding: o.stores.founding()}
 	cfg := Config{ID: o.version.node, LogStore: o.version.logStore, Logger: o.logger}
@@ -232,7 +244,7 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64,
 }
 
 // exchange moves the content of the directory staged into dir, and what was there into kept. Both
-// are in dir, which may be a mount point.
+// are in dir, which may be a mount point. The locks stay: kept has one for who looks at it.
 type exchange struct{ dir, staged, kept string }
 
 const (
@@ -288,7 +300,17 @@ func exchangeOf(dir, epoch string) exchange {
 // exchanged. Open refuses a directory without its version file, so that one goes first and comes
 // last.
 func (x exchange) run() error {
+	if err := endSeeding(x.dir); err != nil {
+		return err
+	}
 	if err := makeDir(x.kept); err != nil {
+		return err
+	}
+	lock, err := lockDir(x.kept)
+	if err == nil {
+		err = lock.Close()
+	}
+	if err != nil {
 		return err
 	}
 	for _, name := range append([]string{versionName}, storeNames...) {

@@ -54,11 +54,16 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 	if err != nil {
 		return done, err
 	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	done.Node = v.node
 	if done.Owed, err = beginRefetch(dir, v, logger); err != nil {
 		return done, err
 	}
-	s, err := openPromises(dir, func() uint64 { return v.level })
+	s, err := openPromises(closers{}, dir, func() uint64 { return v.level })
 	if err != nil {
 		return done, err
 	}
@@ -77,9 +82,10 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 }
 
 // beginRefetch stores and returns what the node will owe: from then on nothing else has to tell it.
+// The caller has the lock.
 func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, err error) {
 	level := func() uint64 { return v.level }
-	s, err := openPromises(dir, level)
+	s, err := openPromises(closers{}, dir, level)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +108,7 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, e
 	if owed = max(before, last); owed == 0 {
 		return 0, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
 	}
-	if s, err = openPromises(dir, level); err != nil {
+	if s, err = openPromises(closers{}, dir, level); err != nil {
 		return 0, err
 	}
 	return owed, errors.Join(s.stable.setNumbers(owed, owedKey, refetchKey), s.close())
@@ -120,7 +126,7 @@ func (s *stores) checkRefetched(dir string) error {
 // can be read.
 func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 	members raft.Configuration, err error) {
-	s, err := lookAt(dir, v, logger)
+	s, err := lookAt(closers{}, dir, v, logger)
 	if errors.Is(err, errDamaged) {
 		return lastOfDamaged(dir, v.logStore, logger)
 	}

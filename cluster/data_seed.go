@@ -37,7 +37,7 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err := cfg.applyDefaults(); err != nil {
 		return err
 	}
-	made, err := claimEmpty(cfg.DataDir)
+	lock, made, err := claimEmpty(cfg.DataDir)
 	if err != nil {
 		return err
 	}
@@ -45,11 +45,15 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 		if err != nil {
 			err = errors.Join(err, clearDir(cfg.DataDir, made))
 		}
+		err = errors.Join(err, lock.Close())
 	}()
 	if err := markSeeding(cfg.DataDir); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
-	s, err := openStores(cfg.DataDir, cfg.LogStore, fresh, cfg.Logger)
+	if err := removeSeeded(cfg.DataDir); err != nil {
+		return fmt.Errorf("cannot empty data directory %s: %w", cfg.DataDir, err)
+	}
+	s, err := openLocked(closers{}, cfg.DataDir, cfg.LogStore, fresh, cfg.Logger)
 	if err != nil {
 		return err
 	}
@@ -60,14 +64,14 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 		logStore: cfg.LogStore, level: from.Level}, os.Link); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
-	if err := files.Remove(filepath.Join(cfg.DataDir, seedingName)); err != nil {
+	if err := endSeeding(cfg.DataDir); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
 	return files.SyncDir(filepath.Dir(filepath.Clean(cfg.DataDir)))
 }
 
 // seedingName is an empty file in a directory that Seed has not finished. It is there before
-// anything else, so that only what Seed made is beside it.
+// anything but the lock, so that only what Seed made is beside it.
 const seedingName = "RESTORING"
 
 // markSeeding creates that file, unless an interrupted call left it.
@@ -84,6 +88,16 @@ func seedingBegan(dir string) bool {
 	_, marked := os.Stat(filepath.Join(dir, seedingName))
 	_, finished := os.Stat(filepath.Join(dir, versionName))
 	return marked == nil && errors.Is(finished, os.ErrNotExist)
+}
+
+// endSeeding removes that file, which Seed, if it is killed at its end, leaves in a directory that
+// is finished.
+func endSeeding(dir string) error {
+	err := files.Remove(filepath.Join(dir, seedingName))
+	if missing(err) {
+		return nil
+	}
+	return err
 }
 
 // seed writes term and snapshot.
@@ -115,51 +129,63 @@ func (s *stores) seed(cfg *Config, from Origin, write func(io.Writer) error) err
 	return sink.Close()
 }
 
-// claimEmpty creates dir unless it exists and is empty, or empties what an interrupted call of Seed
-// left. made reports whether it created it.
-func claimEmpty(dir string) (made bool, err error) {
-	files, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		if err := makeDir(dir); err != nil {
-			return false, fmt.Errorf("cannot create data directory %s: %w", dir, err)
+// claimEmpty takes the lock of a directory for Seed, and creates it if it is missing, which made
+// reports. It refuses one that is not empty, without changing it.
+func claimEmpty(dir string) (lock io.Closer, made bool, err error) {
+	err = checkEmpty(dir)
+	if made = missing(err); made {
+		if err = makeDir(dir); err != nil {
+			err = fmt.Errorf("cannot create data directory %s: %w", dir, err)
 		}
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("cannot read data directory %s: %w", dir, err)
-	case len(files) > 0 && seedingBegan(dir):
-		if err := removeSeeded(dir); err != nil {
-			return false, fmt.Errorf("cannot empty data directory %s: %w", dir, err)
-		}
-	case len(files) > 0:
-		return false, fmt.Errorf("data directory %s is not empty: it holds %s", dir,
-			files[0].Name())
 	}
-	return false, nil
+	if err != nil {
+		return nil, made, err
+	}
+	if lock, err = lockDir(dir); err != nil {
+		return nil, made, err
+	}
+	if err := checkEmpty(dir); err != nil { // another process has been first
+		return nil, made, errors.Join(err, lock.Close())
+	}
+	return lock, made, nil
+}
+
+// checkEmpty reports why Seed refuses a directory.
+func checkEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("cannot read data directory %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if e.Name() != lockName && !seedingBegan(dir) {
+			return fmt.Errorf("data directory %s is not empty: it holds %s", dir, e.Name())
+		}
+	}
+	return nil
 }
 
 // removeSeeded removes what is in dir, for good, except the file that says that it may.
 func removeSeeded(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if e.Name() != seedingName {
+		if e.Name() != seedingName && e.Name() != lockName {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
 	return errors.Join(err, files.SyncDir(dir))
 }
 
-// clearDir undoes what claimEmpty allowed.
+// clearDir undoes what Seed did. The lock goes last.
 func clearDir(dir string, made bool) error {
-	if err := removeSeeded(dir); err != nil {
-		return err
+	err := removeSeeded(dir)
+	if err == nil {
+		err = endSeeding(dir)
 	}
-	err := os.Remove(filepath.Join(dir, seedingName))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
+	if err == nil {
+		err = os.Remove(filepath.Join(dir, lockName))
 	}
-	if made {
-		err = errors.Join(err, os.Remove(dir))
+	if err == nil && made {
+		err = os.Remove(dir)
 	}
 	return err
 }

@@ -159,11 +159,11 @@ func TestLevelRaisedBeforeTheLock(t *testing.T) {
 	}
 	for what, open := range map[string]func() (*stores, error){
 		"opened": func() (*stores, error) {
-			return openPromises(dir, func() uint64 { return firstLevel })
+			return openPromises(closers{}, dir, func() uint64 { return firstLevel })
 		},
 		"looked at": func() (*stores, error) {
 			v.level = firstLevel
-			return lookAt(dir, v, testLogger())
+			return lookAt(closers{}, dir, v, testLogger())
 		},
 	} {
 		if _, err := open(); err == nil || !strings.Contains(err.Error(), "try again") {

@@ -31,11 +31,23 @@ type stores struct {
 	closers   closers
 }
 
-// openStores opens the stable store (whose file lock makes this process the owner of the
-// directory), the log and the snapshots. level is that of the version file, as long as there is
-// none the first.
+// openStores takes the lock of a node's directory, and opens its stores. level is that of the
+// version file.
 func openStores(dir, kind string, level func() uint64, logger *slog.Logger) (*stores, error) {
-	s, err := openPromises(dir, level)
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := endSeeding(dir); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return openLocked(lock, dir, kind, level, logger)
+}
+
+// openLocked opens the stable store, the log and the snapshots in a directory whose lock is given.
+func openLocked(lock io.Closer, dir, kind string, level func() uint64,
+	logger *slog.Logger) (*stores, error) {
+	s, err := openPromises(lock, dir, level)
 	if err != nil {
 		return nil, err
 	}
@@ -69,19 +81,14 @@ func openStores(dir, kind string, level func() uint64, logger *slog.Logger) (*st
 // fresh is the level of a directory that is being made: a file that is missing is created.
 func fresh() uint64 { return firstLevel }
 
-// openPromises opens the stable store alone, and takes the lock of the directory.
-func openPromises(dir string, level func() uint64) (s *stores, err error) {
-	s = &stores{}
+// openPromises opens the stable store alone, in a directory whose lock is given.
+func openPromises(lock io.Closer, dir string, level func() uint64) (s *stores, err error) {
+	s = &stores{closers: closers{lock}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	lock, err := lockDir(dir)
-	if err != nil {
-		return s, err
-	}
-	s.closers = append(s.closers, lock)
 	if err := unraised(dir, level()); err != nil {
 		return s, err
 	}
@@ -155,7 +162,7 @@ func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
 	store, err := makeBolt(path)
 	switch {
 	case errors.Is(err, bbolt.ErrTimeout):
-		return nil, fmt.Errorf("data directory %s is in use by another process", dir)
+		return nil, fmt.Errorf("data directory %s %w", dir, errInUse)
 	case err != nil:
 		return nil, fmt.Errorf("cannot open %s in data directory %s: %w", filepath.Base(path),
 			dir, err)
@@ -198,5 +205,5 @@ func makeBolt(path string) (*raftboltdb.BoltStore, error) {
 	return open(path)
 }
 
-// close closes in reverse order, the stable store with its lock last.
+// close closes in reverse order, the lock last.
 func (s *stores) close() error { return s.closers.Close() }

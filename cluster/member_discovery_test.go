@@ -613,7 +613,8 @@ func TestAutomaticIDs(t *testing.T) {
 				t.Fatalf("%q %v", got, err)
 			}
 		}
-		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 2 ||
+			files[0].Name() != lockName {
 			t.Errorf("what is left: %v %v", files, err)
 		}
 		if v, err := readVersion(kept); err != nil || v.node != "n1" {

@@ -1,0 +1,79 @@
+// The lock of a data directory: whoever holds it is the only process there.
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lockName is the file whose lock a process holds. It is empty, stays when all others are exchanged
+// or moved, and is there before a directory gets markedLevel. Below that level bbolt's lock of the
+// stable store holds as well, which processes of earlier releases have.
+//
+// The lock is flock(2)'s, as bbolt's is. Of a regular file that is open for writing Linux passes it
+// to the server of NFS, as a lock of the whole file; of a directory it does not, and two machines
+// could have it. One of fcntl(2) would be gone when any other descriptor of the file is closed;
+// that of an open file description, which is not, only Linux has.
+const lockName = "LOCK"
+
+// errInUse means that another process has the lock.
+var errInUse = errors.New("is in use by another process")
+
+// lockDir takes the lock of a data directory for a process that writes there.
+func lockDir(dir string) (io.Closer, error) {
+	return lockFile(dir, lockName, os.O_RDWR|os.O_CREATE)
+}
+
+// lockToLook takes the lock of a data directory of a level for a process that writes nothing there.
+// held is false if there is no file: no node of this release has been there, and that of earlier
+// ones is the lock.
+func lockToLook(dir string, level uint64) (lock io.Closer, held bool, err error) {
+	lock, err = lockFile(dir, lockName, os.O_RDWR)
+	switch {
+	case !missing(err):
+		return lock, true, err
+	case level < markedLevel:
+		return closers{}, false, nil
+	}
+	return nil, false, fmt.Errorf("data directory %s has no file %s, by which processes keep each "+
+		"other out: create an empty one if none uses the directory", dir, lockName)
+}
+
+// lockFile takes the lock of a file in a data directory.
+func lockFile(dir, name string, flags int) (io.Closer, error) {
+	path := filepath.Join(dir, name)
+	const patience, pause = time.Second, 20 * time.Millisecond // a process may be about to end
+	for began := time.Now(); ; time.Sleep(pause) {
+		f, err := os.OpenFile(path, flags, fileMode)
+		if errors.Is(err, syscall.EROFS) && flags&os.O_CREATE == 0 {
+			f, err = os.Open(path) // nothing writes there
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot lock data directory %s: %w", dir, err)
+		}
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil && sameFile(f, path) {
+			return f, nil
+		}
+		switch err = errors.Join(err, f.Close()); {
+		case err != nil && !errors.Is(err, syscall.EWOULDBLOCK):
+			return nil, fmt.Errorf("cannot lock data directory %s: %w", dir, err)
+		case time.Since(began) > patience:
+			return nil, fmt.Errorf("data directory %s %w", dir, errInUse)
+		}
+	}
+}
+
+// sameFile reports whether an open file is still the one that a path names: who had the lock may
+// have removed it.
+func sameFile(f *os.File, path string) bool {
+	is, err1 := f.Stat()
+	named, err2 := os.Stat(path)
+	return err1 == nil && err2 == nil && os.SameFile(is, named)
+}

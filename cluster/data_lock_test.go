@@ -1,0 +1,234 @@
+// Tests of the lock of a data directory.
+
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// lockedDir returns the directory of a closed member at a level, with the lock's file or without
+// it, as an earlier release leaves it.
+func lockedDir(t *testing.T, c *testCluster, id string, level uint64, file bool) string {
+	t.Helper()
+	dir := filepath.Join(c.dir, id)
+	if err := noteLevel(dir, level); err != nil {
+		t.Fatal(err)
+	}
+	if !file {
+		if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestLocksExcludeEachOther has each use of a data directory meet each other one, with the lock's
+// file and, where only earlier releases have been, without it.
+func TestLocksExcludeEachOther(t *testing.T) {
+	uses := map[string]func(dir string) (io.Closer, error){
+		"a node": func(dir string) (io.Closer, error) {
+			return closing(Open(Config{ID: "n1", DataDir: dir, Logger: testLogger()}, newToy()))
+		},
+		"looking": func(dir string) (io.Closer, error) {
+			return closing(OpenOffline(dir, newToy(), testLogger()))
+		},
+		"refetching": func(dir string) (io.Closer, error) {
+			_, err := Refetch(dir, newToy(), testLogger())
+			return closers{}, err
+		},
+		"setting aside": func(dir string) (io.Closer, error) {
+			_, err := SetAsideRemoved(dir)
+			return closers{}, err
+		},
+	}
+	for _, level := range []uint64{firstLevel, markedLevel} {
+		for first := range uses {
+			for second := range uses {
+				if first == "refetching" || first == "setting aside" { // they have ended
+					continue
+				}
+				for _, file := range []bool{true, false} {
+					if !file && level >= markedLevel && first == "looking" {
+						continue // see TestLookingCreatesNothing
+					}
+					c := newCluster(t, 1, nil)
+					c.write(c.leader(), "a")
+					c.close("n1")
+					dir := lockedDir(t, c, "n1", level, file)
+					has, err := uses[first](dir)
+					if err != nil {
+						t.Fatal(first, err)
+					}
+					if _, err := uses[second](dir); !errors.Is(err, errInUse) {
+						t.Errorf("level %d, file %v: %s beside %s: %v", level, file, second, first,
+							err)
+					}
+					if err := has.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// closing drops a nil pointer that an interface would hold.
+func closing[T io.Closer](c T, err error) (io.Closer, error) { return c, err }
+
+// Looking creates nothing, not even the lock's file. Where it would be the only lock, looking says
+// what is missing.
+func TestLookingCreatesNothing(t *testing.T) {
+	for _, level := range []uint64{firstLevel, markedLevel} {
+		for _, file := range []bool{true, false} {
+			c := newCluster(t, 1, nil)
+			c.write(c.leader(), "a")
+			c.close("n1")
+			dir := lockedDir(t, c, "n1", level, file)
+			before := tree(t, dir)
+			o, err := OpenOffline(dir, newToy(), testLogger())
+			if level >= markedLevel && !file {
+				if err == nil || !strings.Contains(err.Error(), "create an empty one") {
+					t.Errorf("without a lock: %v", err)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			} else if err := o.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if after := tree(t, dir); !maps.Equal(before, after) {
+				t.Errorf("level %d, file %v: looking wrote", level, file)
+			}
+		}
+	}
+}
+
+// NFS passes on locks of regular files that are open for writing, which are otherwise the
+// machine's.
+func TestLockIsOneThatNFSPassesOn(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	dir := filepath.Join(c.dir, "n1")
+	c.close("n1")
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if is, err := f.Stat(); err != nil || !is.Mode().IsRegular() {
+		t.Fatal(is, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tryOpen("n1", nil); !errors.Is(err, errInUse) {
+		t.Errorf("a node beside the lock of the file: %v", err)
+	}
+	held, err := lockFile(dir, versionName, os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	const access = syscall.O_RDONLY | syscall.O_WRONLY | syscall.O_RDWR
+	flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, held.(*os.File).Fd(), syscall.F_GETFL, 0)
+	if errno != 0 || flags&access != syscall.O_RDWR {
+		t.Errorf("the lock's file is open with flags %#x, %v", flags, errno)
+	}
+}
+
+// Who waits for the lock while its holder removes the file gets the lock of the file that is there.
+func TestLockOfARemovedFile(t *testing.T) {
+	dir := t.TempDir()
+	held, err := lockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gone.Close()
+	if !sameFile(gone, gone.Name()) {
+		t.Error("the file is not its own")
+	}
+	if err := os.Remove(gone.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if sameFile(gone, gone.Name()) {
+		t.Error("a removed file counts")
+	}
+	other, err := lockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sameFile(gone, gone.Name()) {
+		t.Error("a file that was replaced counts")
+	}
+	if err := errors.Join(held.Close(), other.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two restores into one directory: the second fails, and takes nothing away from the first. What
+// either leaves of the lock alone counts as empty.
+func TestSeedBesideSeed(t *testing.T) {
+	dir := t.TempDir()
+	held, err := lockDir(dir)
+	if err := errors.Join(err, held.Close()); err != nil {
+		t.Fatal(err)
+	}
+	from := Origin{Cluster: "x", Index: 5, Term: 5, Level: firstLevel}
+	cfg := Config{ID: "n1", DataDir: dir}
+	state := func(w io.Writer) error { return json.NewEncoder(w).Encode(toyState{}) }
+	err = Seed(cfg, from, func(w io.Writer) error {
+		if err := Seed(cfg, from, state); !errors.Is(err, errInUse) {
+			return fmt.Errorf("a second one: %w", err)
+		}
+		return state(w)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A restore that was killed as it removed its mark is finished: the mark goes, lest it says later
+// that all may be removed.
+func TestMarkOfAFinishedSeed(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	c.write(c.leader(), "a")
+	c.close("n1")
+	dir := filepath.Join(c.dir, "n1")
+	if err := markSeeding(dir); err != nil {
+		t.Fatal(err)
+	}
+	c.reopen("n1")
+	if _, err := os.Stat(filepath.Join(dir, seedingName)); !missing(err) {
+		t.Error("a node keeps it:", err)
+	}
+	dir = t.TempDir()
+	x := exchangeOf(dir, "7")
+	interruptExchange(t, dir, x, 1)
+	if err := markSeeding(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, seedingName)); !missing(err) {
+		t.Error("a recovery keeps it:", err)
+	}
+}
