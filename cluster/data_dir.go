@@ -218,13 +218,33 @@ func readVersion(dir string) (dirVersion, error) {
 	return decodeVersion(buf[:n], dir)
 }
 
-// refuseForeign refuses a directory that holds stores but no version file.
-func refuseForeign(dir string) error {
+// readNode reads the version file for a command that needs a node's directory.
+func readNode(dir string) (dirVersion, error) {
+	v, err := readVersion(dir)
+	if !missing(err) {
+		return v, err
+	}
+	if err := unfinished(dir); err != nil {
+		return v, err
+	}
+	return v, fmt.Errorf("%s is not a data directory: it has no %s file", dir, versionName)
+}
+
+// unfinished returns an error that says what was interrupted in a directory without version file.
+func unfinished(dir string) error {
+	if err := recoveryInterrupted(dir); err != nil {
+		return err
+	}
 	if seedingBegan(dir) {
 		return fmt.Errorf("data directory %s was not restored to the end: run coordd restore again",
 			dir)
 	}
-	if err := recoveryInterrupted(dir); err != nil {
+	return nil
+}
+
+// refuseForeign refuses a directory that holds stores but no version file.
+func refuseForeign(dir string) error {
+	if err := unfinished(dir); err != nil {
 		return err
 	}
 	for _, name := range storeNames {

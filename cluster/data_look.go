@@ -24,7 +24,22 @@ import (
 
 // lookAt opens the stores in a data directory for reading. Until they are closed no node starts on
 // it. lock is the directory's.
-func lookAt(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s *stores, err error) {
+func lookAt(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (*stores, error) {
+	s, err := lookAtLog(lock, dir, v, logger)
+	if err != nil {
+		return nil, err
+	}
+	s.snapshots, err = newSnapshotStore(&snapshotFiles{filepath.Join(dir, snapshotsName), logger},
+		s.log, dir, logger)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// lookAtLog is lookAt without the snapshots.
+func lookAtLog(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s *stores,
+	err error) {
 	s = &stores{closers: closers{lock}}
 	defer func() {
 		if err != nil {
@@ -55,6 +70,9 @@ func lookAt(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s *s
 		return s, err
 	}
 	s.closers = append(s.closers, s.stable)
+	if err := s.checkRefetched(dir); err != nil {
+		return s, err
+	}
 	if v.logStore == LogStoreBolt {
 		path := filepath.Join(dir, boltLogName)
 		if err := boltFile(path); err != nil {
@@ -79,9 +97,7 @@ func lookAt(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s *s
 		}
 		s.log, s.closers = log, append(s.closers, log)
 	}
-	s.snapshots, err = newSnapshotStore(&snapshotFiles{filepath.Join(dir, snapshotsName), logger},
-		s.log, dir, logger)
-	return s, err
+	return s, nil
 }
 
 // copyBolt copies the files of earlier releases to a directory, which bbolt writes to when it opens

@@ -49,16 +49,7 @@ type Contents struct {
 // OpenOffline opens a node's data directory for m, an empty machine, and locks it until Close. It
 // writes nothing.
 func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
-	if x, err := interrupted(dir); err != nil {
-		return nil, err
-	} else if x != nil {
-		return nil, fmt.Errorf("the recovery of data directory %s was interrupted: coordd "+
-			"recover --accept-lost-writes finishes it", dir)
-	}
-	v, err := readVersion(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not a data directory: it has no %s file", dir, versionName)
-	}
+	v, err := readNode(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +71,11 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	}
 	s.log = laterLog{s.log, unfit} // nothing is dropped until a node starts
 	var ok bool
-	if o.members, ok, err = s.storedConfiguration(); err == nil && !ok {
+	switch o.members, ok, err = s.storedConfiguration(); {
+	case err != nil || ok:
+	case s.stable.number(owedKey) > 0:
+		err = refetched(dir, v.node)
+	default:
 		err = fmt.Errorf("data directory %s belongs to no cluster: node %s never joined one",
 			dir, v.node)
 	}
@@ -373,8 +368,9 @@ func recoveryInterrupted(dir string) error {
 	if err != nil || x == nil {
 		return err
 	}
-	return fmt.Errorf("a recovery of data directory %s was interrupted: run coordd recover "+
-		"--accept-lost-writes again; the data from before is in %s", dir, x.kept)
+	return fmt.Errorf("a recovery of data directory %s was interrupted: coordd recover "+
+		"--accept-lost-writes, without --before-entry, finishes it; the data from before is in %s",
+		dir, x.kept)
 }
 
 // interrupted returns an interrupted exchange, nil if there is none: the directory has no version

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
@@ -30,6 +31,10 @@ var owedKey = []byte("coordd owed")
 // does not, or has ended.
 var refetchKey = []byte("coordd refetch")
 
+// owingLevel is the first level whose releases know what a node owes. Refetch raises a directory to
+// it: an earlier release would forget.
+const owingLevel = 2
+
 // refetchedPrefix begins the name of the directory to which Refetch moves what was there.
 const refetchedPrefix = "before-refetch-"
 
@@ -37,17 +42,14 @@ const refetchedPrefix = "before-refetch-"
 type Refetched struct {
 	Node string
 	Owed uint64 // the newest entry that the node had
-	Kept string // the directory with what was there
+	Kept string // the directory with what was there, or several of interrupted calls
 }
 
 // Refetch prepares a node's data directory, on which no node runs, for getting its state from the
 // other members: it moves log and snapshots away and keeps the node's identity, term and vote. If
 // interrupted, it can be repeated.
 func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err error) {
-	v, err := readVersion(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return done, fmt.Errorf("%s is not a data directory: it has no %s file", dir, versionName)
-	}
+	v, err := readNode(dir)
 	if err == nil {
 		err = levelsOf(m).CheckLevel("data directory "+dir, v.level)
 	}
@@ -60,9 +62,11 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	done.Node = v.node
-	if done.Owed, err = beginRefetch(dir, v, logger); err != nil {
+	again := false
+	if done.Owed, again, err = beginRefetch(dir, v, logger); err != nil {
 		return done, err
 	}
+	v.level = max(v.level, owingLevel)
 	s, err := openPromises(closers{}, dir, func() uint64 { return v.level })
 	if err != nil {
 		return done, err
@@ -70,6 +74,9 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 	defer func() { err = errors.Join(err, s.close()) }()
 	if done.Kept, err = moveState(dir); err != nil {
 		return done, err
+	}
+	if again {
+		done.Kept = keptByRefetch(dir)
 	}
 	log, err := openLog(dir, v.logStore, fresh, logger) // with its mark
 	if err == nil {
@@ -82,36 +89,61 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 }
 
 // beginRefetch stores and returns what the node will owe: from then on nothing else has to tell it.
-// The caller has the lock.
-func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, err error) {
-	level := func() uint64 { return v.level }
-	s, err := openPromises(closers{}, dir, level)
+// The caller has the lock. again: an earlier call, which was interrupted, has stored it.
+func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, again bool,
+	err error) {
+	s, err := openPromises(closers{}, dir, func() uint64 { return v.level })
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	begun, before := s.stable.number(refetchKey), s.stable.number(owedKey)
 	if err := s.close(); err != nil || begun > 0 {
-		return begun, err
+		return begun, begun > 0, err
 	}
 	last, members, err := lastOnDisk(dir, v, logger)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	switch have := voters(members); {
+	case len(have) == 0 && before > 0 && last == 0:
+		return 0, false, refetched(dir, v.node)
 	case len(have) == 0:
-		return 0, fmt.Errorf("it cannot be told who the members of the node in data directory %s "+
-			"are: RAFT REMOVE it, and --join an empty one under a new id", dir)
+		return 0, false, fmt.Errorf("it cannot be told who the members of the node in data "+
+			"directory %s are: RAFT REMOVE it, and --join an empty one under a new id", dir)
 	case slices.Equal(have, []string{v.node}):
-		return 0, fmt.Errorf("node %s is the only voter of its cluster: no other has its data",
-			v.node)
+		return 0, false, fmt.Errorf("node %s is the only voter of its cluster: no other has its "+
+			"data", v.node)
 	}
 	if owed = max(before, last); owed == 0 {
-		return 0, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
+		return 0, false, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
 	}
-	if s, err = openPromises(closers{}, dir, level); err != nil {
-		return 0, err
+	if err := noteLevel(dir, owingLevel); err != nil {
+		return 0, false, err
 	}
-	return owed, errors.Join(s.stable.setNumbers(owed, owedKey, refetchKey), s.close())
+	v.level = max(v.level, owingLevel)
+	if s, err = openPromises(closers{}, dir, func() uint64 { return v.level }); err != nil {
+		return 0, false, err
+	}
+	return owed, false, errors.Join(s.stable.setNumbers(owed, owedKey, refetchKey), s.close())
+}
+
+// refetched says that Refetch has run in a directory, and no node since.
+func refetched(dir, node string) error {
+	return fmt.Errorf("coordd refetch has moved the state of node %s away: start it, and it gets "+
+		"its state from the other members; what it had is in %s", node, keptByRefetch(dir))
+}
+
+// keptByRefetch names the directories to which Refetch has moved what was there: an interrupted
+// call leaves a part in each.
+func keptByRefetch(dir string) string {
+	entries, _ := os.ReadDir(dir) // its names are all that is asked
+	var all []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), refetchedPrefix) {
+			all = append(all, filepath.Join(dir, e.Name()))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // checkRefetched refuses a directory whose refetching was interrupted.
@@ -126,7 +158,7 @@ func (s *stores) checkRefetched(dir string) error {
 // can be read.
 func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 	members raft.Configuration, err error) {
-	s, err := lookAt(closers{}, dir, v, logger)
+	s, err := lookAtLog(closers{}, dir, v, logger)
 	if errors.Is(err, errDamaged) {
 		return lastOfDamaged(dir, v.logStore, logger)
 	}
@@ -136,11 +168,12 @@ func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 	defer func() { err = errors.Join(err, s.close()) }()
 	first, err1 := s.log.FirstIndex()
 	last, err2 := s.log.LastIndex()
-	_, newest, _, err3 := s.snapshots.files.newest()
+	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger} // which may be damaged
+	_, newest, _, err3 := snapshots.newest()
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return 0, members, err
 	}
-	members = s.snapshots.files.newestMembers()
+	members = snapshots.newestMembers()
 	for i := max(first, 1); i <= last; i++ {
 		var l raft.Log
 		if err := s.log.GetLog(i, &l); err != nil {
@@ -150,14 +183,16 @@ func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 			members = raft.DecodeConfiguration(l.Data)
 		}
 	}
-	return max(last, newest), members, nil
+	if len(voters(members)) == 0 { // a segment still has what the log begins behind
+		_, members, err = salvageAll(dir, members)
+	}
+	return max(last, newest), members, err
 }
 
 // lastOfDamaged is lastOnDisk of a directory whose log is damaged. The mark says how far it went.
 func lastOfDamaged(dir, kind string, logger *slog.Logger) (last uint64,
 	members raft.Configuration, err error) {
-	walDir := filepath.Join(dir, walName)
-	marked := walDir
+	marked := filepath.Join(dir, walName)
 	if kind == LogStoreBolt {
 		marked = dir
 	}
@@ -172,8 +207,14 @@ func lastOfDamaged(dir, kind string, logger *slog.Logger) (last uint64,
 	if err != nil {
 		return 0, members, err
 	}
-	members, last = snapshots.newestMembers(), max(is.last, newest)
-	names, err := filepath.Glob(filepath.Join(walDir, "*.wal"))
+	end, members, err := salvageAll(dir, snapshots.newestMembers())
+	return max(is.last, newest, end), members, err
+}
+
+// salvageAll is salvage of all segments in a data directory; members are those if none has any.
+func salvageAll(dir string, members raft.Configuration) (last uint64, _ raft.Configuration,
+	err error) {
+	names, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
 	if err != nil {
 		return 0, members, err
 	}

@@ -143,7 +143,7 @@ func TestInterruptedRefetch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := beginRefetch(dir, v, testLogger()); err != nil {
+			if _, _, err := beginRefetch(dir, v, testLogger()); err != nil {
 				t.Fatal(err)
 			}
 			kept := filepath.Join(dir, "moved")
@@ -269,5 +269,110 @@ func TestRefetchRefuses(t *testing.T) {
 		if got := strings.Join(c.converged(), " "); got != "w" {
 			t.Errorf("the list is %s", got)
 		}
+	})
+}
+
+// A directory that only 0.1 has known has no mark. Its log is whole, and tells what the node owes,
+// which 0.1 would forget: it cannot open the directory from then on.
+func TestRefetchWhereOnlyAnEarlierReleaseWas(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.TrailingLogs = 1 })
+		id := c.followers()[0].cfg.ID
+		for range 5 {
+			c.write(c.leader(), "w")
+		}
+		c.converged()
+		if err := c.nodes[id].Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		c.write(c.leader(), "w")
+		c.converged()
+		want := c.nodes[id].applied()
+		c.close(id)
+		dir := filepath.Join(c.dir, id)
+		damageSnapshots(t, dir)
+		for _, name := range []string{filepath.Join(walName, markName), promisesName, lockName} {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if done, err := Refetch(dir, newToy(), testLogger()); err != nil || done.Owed < want {
+			t.Fatalf("%+v, %v; it had entry %d", done, err, want)
+		}
+		if v, err := readVersion(dir); err != nil || v.level < owingLevel {
+			t.Errorf("0.1 opens it: %+v, %v", v, err)
+		}
+		c.reopen(id)
+		c.ready(id)
+		c.converged()
+		eventually(t, "nothing is owed", func() bool { return !c.nodes[id].owes() })
+	})
+}
+
+// TestWhatWasInterruptedSaysSo: each command names what was interrupted, and what to do next.
+func TestWhatWasInterruptedSaysSo(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		c.converged()
+		id := c.followers()[0].cfg.ID
+		dir := filepath.Join(c.dir, id)
+		c.close(id)
+		says := func(when, look, refetch string) {
+			t.Helper()
+			o, err := OpenOffline(dir, newToy(), testLogger())
+			if err == nil {
+				_ = o.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), look) {
+				t.Errorf("%s, recover: %v", when, err)
+			}
+			if _, err = Refetch(dir, newToy(), testLogger()); refetch != "" &&
+				(err == nil || !strings.Contains(err.Error(), refetch)) ||
+				refetch == "" && err != nil {
+				t.Errorf("%s, refetch: %v", when, err)
+			}
+		}
+		v, err := readVersion(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := beginRefetch(dir, v, testLogger()); err != nil {
+			t.Fatal(err)
+		}
+		first := filepath.Join(dir, refetchedPrefix+"1")
+		if err := os.Mkdir(first, dirMode); err != nil {
+			t.Fatal(err)
+		}
+		err = os.Rename(filepath.Join(dir, walName), filepath.Join(first, walName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		says("a refetch", "coordd refetch was interrupted", "")
+		moved := "has moved the state of node " + id + " away: start it"
+		says("a refetch that was repeated", moved, moved)
+		both := first + ", " + filepath.Join(dir, refetchedPrefix+"2")
+		says("a refetch that was repeated", both, moved)
+
+		x := exchangeOf(dir, "7")
+		if err := os.MkdirAll(x.staged, dirMode); err != nil {
+			t.Fatal(err)
+		}
+		err = os.Rename(filepath.Join(dir, versionName), filepath.Join(x.staged, versionName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := "--accept-lost-writes, without --before-entry, finishes it"
+		says("a recovery", again, again)
+		if err := c.tryOpen(id, nil); err == nil || !strings.Contains(err.Error(), again) {
+			t.Errorf("a recovery, a node: %v", err)
+		}
+		if err := os.RemoveAll(x.staged); err != nil {
+			t.Fatal(err)
+		}
+		if err := markSeeding(dir); err != nil {
+			t.Fatal(err)
+		}
+		says("a restore", "run coordd restore again", "run coordd restore again")
 	})
 }
