@@ -232,3 +232,27 @@ func TestMarkOfAFinishedSeed(t *testing.T) {
 		t.Error("a recovery keeps it:", err)
 	}
 }
+
+// A recovery takes the lock before it writes, also where looking found no file of it.
+func TestRecoveryTakesTheLock(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "a")
+		c.converged()
+		c.close("n1")
+		dir := lockedDir(t, c, "n1", firstLevel, false)
+		o := openOffline(t, dir, newToy())
+		if err := o.Replay(0, nil); err != nil {
+			t.Fatal(err)
+		}
+		_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
+			if _, err := lockDir(dir); !errors.Is(err, errInUse) {
+				t.Errorf("beside a recovery: %v", err)
+			}
+			return json.NewEncoder(w).Encode(toyState{})
+		})
+		if err := errors.Join(err, o.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
