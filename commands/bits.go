@@ -38,7 +38,7 @@ var bitSpecs = []Spec{
 		Syntax:     "key bit:integer [start:integer [end:integer [BYTE | BIT]]]",
 		Summary:    "Finds the first set or clear bit of a string or of a part of it.",
 		Complexity: "O(N) in the bytes looked at", Handler: bitposCommand},
-	{Name: "bitop", Kind: Write, Arity: -4, Flags: DenyOOM | Purges,
+	{Name: "bitop", Kind: Write, Arity: -4, Flags: DenyOOM,
 		Keys:  KeySpec{First: 2, Last: -1, Step: 1}.does(KeyOW|KeyUpdate, KeyRO|KeyAccess),
 		Group: "bitmap", Since: "2.6.0",
 		Syntax:     "<AND | OR | XOR | NOT> destkey:key key [key ...]",

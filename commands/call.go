@@ -45,9 +45,8 @@ type Env struct {
 	Known Known
 	// Overseer measures the scripts of the request; nil: nobody does.
 	Overseer Overseer
-	// Lent learns of each command that may write, if something is lent to a client that may be
-	// gone; otherwise nil.
-	Lent Lent
+	// Runs learns of each command that may write, before it runs; nil: nobody asks.
+	Runs func(*Spec)
 	// Notify receives a keyspace notification; nil if notifications are off. It copies the key.
 	Notify func(class NotifyClass, event string, db int, key []byte)
 	// Table is the machine's commands.
@@ -66,14 +65,6 @@ type Env struct {
 	DryRun, Aborted bool
 
 	instantUs int64 // of the running command; 0: not asked for yet
-}
-
-// Lent learns of commands that may write.
-type Lent interface {
-	// Runs tells that a command begins: changes of keys are its changes.
-	Runs(spec *Spec)
-	// Ran tells that it has run without an error.
-	Ran(x *Call)
 }
 
 // BeginCommand starts a command, which gets its own instant. What a script calls is part of the

@@ -134,6 +134,7 @@ func (x *Call) setDeadFields(o *hsetexOptions) {
 	}
 	x.notify(NotifyHash, "hdel", key)
 	if x.DB().Find(key) == nil {
+		x.DB().Lacks(key)
 		x.notify(NotifyGeneric, "del", key)
 	}
 }

@@ -4,14 +4,14 @@ package commands
 
 var keySpecs = []Spec{
 	{
-		Name: "del", Kind: Write, Arity: -2, Flags: Purges, Keys: allKeys.does(KeyRM | KeyDelete),
+		Name: "del", Kind: Write, Arity: -2, Keys: allKeys.does(KeyRM | KeyDelete),
 		Acts:  actDelete | actAlone,
 		Group: "generic", Since: "1.0.0",
 		Syntax: "key [key ...]", Summary: "Deletes keys and returns how many existed.",
 		Complexity: "O(N) where N is the number of keys", Handler: delCommand,
 	},
 	{
-		Name: "unlink", Kind: Write, Arity: -2, Flags: Fast | Purges,
+		Name: "unlink", Kind: Write, Arity: -2, Flags: Fast,
 		Keys: allKeys.does(KeyRM | KeyDelete), Acts: actDelete | actAlone,
 		Group: "generic", Since: "4.0.0",
 		Syntax:     "key [key ...]",

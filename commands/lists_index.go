@@ -133,6 +133,7 @@ func ltrim(x *Call) error {
 		}
 		x.changed(e, NotifyList, "ltrim")
 	}
+	x.DB().Lacks(x.Args[1])
 	x.Out.Status("OK")
 	return nil
 }

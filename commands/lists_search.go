@@ -141,6 +141,7 @@ func lrem(x *Call) error {
 		l.Remove(positions)
 		x.changed(e, NotifyList, "lrem")
 	}
+	x.DB().Lacks(x.Args[1])
 	x.Out.Int(int64(len(positions)))
 	return nil
 }

@@ -33,19 +33,15 @@ const (
 
 // Handle calls the handler of spec, which must have one, with x.Args. From LevelBounded on it
 // charges and bounds the command.
-func (x *Call) Handle(spec *Spec) (err error) {
+func (x *Call) Handle(spec *Spec) error {
 	x.Spec, x.began = spec, x.Work
 	if x.Witness != nil {
 		x.Witness.begin(x, spec)
 	}
-	if x.Lent == nil || spec.Kind != Write {
-		return x.bounded()
+	if x.Runs != nil && spec.Kind == Write {
+		x.Runs(spec)
 	}
-	x.Lent.Runs(spec)
-	if err = x.bounded(); err == nil {
-		x.Lent.Ran(x)
-	}
-	return err
+	return x.bounded()
 }
 
 // bounded calls the handler, from LevelBounded on within its bounds.

@@ -30,7 +30,7 @@ const (
 )
 
 var sortSpecs = []Spec{
-	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys | Purges,
+	{Name: "sort", Kind: Write, Arity: -2, Flags: DenyOOM | MovableKeys,
 		Keys:  KeySpec{First: 1, Last: 1, Step: 1, Find: sortKeys, Parts: sortParts(true)},
 		Group: "generic", Since: "1.0.0",
 		OwnCategories: sortCategories,

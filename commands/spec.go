@@ -54,7 +54,6 @@ const (
 	SelectsDB    // changes the selected database
 	KeepsCaching // leaves CLIENT CACHING in force for the next command
 	Ends         // does nothing to its keys but to add elements at their ends or take some there
-	Purges       // says what the keys that it writes to do not have, even if they did not before
 	Unflagged    // neither write nor readonly for COMMAND, whatever its kind
 
 	// Discovery marks Admin commands that only show members: a node answers them before it knows

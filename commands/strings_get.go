@@ -136,10 +136,12 @@ func getexCommand(x *Call) error {
 
 // deleteKey deletes a key if it exists, and notifies.
 func (x *Call) deleteKey(key []byte) {
-	if x.DB().Find(key) != nil {
-		x.DB().Delete(key)
-		x.notify(NotifyGeneric, "del", key)
+	if x.DB().Find(key) == nil {
+		x.DB().Lacks(key)
+		return
 	}
+	x.DB().Delete(key)
+	x.notify(NotifyGeneric, "del", key)
 }
 
 // setDeadline sets the deadline of an existing key, 0 for none, or deletes the key if the deadline

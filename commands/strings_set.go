@@ -194,11 +194,12 @@ func (x *Call) overwrite(key, value []byte) *keyspace.Entry {
 // create is set for a key that does not exist. It returns nil if the key is past its deadline at
 // once.
 func (x *Call) create(key, value []byte, deadlineMs int64) *keyspace.Entry {
+	db := x.DB()
 	if deadlineMs != 0 && x.past(deadlineMs) {
+		db.Lacks(key)
 		x.notifyExpired(key, true)
 		return nil
 	}
-	db := x.DB()
 	e := db.Create(key, value)
 	x.notify(NotifyString, "set", key)
 	if deadlineMs != 0 {

@@ -204,6 +204,7 @@ func zrem(x *Call) error {
 	if e != nil {
 		x.changed(e, NotifyZSet, "zrem")
 	}
+	x.DB().Lacks(x.Args[1])
 	x.Out.Int(removed)
 	return nil
 }
@@ -273,6 +274,7 @@ func zremrange(by rangeBy) Handler {
 			spendSpan(x, z, first, last)
 			removeSpan(x, x.Args[1], first, last, x.Spec.Name)
 		}
+		x.DB().Lacks(x.Args[1])
 		x.Out.Int(int64(n))
 		return nil
 	}

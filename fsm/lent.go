@@ -167,53 +167,34 @@ func takes(spec *commands.Spec, args [][]byte, waited int) bool {
 	return spec.Has(commands.Ends) && len(keys) == waited
 }
 
-// Runs notes what changes keys from now on.
-func (v *lent) Runs(spec *commands.Spec) { v.by = spec }
+// runs notes what changes keys from now on.
+func (v *lent) runs(spec *commands.Spec) { v.by = spec }
 
-// Ran ends the loans of keys that a command says something is not in.
-func (v *lent) Ran(x *commands.Call) {
-	v.purged(x, func(key changedKey) { v.endBy(key, x.Spec) })
-}
-
-// purged calls f with the keys of loans that a command says something is not in, whether or not it
-// found it there.
-func (v *lent) purged(x *commands.Call, f func(changedKey)) {
-	if !x.Spec.Has(commands.Purges) {
-		return
-	}
-	uses, _ := x.Spec.KeyUses(x.Args)
-	for _, use := range uses {
-		name := x.Args[use.Index]
-		if use.Flags&commands.KeyRO == 0 && len(v.lenders[x.Tx.DB][string(name)]) > 0 {
-			f(changedKey{x.Tx.DB, string(name)})
-		}
-	}
-}
-
-// lentDry is lent for dry runs: a command that ends a loan belongs in the log.
-type lentDry struct{ *lent }
-
-func (lentDry) Runs(*commands.Spec) {}
-
-func (v lentDry) Ran(x *commands.Call) { v.purged(x, func(changedKey) { abort() }) }
-
-// lends returns what commands that may write are reported to: nil if nothing is lent.
-func (m *Machine) lends(dry bool) commands.Lent {
-	v := &m.waiting.lent
+// lacks ends the loans of a key of which a command says that it lacks something. Such a command
+// belongs in the log.
+func (v *lent) lacks(db int, name []byte, writable bool) {
 	switch {
-	case v.none():
-		return nil
-	case dry:
-		return lentDry{v}
+	case v.none() || len(v.lenders[db][string(name)]) == 0:
+	case !writable:
+		abort()
+	case v.by != nil:
+		v.endBy(changedKey{db, string(name)}, v.by)
 	}
-	return v
+}
+
+// lends returns what learns of commands that may write: nil if nothing is lent.
+func (m *Machine) lends() func(*commands.Spec) {
+	if m.waiting.lent.none() {
+		return nil
+	}
+	return m.waiting.lent.runs
 }
 
 // lend notes that a wait is served from a key, which had a deadline.
 func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs int64) {
 	m.waiting.lent.expire(m.ks.Now())
 	m.waiting.lent.add(w.number, key, w.class, deadlineMs, m.ks.Now()+lendingMs)
-	env.Lent = m.lends(false)
+	env.Runs = m.lends()
 }
 
 // giveBack runs a command that puts back what a wait was given whose client is gone, if it is still
@@ -231,8 +212,8 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	if l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() { // it expired, whatever has its name now
 		return commands.ErrNotLent
 	}
-	r.env.Lent, m.waiting.lent.by = nil, nil // it ends no other loan of the key
-	defer func() { r.env.Lent = m.lends(false) }()
+	r.env.Runs, m.waiting.lent.by = nil, nil // it ends no other loan of the key
+	defer func() { r.env.Runs = m.lends() }()
 	var out commands.RESP
 	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: q.Cmds[0][2:],
 		Out: &out, Stop: r.env.Work + r.maxWork()}

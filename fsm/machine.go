@@ -58,6 +58,7 @@ func NewMachine(table *commands.Table) *Machine {
 	}
 	m.engine.SetLevel(m.level)
 	m.events = newEvents(&m.waiting)
+	ks.ObserveLacks(m.waiting.lent.lacks)
 	return m
 }
 
@@ -177,7 +178,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Witness: m.witness, Overseer: m.ofEntries,
 	}
 	m.waiting.lent.expire(m.ks.Now())
-	env.Lent = m.lends(false)
+	env.Runs = m.lends()
 	m.beginTime(env, e)
 	result := Result{}
 	if answer {

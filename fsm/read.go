@@ -51,7 +51,7 @@ func (m *Machine) readWitnessed(
 	env := &commands.Env{
 		Witness: witness, Known: m.known, Overseer: m.ofReads,
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
-		Table: m.table, Users: m.users.Users, Lent: m.lends(true),
+		Table: m.table, Users: m.users.Users,
 		ChangeUsers: func(*acl.Users, ...string) { abort() },
 	}
 	named := m.readTime(env, clockMs, wallUs, next)

@@ -211,10 +211,20 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 // Delete removes key and reports whether it existed.
 func (db *DB) Delete(key []byte) bool {
 	e := db.existing(hashKey(key), key)
-	if e != nil {
-		db.remove(e)
+	if e == nil {
+		db.Lacks(key)
+		return false
 	}
-	return e != nil
+	db.remove(e)
+	return true
+}
+
+// Lacks tells that the reply to a command says that a key does not exist, or does not have
+// something, though the command may have found it so and changed nothing.
+func (db *DB) Lacks(key []byte) {
+	if db.ks.lacks != nil {
+		db.ks.lacks(db.index, key, db.ks.writable)
+	}
 }
 
 // expire removes an entry whose deadline, or those of all its fields, has passed.

@@ -30,8 +30,9 @@ type Keyspace struct {
 	observe  Observer // nil: none
 	trace    Observer // of leases that end, and with tracing of all changes; nil: none
 	tracing  bool
-	until    int64 // of a view (see At); 0: not a view
-	loose    bool  // there may be loose streams
+	lacks    func(db int, key []byte, writable bool) // see Lacks; nil: nobody asks
+	until    int64                                   // of a view (see At); 0: not a view
+	loose    bool                                    // there may be loose streams
 	// see entry_rest.go
 	opened  []openBox                    // what is to rest, the oldest first
 	rests   int                          // how many of opened are done with
@@ -69,6 +70,9 @@ func (ks *Keyspace) Observe(f Observer) { ks.observe = f }
 // Trace sets a second observer, or removes it if f is nil. It is notified of leases that end, and
 // while Tracing is on of all changes.
 func (ks *Keyspace) Trace(f Observer) { ks.trace = f }
+
+// ObserveLacks sets what learns of Lacks, also outside of entries: writable says which.
+func (ks *Keyspace) ObserveLacks(f func(db int, key []byte, writable bool)) { ks.lacks = f }
 
 // Tracing sets whether the observer of Trace is notified of all changes.
 func (ks *Keyspace) Tracing(on bool) { ks.tracing = on }
