@@ -221,10 +221,10 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
 		return commands.Error(strings.TrimSpace(text))
 	}
-	if absent && l.deadlineMs != 0 {
-		if e := db.Edit(key); e != nil {
-			db.SetDeadline(e, l.deadlineMs)
-		}
+	if e := db.Edit(key); e != nil && (absent || l.deadlineMs == 0) {
+		// What was taken from a key without a deadline does not die by that of an earlier key of
+		// its name, of which something was put back before: a later EXPIRE would have ended l.
+		db.SetDeadline(e, l.deadlineMs)
 	}
 	return nil
 }

@@ -313,6 +313,37 @@ func TestGiveBackKeepsTheDeadline(t *testing.T) {
 	}
 }
 
+// What was taken from keys of one name that lived one after the other comes back to one key, in any
+// order, also of a machine that was restored: nothing dies by the deadline of an earlier key.
+func TestGiveBackOfSeveralLives(t *testing.T) {
+	for _, order := range []string{"0", "1", "0 1", "1 0", "0 1 2", "1 2 0", "2 0 1"} {
+		w := newWaitMachine(t)
+		for i := range 3 {
+			w.wait("n2", uint64(i), "BLPOP k 0")
+			cmds := [][][]byte{commandtest.Args("RPUSH", "k", strconv.Itoa(i))}
+			if i == 0 { // in a later life this ends the loans of the earlier ones
+				cmds = append(cmds, commandtest.Args("PEXPIRE", "k", "1000"))
+			}
+			w.apply(commands.Request{Proto: 2, Multi: true, Cmds: cmds})
+		}
+		want := ":1000"
+		for _, life := range strings.Fields(order) {
+			number, _ := strconv.Atoi(life)
+			if got := w.giveBack(number, "LPUSH k "+life); got != "+OK" {
+				t.Fatalf("%s in order %s: %s", life, order, got)
+			}
+			if life != "0" {
+				want = ":-1"
+			}
+			for _, v := range []*waitMachine{w, w.reloaded()} {
+				if got := v.run("PTTL k"); got != want {
+					t.Errorf("order %s, after %s: PTTL is %s, want %s", order, life, got, want)
+				}
+			}
+		}
+	}
+}
+
 // An element whose key has expired does not come back with a later key of that name.
 func TestGiveBackAfterTheDeadline(t *testing.T) {
 	w := newWaitMachine(t)
