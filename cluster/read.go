@@ -104,7 +104,10 @@ func (n *Node) readOnce(lead *leadership) bool {
 	if len(light)+len(heavy) == 0 {
 		return false
 	}
-	// The order matters: first the commit index, then the question. See read_confirm.go.
+	// The order matters: first the commit index and the clock, then the question. See
+	// read_confirm.go. A later reading of the clock could be of a time at which another node leads,
+	// and a key that has been given more time there would have none left.
+	now := lead.now()
 	index := n.logs.lastVisible(n.committed())
 	all := slices.ContainsFunc(light, (*call).asksReplication) ||
 		slices.ContainsFunc(heavy, (*call).asksReplication)
@@ -112,7 +115,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 		n.retract(n.reads, append(light, heavy...))
 		return true
 	}
-	p := readPass{n: n, lead: lead, index: index, now: lead.now()}
+	p := readPass{n: n, lead: lead, index: index, now: now}
 	if len(heavy) > 0 {
 		n.heavyRead.Store(true)
 		n.loops.Add(1)
@@ -134,7 +137,6 @@ func (n *Node) readOnce(lead *leadership) bool {
 func (n *Node) readHeavy(p readPass, c *call) {
 	defer n.loops.Done()
 	if w := n.gate.acquire(c.flow, n.cfg.ReplyWait, n.closing); w != nil {
-		p.now = p.lead.now() // it may have waited for long
 		p.run(c)
 		n.gate.release(w, p.work)
 	} else {
