@@ -109,10 +109,10 @@ func (n *Node) readOnce(lead *leadership) bool {
 	// and a key that has been given more time there would have none left.
 	now := lead.now()
 	index := n.logs.lastVisible(n.committed())
-	all := slices.ContainsFunc(light, (*call).asksReplication) ||
-		slices.ContainsFunc(heavy, (*call).asksReplication)
-	if !n.confirm(lead, all) || !n.awaitApplied(index) || n.failure.Load() {
-		n.retract(n.reads, append(light, heavy...))
+	calls := append(light, heavy...)
+	all := slices.ContainsFunc(calls, (*call).asksReplication)
+	if !n.confirm(lead, all) || !n.awaitApplied(index, calls) || n.failure.Load() {
+		n.retract(n.reads, calls)
 		return true
 	}
 	p := readPass{n: n, lead: lead, index: index, now: now}
@@ -213,18 +213,34 @@ func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 	return replies, !named || p.n.raft.CurrentTerm() == p.lead.term
 }
 
+// overdueAt returns when the first of calls that were taken out of the queue is refused, which
+// sweep would do there. Frames have no deadline: their senders give them up after ReplyWait.
+func (n *Node) overdueAt(calls []*call) time.Time {
+	first := time.Now()
+	for _, c := range calls {
+		if c.from == nil && c.deadline.Before(first) {
+			first = c.deadline
+		}
+	}
+	return first.Add(n.cfg.ReplyWait)
+}
+
 // awaitApplied waits until the machine has applied everything up to index. It returns false when
-// the node stops.
-func (n *Node) awaitApplied(index uint64) bool {
+// the first of calls is overdue, or the node stops.
+func (n *Node) awaitApplied(index uint64, calls []*call) bool {
 	a := n.machine
 	if a.appliedIndex.Load() >= index {
 		return true
 	}
 	a.awaited.Store(index)
 	defer a.awaited.Store(0)
+	timer := time.NewTimer(time.Until(n.overdueAt(calls)) + 1) // late is after that, not at it
+	defer timer.Stop()
 	for a.appliedIndex.Load() < index {
 		select {
 		case <-a.wake:
+		case <-timer.C:
+			return false
 		case <-n.stop:
 			return false
 		}

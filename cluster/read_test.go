@@ -1,8 +1,10 @@
-// Tests of the clock of reads.
+// Tests of the clock of reads, and of reads that wait for the machine.
 
 package cluster
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -47,6 +49,40 @@ func TestClockOfReadsIsConfirmed(t *testing.T) {
 				ms >= asked+late.Milliseconds() {
 				t.Errorf("heavy %v: asked at %d, the read has %d", heavy, asked, ms)
 			}
+		}
+	})
+}
+
+// A read that waits for the machine ends, as one that waits in a queue: after its deadline and
+// ReplyWait, and when the node stops. It never ran.
+func TestReadsEndWhileTheMachineIsBusy(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n := c.leader()
+		c.write(n, "a")
+		applied := n.machine.appliedIndex.Load()
+		read := func() chan error {
+			ended := make(chan error, 1)
+			go func() {
+				_, err := n.read(context.Background(), []byte("a"))
+				ended <- err
+			}()
+			eventually(t, "the read to wait", func() bool { return n.machine.awaited.Load() != 0 })
+			return ended
+		}
+		n.machine.appliedIndex.Store(0) // as if it were applying
+		if err := received(t, "the read's end", read()); !errors.Is(err, ErrNotRun) {
+			t.Errorf("after its deadline: %v", err)
+		}
+		n.machine.appliedIndex.Store(applied)
+		if got := c.read(n, "a"); got != "1" {
+			t.Errorf("a later read: %q", got)
+		}
+		n.machine.appliedIndex.Store(0)
+		ended := read()
+		c.close(n.cfg.ID)
+		if err := received(t, "the read's end", ended); !errors.Is(err, ErrNotRun) {
+			t.Errorf("as the node stops: %v", err)
 		}
 	})
 }
