@@ -83,6 +83,9 @@ const longApply = 250 * time.Millisecond
 // roomForLight reports whether another entry of light batches may be proposed, and how many batches
 // it needs.
 func (n *Node) roomForLight() (least int, ready bool) {
+	if n.writes.hasFirst() {
+		return 1, true // before the heavy batches, which it may refuse
+	}
 	flying, most := int(n.inFlight.Load()), n.cfg.inFlight
 	if n.heavyWrite.Load() {
 		flying--

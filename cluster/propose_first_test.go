@@ -47,3 +47,29 @@ func TestWriteFirst(t *testing.T) {
 		}
 	})
 }
+
+// TestWriteFirstBeforeHeavy: what goes first is proposed before a heavy batch too, also while the
+// slow entry has been applied and is not answered yet, so that a light batch would wait.
+func TestWriteFirstBeforeHeavy(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n := c.leader()
+		c.write(n, "slow")
+		n.pause.mu.Lock()
+		n.inFlight.Add(1) // the slow entry
+		n.writes.beCautious()
+		load := Workload{Conn: 1, Command: heavyCommand}
+		n.writes.costs.record(load, 10_000_000)
+		again := newLocalCall([]byte("again"), 1, n.leaderDeadline(load)).withWorkload(load)
+		if err := n.writes.push(again); err != nil || !again.heavy {
+			t.Fatalf("heavy %v: %v", again.heavy, err)
+		}
+		n.WriteFirst([]byte("first"))
+		n.pause.mu.Unlock()
+		received(t, "the heavy batch's end", again.done)
+		n.inFlight.Add(-1)
+		if got := c.read(n, "all"); got != "slow first again" {
+			t.Errorf("applied: %s", got)
+		}
+	})
+}

@@ -248,6 +248,13 @@ func (q *queue) pushFirst(c *call) error {
 	return nil
 }
 
+// hasFirst reports whether a call of pushFirst waits.
+func (q *queue) hasFirst() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.head < len(q.light) && q.light[q.head] != nil && q.light[q.head].seq == 0
+}
+
 // appendLocked appends a light call. It reuses the array while half of it is free: a queue that
 // never drains would otherwise keep everything it ever held.
 func (q *queue) appendLocked(c *call) {
