@@ -14,23 +14,32 @@ import (
 // clocks of a majority. Its links to those that elected it are up or about to be.
 const wallsWait = 2 * time.Second
 
-// noteWall notes the wall clock of a member that connected. The caller holds mu.
+// wallKept is how long a member's wall clock counts: it may be set at any time. A leader asks every
+// askEvery, a new one when it begins to wait.
+const wallKept = 2 * wallsWait
+
+// wallMs returns this node's wall clock, ms since 1970, as it tells others.
+func (n *Node) wallMs() uint64 { return uint64(max(n.cfg.Clock.Wall().UnixMilli(), 0)) }
+
+// noteWall notes what a member's wall clock shows now; 0: it tells none. The caller holds mu.
 func (l *link) noteWall(wallMs uint64) {
-	l.wallMs = 0
+	l.wallMs, l.walled = 0, l.n.cfg.Clock.Monotonic()
 	if wallMs != 0 {
-		l.wallMs = int64(wallMs) - l.n.cfg.Clock.Monotonic().Milliseconds()
+		l.wallMs = int64(wallMs) - l.walled.Milliseconds()
 	}
 }
 
-// wall returns the member's wall clock, ms since 1970, as its newest hello tells; false: it tells
-// none.
-func (l *link) wall() (ms int64, ok bool) {
+// wall returns the member's wall clock, ms since 1970, if it told it lately. tells: if it has not,
+// it may soon.
+func (l *link) wall() (ms int64, known, tells bool) {
 	if l == nil {
-		return 0, false
+		return 0, false, true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.wallMs + l.n.cfg.Clock.Monotonic().Milliseconds(), l.wallMs != 0
+	now := l.n.cfg.Clock.Monotonic()
+	return l.wallMs + now.Milliseconds(), l.wallMs != 0 && now-l.walled <= wallKept,
+		l.wire == nil || l.peer.abilities&abilityWalls != 0
 }
 
 // noteShift tells a leader's clock what an administrator has set.
@@ -50,6 +59,7 @@ type walls struct {
 // awaitWalls returns how far a majority of the voters' wall clocks is ahead of this node's. If the
 // cluster's clock stood still it waits for those that count, while it leads in term.
 func (n *Node) awaitWalls(term uint64) (w walls) {
+	n.askMembers()
 	for began := time.Now(); ; {
 		w = n.wallsAhead()
 		if w.settled || n.arrivals.running() || time.Since(began) >= wallsWait || !n.leadsIn(term) {
@@ -105,11 +115,10 @@ func (n *Node) wallsAhead() walls {
 			ahead = append(ahead, 0)
 			continue
 		}
-		l := n.link(string(s.ID))
-		switch ms, ok := l.wall(); {
-		case ok:
+		switch ms, known, tells := n.link(string(s.ID)).wall(); {
+		case known:
 			ahead = append(ahead, ms-own)
-		case l == nil || !l.up():
+		case tells:
 			silent++
 		}
 	}

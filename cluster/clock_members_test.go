@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"bufio"
 	"fmt"
 	"testing"
 	"time"
@@ -52,6 +53,104 @@ func TestLateJumpKeepsLeases(t *testing.T) {
 		eventually(t, "the lease ends", func() bool { return !held() })
 		if took := time.Since(began); took < ttl || took > ttl+2*time.Second {
 			t.Errorf("a lease of %v ended after %v", ttl, took)
+		}
+	})
+}
+
+// TestWallClocksPutRight: two nodes have restarted, one with a wrong wall clock, which is put right
+// while they are connected. What counts is what it shows then.
+func TestWallClocksPutRight(t *testing.T) {
+	for _, wrong := range []string{"n1", "n2"} { // one of them leads
+		for _, apart := range []time.Duration{-time.Hour, time.Hour} {
+			runSimulated(t, fmt.Sprint(wrong, apart), func(t *testing.T) {
+				c := newCluster(t, 3, nil)
+				from := c.offset()
+				c.clock(wrong).shiftWall(apart)
+				c.restartTwo(2*time.Hour, 2*time.Hour)
+				c.clock(wrong).shiftWall(-apart)
+				right := func() bool {
+					jumped := c.offset() - from
+					return jumped > 2*time.Hour-time.Minute && jumped < 2*time.Hour+time.Minute
+				}
+				eventually(t, "the time of day is right", right)
+				eventually(t, "the leader knows it", func() bool {
+					w := c.leader().wallsAhead()
+					return w.known && w.aheadMs == 0
+				})
+				// the third is wrong as well, and alone with that
+				c.clock("n3").shiftWall(2*time.Hour + apart.Abs())
+				c.reopen("n3")
+				c.ready("n3")
+				eventually(t, "all clocks are known", func() bool {
+					return c.leader().wallsAhead().settled
+				})
+				time.Sleep(2 * askEvery)
+				if !right() {
+					t.Errorf("the time of day went by %v, wanted 2 h", c.offset()-from)
+				}
+			})
+		}
+	}
+}
+
+// TestOldWallClocksDoNotCount: the clock of a member that has not told it for a while is unknown,
+// and may still become known, unless the member is of a version that tells it once.
+func TestOldWallClocksDoNotCount(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		l := lead.link(c.followers()[0].cfg.ID)
+		is := func(what string, wantKnown, wantTells bool) {
+			t.Helper()
+			eventually(t, what, func() bool {
+				_, known, tells := l.wall()
+				return known == wantKnown && tells == wantTells
+			})
+		}
+		time.Sleep(2 * wallKept)
+		is("the member tells its clock", true, true)
+		c.net.pause(l.id)
+		is("it hangs", false, true)
+		l.mu.Lock()
+		l.peer.abilities &^= abilityWalls
+		l.mu.Unlock()
+		is("it is of an older version", false, false)
+		c.net.resume(l.id)
+	})
+}
+
+// TestOlderMembersAreToldNoWallClock: releases before 0.2 take a longer answer for a malformed one.
+func TestOlderMembersAreToldNoWallClock(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		n, member := c.leader(), c.followers()[0]
+		for _, abilities := range []uint64{0, ownAbilities &^ abilityWalls, ownAbilities} {
+			h := member.hello(n.cfg.ID, "")
+			h.abilities = abilities
+			conn := c.net.connect(t, "stranger", n.mux.Addr().String(),
+				append(appendHello([]byte{streamForward}, h),
+					endFrame(beginFrame(0), frameConfirm, 0, 7)...)...)
+			r := bufio.NewReader(conn)
+			if h, err := readHello(r); err != nil || h.refusal != "" {
+				t.Fatal(h, err)
+			}
+			for {
+				f, err := readFrame(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.kind != frameTerm {
+					continue
+				}
+				report, err := decodeTermReport(f.payload)
+				if tells := abilities&abilityWalls != 0; err != nil || tells !=
+					(report.wallMs != 0) || !tells && len(f.payload) != 24 {
+					t.Errorf("abilities %b: %d bytes, %+v %v", abilities, len(f.payload), report,
+						err)
+				}
+				break
+			}
+			conn.Close()
 		}
 	})
 }

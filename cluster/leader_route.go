@@ -238,8 +238,8 @@ func (n *Node) failStaleLinks(r *route) {
 const stampEvery = 3 * time.Second
 
 // checkDeadline has a tick proposed when a deadline has passed, or the newest stamp is old, and no
-// entry is in flight (the next entry serves as a tick). Periodically it also asks the members for
-// their indexes, for Status.
+// entry is in flight (the next entry serves as a tick). Periodically it also asks the members
+// what they have, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
 	n.noteShift(lead.leaderClock)
 	lead.now() // the time of day follows the wall clock even if nobody asks
@@ -254,11 +254,16 @@ func (n *Node) checkDeadline(lead *leadership) {
 	if now := time.Now(); now.Sub(n.lastLeader.lastAsk) >= askEvery {
 		n.lastLeader.lastAsk = now
 		n.settleWalls(lead)
-		n.linksMu.Lock()
-		defer n.linksMu.Unlock()
-		for _, l := range n.links {
-			l.ask(0) // an answer to nonce 0 confirms nothing
-		}
+		n.askMembers()
+	}
+}
+
+// askMembers asks all members that are connected for their indexes and wall clocks.
+func (n *Node) askMembers() {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for _, l := range n.links {
+		l.ask(0) // an answer to nonce 0 confirms nothing
 	}
 }
 

@@ -533,7 +533,7 @@ func (n *Node) hello(to, refusal string) hello {
 		expects: n.view().register.incarnations[to], abilities: ownAbilities, arch: n.cfg.arch,
 		release: n.cfg.Version, upMs: uint64(time.Since(n.opened).Milliseconds()),
 		zone: n.cfg.Zone, priority: n.cfg.Priority, traits: n.traits(), to: to,
-		build: n.cfg.Build, wallMs: uint64(max(n.cfg.Clock.Wall().UnixMilli(), 0)),
+		build: n.cfg.Build, wallMs: n.wallMs(),
 	}
 }
 

@@ -83,9 +83,12 @@ const abilityQuestions = 1 << 3
 // abilitySums: the node accepts frameSums.
 const abilitySums = 1 << 4
 
+// abilityWalls: answers to confirm frames, to this node and of it, carry the wall clock.
+const abilityWalls = 1 << 5
+
 // ownAbilities are this version's.
 const ownAbilities = abilityDryRun | abilityScheduling | abilityLeaderless | abilityQuestions |
-	abilitySums
+	abilitySums | abilityWalls
 
 // appendHello appends a length (u32, little endian) and the fields.
 func appendHello(dst []byte, h hello) []byte {
@@ -426,21 +429,32 @@ func decodeReplies(payload []byte) (answers, error) {
 // termReport is a node's answer to a confirm frame.
 type termReport struct {
 	term, lastIndex, applied uint64
+	wallMs                   uint64 // its wall clock, ms since 1970; 0: not told
 }
 
+// appendTermReport appends the payload of a term frame. Only members with abilityWalls read one
+// with a wall clock.
 func appendTermReport(dst []byte, t termReport) []byte {
 	for _, v := range []uint64{t.term, t.lastIndex, t.applied} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
+	if t.wallMs != 0 {
+		dst = binary.LittleEndian.AppendUint64(dst, t.wallMs)
+	}
 	return dst
 }
 
+// decodeTermReport reads the payload of a term frame. It ignores a later version's additions.
 func decodeTermReport(payload []byte) (termReport, error) {
-	if len(payload) != 24 {
+	c := wire.NewCursor(payload)
+	t := termReport{term: c.Uint64(), lastIndex: c.Uint64(), applied: c.Uint64()}
+	if c.Len() > 0 {
+		t.wallMs = c.Uint64()
+	}
+	if c.Failed() {
 		return termReport{}, errors.New("a malformed term frame")
 	}
-	u := func(i int) uint64 { return binary.LittleEndian.Uint64(payload[i:]) }
-	return termReport{u(0), u(8), u(16)}, nil
+	return t, nil
 }
 
 // appendFinding appends the payload of a frameLeaderless.

@@ -32,9 +32,21 @@ func TestFrameRoundTrip(t *testing.T) {
 		!reflect.DeepEqual(got, sums) {
 		t.Errorf("sums %+v %v", got, err)
 	}
-	r := termReport{1, 2, 3}
-	if got, err := decodeTermReport(appendTermReport(nil, r)); err != nil || got != r {
-		t.Errorf("report %+v %v", got, err)
+	for _, r := range []termReport{{1, 2, 3, 0}, {1, 2, 3, 4}} {
+		payload := appendTermReport(nil, r)
+		if got, err := decodeTermReport(payload); err != nil || got != r {
+			t.Errorf("report %+v %v", got, err)
+		}
+		if got, err := decodeTermReport(payload[:len(payload)-1]); err == nil {
+			t.Errorf("a part of a report is %+v", got)
+		}
+		if older := r.wallMs == 0; older != (len(payload) == 24) {
+			t.Errorf("%+v has %d bytes: releases before 0.2 read 24", r, len(payload))
+		}
+	}
+	later := append(appendTermReport(nil, termReport{1, 2, 3, 4}), 5)
+	if got, err := decodeTermReport(later); err != nil || got != (termReport{1, 2, 3, 4}) {
+		t.Errorf("a later version's report %+v %v", got, err)
 	}
 }
 
@@ -118,7 +130,7 @@ func FuzzReadFrame(f *testing.F) {
 		[][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
 	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0,
 		maxBatchReply)...), frameReply, statusDone, 2))
-	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3}), frameTerm, 0, 3))
+	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3, 4}), frameTerm, 0, 3))
 	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fr, err := readFrame(bufio.NewReader(bytes.NewReader(data)))

@@ -25,6 +25,7 @@ type inbound struct {
 	number     uint64 // rises from connection to connection
 	slots      chan struct{}
 	scheduling bool          // the member has abilityScheduling
+	walls      bool          // it has abilityWalls
 	answering  chan struct{} // holds a token for each question in progress
 
 	heard    atomic.Int64 // when the newest frame came, Unix ns
@@ -49,7 +50,8 @@ func (n *Node) serveForward(conn *stream, known func()) {
 		number:     n.nextInbound.Add(1),
 		slots:      make(chan struct{}, maxInboundFrames),
 		answering:  make(chan struct{}, maxQuestions),
-		scheduling: peer.abilities&abilityScheduling != 0}
+		scheduling: peer.abilities&abilityScheduling != 0,
+		walls:      peer.abilities&abilityWalls != 0}
 	n.trackInbound(in, true)
 	if err = in.serve(); n.draining.Load() || in.renewing.Load() {
 		err = in.drain(err)
@@ -127,7 +129,10 @@ func (in *inbound) serve() error {
 		}
 		switch f.kind {
 		case frameConfirm:
-			report := appendTermReport(beginFrame(24), in.n.termReport())
+			report := in.n.termReport()
+			if in.walls {
+				report.wallMs = in.n.wallMs()
+			}
 			if term, commit, ok := decodeCommit(f.payload); ok {
 				in.n.lag.note(term, commit, in.n.applied(), time.Now())
 			}
@@ -135,7 +140,8 @@ func (in *inbound) serve() error {
 			if in.n.leaving.Load() || !in.n.fitToLead() {
 				status = statusNotTaken
 			}
-			in.w.send(endFrame(report, frameTerm, status, f.id), nil)
+			in.w.send(endFrame(appendTermReport(beginFrame(32), report), frameTerm, status, f.id),
+				nil)
 		case frameLeaderless:
 			found, err := decodeFinding(f.payload)
 			if err != nil {

@@ -78,7 +78,8 @@ type link struct {
 	renewing bool                       // connect again once no frame is in flight
 	peer     hello                      // the member's hello on the newest connection
 	started  time.Time                  // … and when it started, by that
-	wallMs   int64                      // … its wall clock, less this node's Monotonic; 0: unknown
+	wallMs   int64                      // its wall clock, less this node's Monotonic; 0: unknown
+	walled   time.Duration              // the Monotonic at which it told that
 	// the cluster last named by a node with the member's id, refused or not; only founding uses it
 	claimed   string
 	attempted bool   // an attempt to reach it has ended
@@ -538,6 +539,9 @@ func (l *link) termAnswer(f frame) error {
 	l.ackNonce, l.report, l.heard = max(l.ackNonce, f.id), t, time.Now()
 	l.reportedAt = l.n.raft.CommitIndex()
 	l.unfit = f.status == statusNotTaken
+	if t.wallMs != 0 {
+		l.noteWall(t.wallMs)
+	}
 	l.mu.Unlock()
 	kick(l.n.confirmed)
 	return nil
