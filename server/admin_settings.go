@@ -42,7 +42,11 @@ func (s *session) share(settings []setting) error {
 		reply := s.takeDenials(replies[:resp.Len(replies)])
 		replies = replies[resp.Len(replies):]
 		if reply[0] == '-' {
-			return commands.Error(bytes.TrimSpace(reply[1:]))
+			err := commands.Error(bytes.TrimSpace(reply[1:]))
+			if err == commands.ErrNoSetting { // this release knows it, the machine not yet
+				err = errSettingLevel
+			}
+			return err
 		}
 	}
 	until := time.Now().Add(ownDelay)
@@ -52,6 +56,9 @@ func (s *session) share(settings []setting) error {
 	}
 	return nil
 }
+
+const errSettingLevel commands.Error = "ERR this needs a newer feature level, which the cluster " +
+	"has once every node runs this release"
 
 // errTooEarly refuses a setting that needs LevelUsers before anything changes: others of the same
 // CONFIG SET do not.

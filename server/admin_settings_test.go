@@ -7,8 +7,8 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// While some nodes run an older release, CONFIG SET says that a setting has to wait, and changes
-// none of the others.
+// While some nodes run an older release, what sets a setting says that it has to wait. CONFIG SET
+// changes none of the others.
 func TestSettingBeforeItsFeatureLevel(t *testing.T) {
 	n := start(t, func(c *Config) { c.UsersFile = "users.acl" })
 	n.fake.restart(commands.LevelBounded)
@@ -20,6 +20,8 @@ func TestSettingBeforeItsFeatureLevel(t *testing.T) {
 		{"CONFIG SET " + notify + " KEA requirepass secret",
 			"-ERR CONFIG SET failed (possibly related to argument 'requirepass') - users need "},
 		{"ACL LOAD", "-ERR users need feature level 3"},
+		{"RAFT SET-TIME 1000", "-ERR this needs a newer feature level"},
+		{"RAFT ALLOW-SCRIPT x", "-ERR this needs a newer feature level"},
 		{"CONFIG GET maxmemory", "*2\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n"},
 		{"CONFIG GET " + notify, "*2\r\n$22\r\n" + notify + "\r\n$0\r\n\r\n"},
 		{"CONFIG SET " + notify + " KEA", "+OK\r\n"},
