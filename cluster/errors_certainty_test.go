@@ -255,8 +255,8 @@ func TestOneTransferAtATime(t *testing.T) {
 		lead.transferring <- struct{}{}
 		defer func() { <-lead.transferring }()
 		eventually(t, "the members are connected", func() bool {
-			_, _, ok := lead.successor("")
-			return ok
+			_, err := lead.successor("")
+			return err == nil
 		})
 		if err := lead.TransferLeadership(""); !errors.Is(err, ErrNotRun) {
 			t.Errorf("%v", err)

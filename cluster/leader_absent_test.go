@@ -215,10 +215,10 @@ func TestUnfitMemberDeclines(t *testing.T) {
 				term)
 		}
 		eventually(t, "the leader knows it", func() bool {
-			id, _, ok := lead.successor("")
+			next, err := lead.successor("")
 			l := lead.link(unfit.cfg.ID)
 			l.ask(0)
-			return ok && id == fit.cfg.ID && l.unfit
+			return err == nil && string(next.ID) == fit.cfg.ID && l.unfit
 		})
 	})
 }

@@ -197,8 +197,8 @@ func TestLeaderPriority(t *testing.T) {
 			l.mu.Unlock()
 			return stopping && lead.fittest(lead.route.Load().lead) == ""
 		})
-		if _, _, ok := c.leader().successor("n2"); !ok {
-			t.Error("an operator cannot choose it")
+		if _, err := c.leader().successor("n2"); err != nil {
+			t.Errorf("an operator cannot choose it: %v", err)
 		}
 	})
 }

@@ -20,13 +20,16 @@ const (
 	drainWait  = 5 * time.Second
 	flightWait = time.Second // for frames in flight to the leader
 	drainCheck = 2 * time.Millisecond
+	// unfitWait is how long a leader that stops waits beside voters that are not fit to lead and do
+	// not replay their logs: for their answers, and for one that has just done that to notice.
+	unfitWait = 5 * followerTick
 )
 
-// TransferLeadership transfers leadership to a member, a connected voter, or to the one with the
-// longest log if member is empty. It returns nil once this node no longer leads. Errors:
-// ErrRefused, also if the member lags or is not fit to lead; ErrNotRun if this node is not the
-// leader, another transfer is in progress, or the one with the longest log lags; ErrUnknown if the
-// member was asked to take over and has not done so: it still may.
+// TransferLeadership transfers leadership to a member, a connected voter, or to the best of those
+// that are fit to lead if member is empty. It returns nil once this node no longer leads. Errors:
+// ErrRefused, also if the member lags, or it or nobody is fit to lead; ErrNotRun if this node is
+// not the leader, another transfer is in progress, or the best one lags; ErrUnknown if the member
+// was asked to take over and has not done so: it still may.
 //
 // Raft's own transfer could end such that Raft refuses everything for ever (ADR 0045).
 func (n *Node) TransferLeadership(member string) error {
@@ -34,13 +37,11 @@ func (n *Node) TransferLeadership(member string) error {
 	if !n.leadsIn(term) {
 		return notRun("this node is not the leader")
 	}
-	id, addr, ok := n.successor(member)
-	if !ok && member != "" {
-		return refused(fmt.Sprintf("leadership transfer: %s is not a connected voter", member))
+	next, err := n.successor(member)
+	if err != nil {
+		return err
 	}
-	if !ok {
-		return errNoSuccessor
-	}
+	id := string(next.ID)
 	select {
 	case n.transferring <- struct{}{}:
 	default:
@@ -69,11 +70,11 @@ func (n *Node) TransferLeadership(member string) error {
 	}
 	asked = make(chan error, 1)
 	go func() {
-		asked <- n.askToStand(raft.ServerID(id), raft.ServerAddress(addr))
+		asked <- n.askToStand(next.ID, next.Address)
 		<-over
 		<-n.transferring // not before: a member that hangs would find many questions later
 	}()
-	return n.awaitSuccessor(term, asked, late.C)
+	return n.awaitSuccessor(id, term, asked, late.C)
 }
 
 // awaitLog waits until a member is known to have and have applied the log of this leader, and to
@@ -99,13 +100,15 @@ func (n *Node) awaitLog(id string, term uint64, late <-chan time.Time) bool {
 }
 
 // awaitSuccessor waits until this node no longer leads, after another was asked to.
-func (n *Node) awaitSuccessor(term uint64, asked <-chan error, late <-chan time.Time) error {
+func (n *Node) awaitSuccessor(id string, term uint64, asked <-chan error,
+	late <-chan time.Time) error {
 	ticker := time.NewTicker(drainCheck)
 	defer ticker.Stop()
 	for n.leadsIn(term) {
 		select {
 		case err := <-asked:
 			if err != nil && err.Error() == errUnfit.Error() { // that is all that Raft transports
+				n.link(id).noteUnfit()
 				return refused("leadership transfer: the member declines: " + err.Error())
 			}
 			if err != nil && n.leadsIn(term) {
@@ -155,17 +158,17 @@ func (n *Node) pauseProposals() (end func()) {
 	}
 }
 
-// successor picks the voter to transfer leadership to: the wanted one, or if that is empty, of
-// those that are fit to lead and have applied about as much as the longest log has, the one with
-// the highest priority. Raft's own choice may be a member that is down.
-func (n *Node) successor(wanted string) (id, addr string, ok bool) {
-	type candidate struct {
-		server                       raft.Server
-		lastIndex, applied, priority uint64
-		unfit                        bool
-	}
-	var all []candidate
-	var longest uint64
+// candidate is a connected voter that leadership may be transferred to, as far as is known.
+type candidate struct {
+	server             raft.Server
+	lastIndex, applied uint64
+	priority           uint64
+	unfit              bool
+	silent             bool // it has not answered lately
+}
+
+// candidates returns all, or the wanted one.
+func (n *Node) candidates(wanted string) (all []candidate) {
 	for _, s := range n.configuration().Servers {
 		l := n.link(string(s.ID))
 		if s.Suffrage != raft.Voter || l == nil || !l.up() || !n.admitted(string(s.ID)) ||
@@ -174,19 +177,39 @@ func (n *Node) successor(wanted string) (id, addr string, ok bool) {
 		}
 		l.mu.Lock()
 		all = append(all, candidate{s, l.report.lastIndex, l.report.applied, l.peer.priority,
-			l.unfit})
+			l.unfit, time.Since(l.heard) > 2*askEvery})
 		l.mu.Unlock()
-		longest = max(longest, all[len(all)-1].lastIndex)
 	}
+	return all
+}
+
+// successor picks the voter to transfer leadership to: the wanted one, or if that is empty, of
+// those that are fit to lead, answer, and have applied about as much as the longest log has, the
+// one with the highest priority. Raft's own choice may be a member that is down.
+func (n *Node) successor(wanted string) (raft.Server, error) {
+	all := n.candidates(wanted)
+	switch {
+	case len(all) == 0 && wanted != "":
+		return raft.Server{}, refused("leadership transfer: " + wanted +
+			" is not a connected voter")
+	case len(all) == 0:
+		return raft.Server{}, errNoSuccessor
+	case wanted != "":
+		return all[0].server, nil
+	}
+	all = slices.DeleteFunc(all, func(c candidate) bool { return c.unfit })
 	if len(all) == 0 {
-		return "", "", false
+		return raft.Server{}, errNoneFit
 	}
-	best := slices.MaxFunc(all, func(a, b candidate) int {
+	var longest uint64
+	for _, c := range all {
+		longest = max(longest, c.lastIndex)
+	}
+	return slices.MaxFunc(all, func(a, b candidate) int {
 		far := func(c candidate) bool { return c.applied+promoteLag < longest }
-		return cmp.Or(compareBool(b.unfit, a.unfit), compareBool(far(b), far(a)),
+		return cmp.Or(compareBool(b.silent, a.silent), compareBool(far(b), far(a)),
 			cmp.Compare(a.priority, b.priority), cmp.Compare(a.lastIndex, b.lastIndex))
-	})
-	return string(best.server.ID), string(best.server.Address), true
+	}).server, nil
 }
 
 // compareBool orders false before true.
@@ -208,22 +231,39 @@ func (n *Node) Close() error {
 }
 
 // TransferIfLeader transfers leadership if this node leads and another voter can take it. Requests
-// continue meanwhile, on this node too: they wait for the next leader. A stopping node calls it
-// first, while its clients are still connected.
+// continue meanwhile, on this node too: they wait for the next leader, or are served while nobody
+// is fit to be that. A stopping node calls it first, while its clients are still connected.
 func (n *Node) TransferIfLeader() {
 	n.leaving.Store(true)
 	n.stampLast()
-	for began := time.Now(); n.raft.State() == raft.Leader && time.Since(began) < drainWait; {
+	began := time.Now()
+	hope := began
+	for n.raft.State() == raft.Leader && time.Since(began) < drainWait {
+		n.askMembers()
 		err := n.TransferLeadership("")
-		if err == nil {
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, errNoSuccessor):
+			n.logger.Debug("leadership was not transferred", "error", err)
+			return
+		case !errors.Is(err, errNoneFit) || n.othersReplay():
+			hope = time.Now()
+		case time.Since(hope) > unfitWait:
+			n.logger.Warn("leadership was not transferred", "error", err)
 			return
 		}
 		n.logger.Debug("leadership was not transferred", "error", err)
-		if errors.Is(err, errNoSuccessor) {
-			return
-		}
 		time.Sleep(drainCheck)
 	}
+}
+
+// othersReplay reports whether a voter still has to apply entries that it has. Then it may be fit
+// soon. No other reason is known to end.
+func (n *Node) othersReplay() bool {
+	return slices.ContainsFunc(n.candidates(""), func(c candidate) bool {
+		return !c.silent && c.applied+nearlyApplied < c.lastIndex
+	})
 }
 
 // stampLast has the log say what the clock is, if this node leads and there is a deadline: the
@@ -243,8 +283,11 @@ func (n *Node) stampLast() {
 	}
 }
 
-// errNoSuccessor is why a leader keeps leading.
-var errNoSuccessor = refused("leadership transfer: no other voter is connected")
+// Why a leader keeps leading.
+var (
+	errNoSuccessor = refused("leadership transfer: no other voter is connected")
+	errNoneFit     = refused("leadership transfer: no other voter is fit to lead")
+)
 
 func (n *Node) shutdown() error {
 	close(n.closing)

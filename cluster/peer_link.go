@@ -547,6 +547,16 @@ func (l *link) termAnswer(f frame) error {
 	return nil
 }
 
+// noteUnfit notes that the member has declined to lead.
+func (l *link) noteUnfit() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unfit = true
+}
+
 // reply handles the answer to a write or read frame.
 func (l *link) reply(f frame) error {
 	l.mu.Lock()
