@@ -38,7 +38,7 @@ func readingOf(clockMs int64, wall time.Time) reading {
 	return reading{clockMs * usPerMs, wall.UnixMilli() - clockMs}
 }
 
-// How the time of day follows the leader's wall clock.
+// How the time of day follows the wall clock of the leader, or of a majority that disagrees.
 const (
 	// deadbandMs is how far they may diverge before the time of day follows. Wall clocks kept by
 	// NTP are much closer to each other, and a node's clocks, which differ in rate by some 20 µs a
@@ -73,6 +73,7 @@ type leaderClock struct {
 	mu         sync.Mutex
 	offsetMs   int64 // of the time of day
 	shiftMs    int64 // what requests see is ahead of that time of day by
+	steerMs    int64 // what the time of day follows is ahead of this node's wall clock by
 	slewing    bool
 	ahead      bool    // slewing: the wall clock is ahead
 	slewedUs   int64   // cluster clock up to which the offset has followed the wall clock
@@ -105,6 +106,13 @@ func (c *leaderClock) setShift(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shiftMs = ms
+}
+
+// steer has the time of day follow what is ahead of this node's wall clock by so much.
+func (c *leaderClock) steer(aheadMs int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.steerMs = aheadMs
 }
 
 // catchUp has the time of day jump to the wall clocks, since the whole cluster was down and its
@@ -153,9 +161,9 @@ func (c *leaderClock) nowLocked() reading {
 	return reading{now, c.offsetMs}
 }
 
-// slew makes the offset follow the wall clock.
+// slew makes the offset follow the wall clock, or those that are right if that is wrong.
 func (c *leaderClock) slew(nowUs int64) {
-	apartMs := c.wallOffsetMs(nowUs/usPerMs) - c.offsetMs
+	apartMs := c.wallOffsetMs(nowUs/usPerMs) + c.steerMs - c.offsetMs
 	switch {
 	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0):
 		// a new step: what is left of a slow one is not made up by quick ones

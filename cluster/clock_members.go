@@ -86,13 +86,16 @@ func (n *Node) awaitWalls(term uint64) (w walls) {
 // wrongWallMs is how far wall clocks may differ before this is logged.
 const wrongWallMs = 1000
 
-// settleWalls has the time of day follow wall clocks that became known after the beginning of a
-// leadership, until those of a majority are where no other could change it.
+// settleWalls has the time of day follow a majority of the wall clocks slowly. It jumps to those
+// that became known after the beginning of a leadership, until those of a majority are where no
+// other could change it.
 func (n *Node) settleWalls(lead *leadership) {
+	ahead, silent, voters := n.voterWalls()
+	lead.steer(steerTo(ahead, voters))
 	if !lead.wallsOpen {
 		return
 	}
-	w := n.wallsAhead()
+	w := majorityOf(ahead, silent, voters)
 	if w.known {
 		if jumpMs := lead.catchUp(w.aheadMs); jumpMs > wrongWallMs {
 			n.logger.Warn("TIME jumps forward to the wall clocks of a majority", "ms", jumpMs)
@@ -101,11 +104,13 @@ func (n *Node) settleWalls(lead *leadership) {
 	lead.wallsOpen = !w.settled
 }
 
-// wallsAhead compares the wall clocks of the voters with this node's. One that does not answer may
+// wallsAhead compares the wall clocks of the voters with this node's.
+func (n *Node) wallsAhead() walls { return majorityOf(n.voterWalls()) }
+
+// voterWalls returns how far the wall clocks of voters are ahead of this node's. A silent one may
 // still say anything, a member of release 0.1 never does.
-func (n *Node) wallsAhead() walls {
-	var ahead []int64
-	voters, silent, own := 0, 0, n.cfg.Clock.Wall().UnixMilli()
+func (n *Node) voterWalls() (ahead []int64, silent, voters int) {
+	own := n.cfg.Clock.Wall().UnixMilli()
 	for _, s := range n.view().members.Servers {
 		if s.Suffrage != raft.Voter {
 			continue
@@ -122,7 +127,23 @@ func (n *Node) wallsAhead() walls {
 			silent++
 		}
 	}
-	return majorityOf(ahead, silent, voters)
+	return ahead, silent, voters
+}
+
+// steerTo returns how far what the time of day follows is ahead of this node's wall clock: 0,
+// unless a majority of the wall clocks is ahead of it, or behind.
+func steerTo(ahead []int64, voters int) int64 {
+	if least, ok := majorityAt(slices.Clone(ahead), voters); ok && least > 0 {
+		return least
+	}
+	behind := make([]int64, len(ahead))
+	for i, ms := range ahead {
+		behind[i] = -ms
+	}
+	if least, ok := majorityAt(behind, voters); ok && least > 0 {
+		return -least
+	}
+	return 0
 }
 
 // majorityOf returns what the clocks of some voters say, of which silent ones may say more.

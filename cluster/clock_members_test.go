@@ -5,6 +5,7 @@ package cluster
 import (
 	"bufio"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -153,4 +154,63 @@ func TestOlderMembersAreToldNoWallClock(t *testing.T) {
 			conn.Close()
 		}
 	})
+}
+
+// The time of day follows this node's clock, 0, unless a majority of the clocks is beyond it.
+func TestSteerTo(t *testing.T) {
+	for _, c := range []struct {
+		ahead  []int64
+		voters int
+		want   int64
+	}{
+		{[]int64{0}, 1, 0},
+		{[]int64{0}, 3, 0},
+		{[]int64{0, 9}, 2, 0},
+		{[]int64{0, -9}, 2, 0},
+		{[]int64{0, 9}, 3, 0}, // the third decides
+		{[]int64{0, -9}, 3, 0},
+		{[]int64{0, 9, -9}, 3, 0},
+		{[]int64{0, 7, 9}, 3, 7},
+		{[]int64{-7, 0, -9}, 3, -7},
+		{[]int64{0, 7, 9}, 4, 0},
+		{[]int64{0, 7, 9, 8}, 4, 7},
+		{[]int64{7, 9, 8}, 4, 7}, // this node has no vote
+		{[]int64{0, 7, 9, 8}, 5, 7},
+		{[]int64{0, -7, -9, -8}, 5, -7},
+		{[]int64{0, -7, -9}, 5, 0},
+	} {
+		if got := steerTo(slices.Clone(c.ahead), c.voters); got != c.want {
+			t.Errorf("%v of %d voters: %d, want %d", c.ahead, c.voters, got, c.want)
+		}
+	}
+}
+
+// TestTimeOfDayFollowsAMajority: the wall clock of the leader is set, and the time of day stays
+// where those of the others are. When these are set as well, it follows, slowly.
+func TestTimeOfDayFollowsAMajority(t *testing.T) {
+	for _, by := range []time.Duration{-time.Hour, time.Hour} {
+		runSimulated(t, by.String(), func(t *testing.T) {
+			c := newCluster(t, 3, nil)
+			c.write(c.leader(), "w")
+			lead, was := c.leader(), c.offset()
+			const long = 10 * time.Second
+			c.clock(lead.cfg.ID).shiftWall(by)
+			time.Sleep(long)
+			if went := c.offset() - was; went.Abs() > time.Millisecond { // before it was noticed
+				t.Errorf("the time of day went by %v after one wrong clock", went)
+			}
+			for _, n := range c.followers() {
+				c.clock(n.cfg.ID).shiftWall(by)
+			}
+			time.Sleep(long)
+			went := c.offset() - was
+			want := time.Duration(long.Microseconds()/aheadEveryUs) * time.Millisecond
+			if by < 0 {
+				want = -time.Duration(long.Microseconds()/behindEveryUs) * time.Millisecond
+			}
+			if (went-want).Abs() > 5*time.Millisecond || went == 0 {
+				t.Errorf("the time of day went by %v after all, want %v", went, want)
+			}
+		})
+	}
 }
