@@ -22,6 +22,7 @@ const (
 // adminRequest is the question, in JSON so that later versions can extend it.
 type adminRequest struct {
 	Change *MemberChange `json:"change,omitempty"` // nil: only list the members
+	About  string        `json:"about,omitempty"`  // what is the node of this id?
 }
 
 // adminReply is the answer.
@@ -29,6 +30,9 @@ type adminReply struct {
 	Outcome string         `json:"outcome"`
 	Reason  string         `json:"reason,omitempty"`
 	Members []MemberStatus `json:"members,omitempty"`
+	// Standing is what the node asked About is, a name of standingNames; empty: an older version.
+	Standing string `json:"standing,omitempty"`
+	missed   bool   // nobody was asked
 }
 
 // Outcomes of an adminReply.
@@ -108,7 +112,7 @@ func (n *Node) askOnce(q adminRequest) adminReply {
 // exchange asks the node at addr. After an error it is unknown whether the question took effect.
 func (n *Node) exchange(id, addr string, q adminRequest) (reply adminReply, err error) {
 	missed := func(err error) adminReply {
-		return adminReply{Outcome: outcomeNotRun,
+		return adminReply{Outcome: outcomeNotRun, missed: true,
 			Reason: fmt.Sprintf("cannot ask leader %s: %v", id, err)}
 	}
 	conn, reader, h, err := n.greet(id, addr, streamAdmin)
@@ -207,7 +211,7 @@ func (n *Node) serveAdmin(conn *stream, known func()) {
 				"member", q.Change.ID)
 		}
 		answer := n.answerAdmin
-		if !n.isMember(peer.id) {
+		if !n.standing(peer.id).isMember() {
 			answer = func(q adminRequest) adminReply { return n.answerStranger(peer, q) }
 		}
 		err = sendAdmin(conn, answer(q))
@@ -217,8 +221,11 @@ func (n *Node) serveAdmin(conn *stream, known func()) {
 	}
 }
 
-// answerAdmin answers on the leader.
+// answerAdmin answers, on the leader but for what each node says by itself.
 func (n *Node) answerAdmin(q adminRequest) adminReply {
+	if q.About != "" { // not what others said: two nodes would vouch for each other's word
+		return adminReply{Outcome: outcomeDone, Standing: n.ownStanding(q.About).String()}
+	}
 	lead := n.route.Load().lead
 	if lead == nil {
 		return adminReply{Outcome: outcomeNotRun, Reason: errNoLeader.Error()}

@@ -208,14 +208,16 @@ func (n *Node) outnumbered() bool {
 
 // admit returns why a Raft connection is refused: it must be meant for this very data directory,
 // and come from the same cluster.
-func (n *Node) admit(incarnation, cluster string) error {
+func (n *Node) admit(conn *stream, incarnation, cluster string) error {
 	own, r := n.clusterID(), n.view().register
 	seeded := n.provisional(r) && incarnation == r.incarnations[n.cfg.ID]
 	switch {
 	case n.failure.Load():
 		return n.lost
 	case incarnation != "" && incarnation != n.incarnation && !seeded:
-		n.failLostDisk("another member")
+		if n.mayBeMember(conn) {
+			n.failLostDisk("another member")
+		}
 		return fmt.Errorf("it is for an earlier incarnation of node %s", n.cfg.ID)
 	case own != "" && (cluster != own || incarnation == ""):
 		return fmt.Errorf(
@@ -284,7 +286,9 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation &&
 		(h.to == "" || h.to == n.cfg.ID): // not meant for the node that had this address
-		n.failLostDisk("node " + h.id)
+		if n.ownStanding(h.id).isMember() {
+			n.failLostDisk("node " + h.id)
+		}
 		return lostDiskError(n.cfg.ID, "node "+h.id).Error(), false
 	case foreign:
 		// otherwise their floating-point numbers could differ in the last bit

@@ -290,7 +290,8 @@ func TestRaftConnectionsOfStrangers(t *testing.T) {
 			{"", n.clusterID(), false}, {n.incarnation, "other", false}, {n.incarnation, "", false},
 			{"", "", false},
 		} {
-			if err := n.admit(test.incarnation, test.cluster); (err == nil) != test.taken {
+			err := n.admit(&stream{}, test.incarnation, test.cluster)
+			if (err == nil) != test.taken {
 				t.Errorf("%+v: %v", test, err)
 			}
 		}
@@ -307,11 +308,22 @@ func TestRaftConnectionsOfStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer late.Close()
-		if err := late.admit("", n.clusterID()); err == nil {
+		if err := late.admit(&stream{}, "", n.clusterID()); err == nil {
 			t.Error("a connection from a cluster that does not know its incarnation was taken")
 		}
-		if err := late.admit(late.incarnation, n.clusterID()); err != nil {
+		if err := late.admit(&stream{}, late.incarnation, n.clusterID()); err != nil {
 			t.Error(err)
+		}
+		// It believes nobody that it had data: it knows no member.
+		if err := late.admit(&stream{}, "other", n.clusterID()); err == nil {
+			t.Error("a connection for an earlier incarnation was taken")
+		}
+		if refusal, _ := late.checkIdentity(hello{version: protocolVersion, id: "n8",
+			cluster: n.clusterID(), expects: "other", incarnation: "x"}); refusal == "" {
+			t.Error("a node that knows of an earlier incarnation was taken")
+		}
+		if late.failure.Load() {
+			t.Error("a node without data ends for what a stranger says:", late.lost)
 		}
 	})
 }

@@ -73,6 +73,7 @@ type Node struct {
 	changing     chan struct{}          // holds a token while a membership change runs
 	transferring chan struct{}          // holds a token while leadership is handed over
 	removal      removal
+	vouchers     vouchers
 	owed         atomic.Uint64          // see owedKey
 	mark         *durableMark           // of the log; nil: it has none
 	incarnation  string                 // of the data directory

@@ -77,6 +77,7 @@ func (n *Node) greetPeer(conn *stream, reader *bufio.Reader, strangers bool) (he
 		return h, err
 	}
 	refusal, removed := "", false
+	is := n.standing(h.id)
 	switch {
 	case h.version != protocolVersion:
 		refusal = fmt.Sprintf(
@@ -93,11 +94,12 @@ func (n *Node) greetPeer(conn *stream, reader *bufio.Reader, strangers bool) (he
 	case n.isOtherCluster(h.cluster):
 		// a node of another cluster must not be told that it was removed from this one
 		refusal, _ = n.checkIdentity(h)
-	case n.machine.removed(h.id):
+	case is == standingRemoved:
 		refusal, removed = fmt.Sprintf("node %s was removed from the cluster", h.id), true
 	case n.draining.Load():
 		refusal = fmt.Sprintf("node %s is stopping", n.cfg.ID)
-	case !n.isMember(h.id) && !n.awaitsJoin() && !strangers:
+	case is == standingNone && !strangers:
+		n.askAbout(h.id)
 		refusal = fmt.Sprintf("node %q is not a member of the cluster of node %s", h.id,
 			n.cfg.ID)
 	}
@@ -154,7 +156,7 @@ func (in *inbound) serve() error {
 			if err != nil {
 				return err
 			}
-			if in.n.isMember(in.peer) {
+			if in.n.standing(in.peer).isMember() {
 				in.n.heard.take(in.peer, in.number, r)
 			}
 		case frameQuestion:

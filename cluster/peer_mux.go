@@ -68,7 +68,7 @@ type mux struct {
 	// the cluster's id, which Raft connections name; empty: none
 	cluster func() string
 	// refuses a Raft connection for that incarnation and from that cluster
-	admit    func(incarnation, cluster string) error
+	admit    func(conn *stream, incarnation, cluster string) error
 	logger   *slog.Logger
 	warnings *logging.Limited // for what strangers cause
 	tls      *PeerTLS         // nil: off
@@ -247,7 +247,7 @@ func (m *mux) checkTarget(conn *stream) error {
 	}
 	err := errWrongNode
 	if words[0] == m.self {
-		err = m.admit(words[1], words[2])
+		err = m.admit(conn, words[1], words[2])
 	}
 	if err != nil {
 		m.logger.Debug("Raft connection refused", "from", conn.RemoteAddr(), "node", words[0],

@@ -78,22 +78,26 @@ func (c *certified) pass(who identity, t *raft.NetworkTransport) {
 
 // check reports whether a message names a node of the identity. It refuses it otherwise.
 func (c *certified) check(who identity, rpc raft.RPC) bool {
-	id := ""
-	if m, ok := rpc.Command.(raft.WithRPCHeader); ok {
-		id = string(m.GetRPCHeader().ID)
-	}
+	id := speaker(rpc)
 	if c.tls.names(who, id) {
 		return true
 	}
 	c.warnings.Warn("Raft message refused: the certificate is another node's", "claimed", id,
 		"certificate", strings.Join(who, " "))
-	go func() { // ends with the connection at the latest
-		if rpc.Reader != nil { // a snapshot, which precedes the answer
-			_, _ = io.Copy(io.Discard, rpc.Reader)
-		}
-		rpc.Respond(nil, fmt.Errorf("node %q: %w", id, errNotTheirName))
-	}()
+	refuseRaft(rpc, fmt.Errorf("node %q: %w", id, errNotTheirName))
 	return false
+}
+
+// refuseRaft answers a message of Raft with an error.
+func refuseRaft(rpc raft.RPC, err error) {
+	if rpc.Reader == nil {
+		rpc.Respond(nil, err)
+		return
+	}
+	go func() { // ends with the connection at the latest
+		_, _ = io.Copy(io.Discard, rpc.Reader) // a snapshot, which precedes the answer
+		rpc.Respond(nil, err)
+	}()
 }
 
 // certifiedLayer gives a transport the connections of one identity.
@@ -157,6 +161,10 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
 // last sends a snapshot; for an old one it drops its log, with entries that it has acknowledged,
 // and refuses what follows (docs/adr/0049).
 func (t *transport) deliver(rpc raft.RPC) {
+	if err := t.n.maySendRaft(speaker(rpc)); err != nil {
+		refuseRaft(rpc, err)
+		return
+	}
 	switch req := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:
 		cutAppend(req, t.n.snapshotted())
@@ -276,6 +284,10 @@ func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 // goroutine takes the heartbeat, and follows.
 func (t *transport) whileFollowing(handle func(raft.RPC)) func(raft.RPC) {
 	return func(rpc raft.RPC) {
+		if err := t.n.maySendRaft(speaker(rpc)); err != nil {
+			refuseRaft(rpc, err)
+			return
+		}
 		r := t.n.raft
 		term, own := rpc.Command.(*raft.AppendEntriesRequest).Term, r.CurrentTerm()
 		if term == own && r.State() == raft.Candidate {

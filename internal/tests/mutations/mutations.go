@@ -38,6 +38,7 @@ var Classes = []string{
 	"two members changed at once",
 	"birth not checked",
 	"silence taken for a first start",
+	"a certificate taken for membership",
 	"fsync dropped in the leader",
 	"fsync dropped in a follower",
 	"fsync dropped in the stable store",

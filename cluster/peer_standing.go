@@ -1,0 +1,237 @@
+// Who may speak to this node on the peer port, and about what. A certificate proves who a node is;
+// what it is to this cluster is decided here alone.
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// standing is what a node is to the cluster, as far as this one knows.
+type standing uint8
+
+const (
+	standingNone    standing = iota + 1 // no member
+	standingRemoved                     // its removal is committed
+	standingLearner                     // a member without a vote
+	standingVoter
+	standingOpen // this node has no configuration: anyone may turn out to be a member
+)
+
+// isMember reports whether it is a member of a configuration that this node has.
+func (s standing) isMember() bool { return s == standingLearner || s == standingVoter }
+
+var standingNames = map[standing]string{standingNone: "none", standingRemoved: "removed",
+	standingLearner: "learner", standingVoter: "voter", standingOpen: "open"}
+
+func (s standing) String() string { return standingNames[s] }
+
+// ownStanding returns what a node is by the configurations in this node's log. A voter of the
+// newest or of the newest committed one is a voter: a leader that removes itself leads until that
+// is committed.
+func (n *Node) ownStanding(id string) standing {
+	newest, known := n.view(), n.machine.members.Load()
+	if len(newest.source) == 0 {
+		return standingOpen
+	}
+	is := standingNone
+	for _, servers := range [][]raft.Server{newest.source, known.configuration.Servers} {
+		for _, s := range servers {
+			switch {
+			case string(s.ID) != id || isPlaceholder(s):
+			case s.Suffrage == raft.Voter:
+				return standingVoter
+			default:
+				is = standingLearner
+			}
+		}
+	}
+	if is == standingNone && known.retired[id] {
+		return standingRemoved
+	}
+	return is
+}
+
+// standing is ownStanding with what members have said: a node that was away may have missed that
+// another became a member, and that one may be its leader.
+func (n *Node) standing(id string) standing {
+	is := n.ownStanding(id)
+	if is == standingNone || is == standingLearner {
+		is = max(is, n.vouchers.standing(id))
+	}
+	return is
+}
+
+// maySendRaft returns why a node may not send Raft's messages to this one; nil: it may. Only voters
+// send them. A node that this one knows as something else may have become a voter since: then this
+// one asks its members, and the sender tries it again.
+func (n *Node) maySendRaft(id string) error {
+	switch is := n.standing(id); is {
+	case standingVoter, standingOpen:
+		return nil
+	case standingRemoved:
+		return fmt.Errorf("node %q was removed from the cluster", id)
+	default:
+		n.askAbout(id)
+		return fmt.Errorf("node %q is not known to node %s as a voter", id, n.cfg.ID)
+	}
+}
+
+// mayBeMember reports whether a connection can be one of a member of the configuration in this
+// node's log: its certificate may name several.
+func (n *Node) mayBeMember(conn *stream) bool {
+	return slices.ContainsFunc(n.view().members.Servers, func(s raft.Server) bool {
+		return string(s.ID) != n.cfg.ID && conn.mayBe(string(s.ID))
+	})
+}
+
+const (
+	// vouchedFor is how long an answer about a node counts, unvouchedFor one that it is none.
+	vouchedFor   = 10 * time.Second
+	unvouchedFor = 500 * time.Millisecond
+	// vouchWait bounds one round of questions.
+	vouchWait = 2 * time.Second
+	// maxVouched bounds the nodes that are remembered, so that strangers cost nothing.
+	maxVouched = 64
+)
+
+// vouchers is what members said about nodes.
+type vouchers struct {
+	mu     sync.Mutex
+	asking bool
+	said   map[string]vouched
+}
+
+type vouched struct {
+	is    standing
+	until time.Time
+}
+
+// standing returns what was said of a node lately; 0: nothing.
+func (v *vouchers) standing(id string) standing {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.said[id]; time.Now().Before(s.until) {
+		return s.is
+	}
+	return 0
+}
+
+// begin reports whether to ask about a node now.
+func (v *vouchers) begin(id string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.asking || time.Now().Before(v.said[id].until) {
+		return false
+	}
+	v.asking = true
+	return true
+}
+
+func (v *vouchers) end(id string, is standing) {
+	lasts := unvouchedFor
+	if is.isMember() {
+		lasts = vouchedFor
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asking = false
+	for other, s := range v.said {
+		if time.Now().After(s.until) {
+			delete(v.said, other)
+		}
+	}
+	if v.said == nil {
+		v.said = map[string]vouched{}
+	}
+	if len(v.said) < maxVouched {
+		v.said[id] = vouched{is, time.Now().Add(lasts)}
+	}
+}
+
+// askAbout asks the members what a node is, in the background.
+func (n *Node) askAbout(id string) {
+	if !n.vouchers.begin(id) {
+		return
+	}
+	go func() { // ends within vouchWait, or with the mux
+		is := n.heardAbout(id)
+		n.vouchers.end(id, is)
+		if !is.isMember() {
+			n.mux.warnings.Warn("a node that no member knows speaks as one; if all members that "+
+				"this node knows were replaced while it was away, remove it and join an empty one",
+				"node", id)
+		}
+	}()
+}
+
+// heardAbout returns the most that is said of a node by a member, or by a node of this cluster at
+// an address of Config.Discover: all members may have been replaced meanwhile.
+func (n *Node) heardAbout(id string) standing {
+	members := map[string]string{} // addresses by id
+	for _, s := range n.view().members.Servers {
+		if addr, ok := n.peerAddr(string(s.ID)); ok {
+			members[string(s.ID)] = addr
+		}
+	}
+	if n.cfg.Discover != nil {
+		seen, _ := n.lookAround(context.Background()) // or none are found
+		for _, s := range seen {
+			if s.err == nil && s.h.cluster == n.clusterID() && members[s.h.id] == "" {
+				members[s.h.id] = s.addr
+			}
+		}
+	}
+	delete(members, n.cfg.ID)
+	delete(members, id)
+	answers := make(chan standing, len(members))
+	for member, addr := range members {
+		go func() { answers <- n.heardFrom(member, addr, id) }()
+	}
+	most := standingNone
+	late := time.NewTimer(vouchWait)
+	defer late.Stop()
+	for range members {
+		select {
+		case is := <-answers:
+			if most = max(most, is); most == standingVoter {
+				return most
+			}
+		case <-late.C:
+			return most
+		case <-n.stop:
+			return most
+		}
+	}
+	return most
+}
+
+// heardFrom asks one member about a node.
+func (n *Node) heardFrom(member, addr, id string) standing {
+	r, err := n.exchange(member, addr, adminRequest{About: id})
+	switch {
+	case err != nil || r.missed:
+		return standingNone
+	case r.Standing == "": // a release before 0.2, which cannot say: as it was there
+		return standingVoter
+	case r.Standing == standingLearner.String():
+		return standingLearner
+	case r.Standing == standingVoter.String():
+		return standingVoter
+	}
+	return standingNone
+}
+
+// speaker returns the node that a message of Raft names as its sender.
+func speaker(rpc raft.RPC) string {
+	if m, ok := rpc.Command.(raft.WithRPCHeader); ok {
+		return string(m.GetRPCHeader().ID)
+	}
+	return ""
+}

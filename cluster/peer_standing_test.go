@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// raft has f send messages of Raft to the node n under an id.
+func (i intruder) raft(n *Node, id string, f func(*raft.NetworkTransport, raft.RPCHeader)) {
+	i.first, i.ended = []byte{streamRaft}, make(chan struct{})
+	for _, word := range []string{n.cfg.ID, n.incarnation, n.clusterID()} {
+		i.first = append(append(i.first, byte(len(word))), word...)
+	}
+	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: i,
+		Timeout: 10 * time.Second, Logger: newRaftLogger(testLogger())})
+	defer trans.Close()
+	f(trans, raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id),
+		Addr: []byte(id)})
+}
+
+// TestStandings has nodes of each standing send everything that the peer port takes, with their own
+// certificates and under their own ids, in a term that would depose the leader.
+func TestStandings(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		ca := newCA(t)
+		c := newCluster(t, 3, func(cfg *Config) {
+			ca.useTLS(PeerTLSRequired)(cfg)
+			cfg.Learner = cfg.ID == "n4"
+		})
+		for _, id := range []string{"n4", "n5"} {
+			n := c.joiner(id, true)
+			if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: id,
+				PeerAddr: n.Status().PeerAddr}); err != nil {
+				t.Fatal(err)
+			}
+			c.ready(id)
+		}
+		c.awaitVoters("n1", "n2", "n3", "n5")
+		if err := c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: "n5"}); err != nil {
+			t.Fatal(err)
+		}
+		c.close("n5")
+		c.write(c.leader(), "a")
+		c.converged()
+		var rest []*Node
+		for _, n := range c.followers() {
+			if n.cfg.ID != "n4" {
+				rest = append(rest, n)
+			}
+		}
+		victim, voter := rest[0], rest[1].cfg.ID
+		const hellos, votes = 1, 2 // what a node may send, and votes and the rest of Raft
+		for id, may := range map[string]int{voter: hellos | votes, "n4": hellos, "n5": 0, "n6": 0} {
+			term := victim.raft.CurrentTerm()
+			in := intruder{dial: c.net.dialer(id), addr: victim.Status().PeerAddr,
+				files: ca.files("prod", id)}
+			for _, kind := range []byte{streamForward, streamAdmin} {
+				in.first = []byte{kind}
+				got, err := in.hello(hello{version: protocolVersion, id: id,
+					cluster:     victim.clusterID(),
+					incarnation: victim.view().register.incarnations[id]})
+				if err != nil || (got.refusal == "") != (may&hellos != 0) {
+					t.Errorf("hello of %s, %c: %q %v", id, kind, got.refusal, err)
+				}
+			}
+			if may&votes == 0 {
+				term += 10
+			}
+			in.raft(victim, id, func(trans *raft.NetworkTransport, header raft.RPCHeader) {
+				check := func(what string, err error) {
+					t.Helper()
+					if (err == nil) != (may&votes != 0) {
+						t.Errorf("%s of %s: %v", what, id, err)
+					}
+				}
+				check("a vote", trans.RequestVote("", "", &raft.RequestVoteRequest{
+					RPCHeader: header, Term: term}, &raft.RequestVoteResponse{}))
+				check("a pre-vote", trans.RequestPreVote("", "", &raft.RequestPreVoteRequest{
+					RPCHeader: header, Term: term}, &raft.RequestPreVoteResponse{}))
+				check("a heartbeat", trans.AppendEntries("", "", &raft.AppendEntriesRequest{
+					RPCHeader: header, Term: term}, &raft.AppendEntriesResponse{}))
+				if may&votes != 0 {
+					term-- // nothing comes of it
+				}
+				check("an entry", trans.AppendEntries("", "", &raft.AppendEntriesRequest{
+					RPCHeader: header, Term: term, PrevLogEntry: victim.raft.LastIndex(),
+					PrevLogTerm: victim.raft.CurrentTerm(), LeaderCommitIndex: 1 << 40,
+					Entries: []*raft.Log{{Index: victim.raft.LastIndex() + 1, Term: term,
+						Data: newToy().AppendEntry(nil, 1, 0, [][]byte{[]byte("evil")})}},
+				}, &raft.AppendEntriesResponse{}))
+				check("a snapshot", trans.InstallSnapshot("", "", &raft.InstallSnapshotRequest{
+					RPCHeader: header, SnapshotVersion: 1, Term: term, Size: 1 << 20},
+					&raft.InstallSnapshotResponse{}, io.LimitReader(zeroReader{}, 1<<20)))
+				if may&votes == 0 {
+					check("a call to stand", trans.TimeoutNow("", "", &raft.TimeoutNowRequest{
+						RPCHeader: header}, &raft.TimeoutNowResponse{}))
+				}
+			})
+		}
+		c.write(victim, "b")
+		c.converged()
+	})
+}
+
+// TestUnknownLeader: a node that was away follows a leader that became a member meanwhile.
+func TestUnknownLeader(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 5, nil)
+		c.write(c.leader(), "a")
+		c.converged()
+		c.close("n5")
+		n6 := c.joiner("n6", true)
+		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n6",
+			PeerAddr: n6.Status().PeerAddr}); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitVoters("n1", "n2", "n3", "n4", "n5", "n6")
+		eventually(t, "n6 leads", func() bool {
+			return c.leader() == n6 || c.leader().TransferLeadership("n6") == nil
+		})
+		c.write(n6, "b")
+		c.reopen("n5")
+		if is := c.nodes["n5"].ownStanding("n6"); is != standingNone {
+			t.Fatalf("n5 knows n6 as %v: the test shows nothing", is)
+		}
+		c.ready("n5")
+		c.converged()
+	})
+}
+
+// TestLostDiskByAStranger: only members of its configuration end a node of no cluster, by knowing
+// that it had data.
+func TestLostDiskByAStranger(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		ca := newCA(t)
+		c := emptyCluster(t)
+		ln := c.net.listen(t, "n1", "")
+		c.change = ca.useTLS(PeerTLSRequired)
+		c.members = []Member{{ID: "n1", PeerAddr: ln.Addr().String()},
+			{ID: "n2", PeerAddr: "10.9.9.9:1"}}
+		c.open("n1", ln)
+		n1 := c.nodes["n1"]
+		says := func(id string) {
+			in := intruder{dial: c.net.dialer(id), addr: ln.Addr().String(),
+				files: ca.files("prod", id), first: []byte{streamRaft}}
+			for _, word := range []string{"n1", "earlier", "a cluster"} {
+				in.first = append(append(in.first, byte(len(word))), word...)
+			}
+			conn, err := in.Dial("", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Error("the connection was taken")
+			}
+			in.first = []byte{streamForward}
+			if got, err := in.hello(hello{version: protocolVersion, id: id, cluster: "a cluster",
+				incarnation: "x", expects: "earlier", to: "n1"}); err != nil || got.refusal == "" {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+		if says("n6"); n1.failure.Load() {
+			t.Fatal("it ends for what a stranger says:", n1.lost)
+		}
+		if says("n2"); !n1.failure.Load() {
+			t.Error("it does not end for what a member says")
+		}
+	})
+}
