@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"errors"
 	"io"
 	"io/fs"
@@ -100,10 +101,14 @@ func TestRevocationIsImmediate(t *testing.T) {
 		if round%2 == 0 { // it says nothing about a key that may not be read any more
 			calls, want = slices.Insert(calls, 2, "WATCH k:1"), changedRules
 		}
-		// Queueing is decided by the users that the node has applied, which may be a moment old.
+		// Queueing is decided by the users that the node has applied, which may be a moment old. That
+		// it has applied this change, and not only those before the last revocation, shows a key that
+		// is new.
+		key := fmt.Sprint("round:", round)
+		set("+set", "+get", "+watch", "~"+key)
 		wait.For(t, 10*time.Second, "the node to know of the rights", func() bool {
 			_ = app.Do(ctx, "MULTI").Err()
-			err := app.Do(ctx, "SET", "k:1", "v").Err()
+			err := app.Do(ctx, "SET", key, "v").Err()
 			_ = app.Do(ctx, "DISCARD").Err()
 			return err == nil
 		})
@@ -123,7 +128,6 @@ func TestRevocationIsImmediate(t *testing.T) {
 		wantDenied(t, "SET", app.Do(ctx, "SET", "k:1", "x").Err())
 		wantDenied(t, "EVAL", app.Do(ctx, "EVAL", "return redis.call('get','k:1')", 0).Err())
 		wantDenied(t, "EVAL_RO", app.Do(ctx, "EVAL_RO", "return redis.call('get','k:1')", 0).Err())
-		set("+set", "+get", "+watch")
 		_, _ = app.Close(), tx.Close()
 	}
 }
