@@ -557,7 +557,7 @@ func TestStrangersAreNotAdded(t *testing.T) {
 		if err := ask(own); err != nil {
 			t.Error(err)
 		}
-		eventually(t, "n9 is a member", func() bool { return n1.isMember("n9") })
+		eventually(t, "n9 is a member", func() bool { return n1.ownStanding("n9").isMember() })
 	})
 }
 

@@ -87,11 +87,6 @@ func (n *Node) member(id string) (raft.Server, bool) {
 	return raft.Server{}, false
 }
 
-func (n *Node) isMember(id string) bool {
-	_, ok := n.member(id)
-	return ok
-}
-
 // retiredIDs returns the ids of removed members.
 func retiredIDs(c raft.Configuration) map[string]bool {
 	ids := map[string]bool{}

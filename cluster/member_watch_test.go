@@ -97,7 +97,7 @@ func TestAutoremove(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the learner that never came is removed", func() bool {
-			return !c.leader().isMember("n6")
+			return !c.leader().ownStanding("n6").isMember()
 		})
 	})
 }

@@ -3,8 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
