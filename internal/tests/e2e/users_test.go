@@ -101,9 +101,9 @@ func TestRevocationIsImmediate(t *testing.T) {
 		if round%2 == 0 { // it says nothing about a key that may not be read any more
 			calls, want = slices.Insert(calls, 2, "WATCH k:1"), changedRules
 		}
-		// Queueing is decided by the users that the node has applied, which may be a moment old. That
-		// it has applied this change, and not only those before the last revocation, shows a key that
-		// is new.
+		// Queueing is decided by the users that the node has applied, which may be a moment old. A
+		// key that is new shows that it has applied this change, and not only those before the last
+		// revocation.
 		key := fmt.Sprint("round:", round)
 		set("+set", "+get", "+watch", "~"+key)
 		wait.For(t, 10*time.Second, "the node to know of the rights", func() bool {
