@@ -545,7 +545,12 @@ func TestStrangersAreNotAdded(t *testing.T) {
 		if err := ask(own); err == nil || !strings.Contains(err.Error(), "is not a member") {
 			t.Errorf("without discovery: %v", err)
 		}
-		n1.cfg.Discover = func(context.Context) ([]string, error) { return nil, nil }
+		c.change = func(cfg *Config) {
+			cfg.Discover = func(context.Context) ([]string, error) { return nil, nil }
+		}
+		c.close("n1")
+		c.reopen("n1")
+		n1 = c.leader()
 		for _, change := range []MemberChange{{Kind: RemoveMember, ID: "n9"},
 			{Kind: TransferLeader},
 			{Kind: AddMember, ID: "n8", PeerAddr: own.PeerAddr},

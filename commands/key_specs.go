@@ -171,10 +171,10 @@ func (k KeySpec) varies(vary func(args [][]byte) KeyFlag) KeySpec {
 	return k
 }
 
-// setUses returns what SET does to its key.
+// setUses returns what SET does to its key. Whether a condition on the value holds tells of it.
 func setUses(args [][]byte) KeyFlag {
 	for _, a := range args[3:] {
-		if isWord(a, "GET") {
+		if isWord(a, "GET") || ifWord(a) != setAlways {
 			return KeyRW | KeyAccess | KeyUpdate
 		}
 	}

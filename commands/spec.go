@@ -142,6 +142,9 @@ type Spec struct {
 	Script func(args [][]byte) Script
 	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
 	Secret func(args [][]byte, i int) bool
+	// Carries is where a call of another command begins in the arguments, as in those of COMMAND
+	// GETKEYS. 0: there is none.
+	Carries int
 	// Acts says what the command does to its first key, for a Witness. 0: nothing that it notes.
 	Acts acts
 	// Audit says what the audit trail shows of a call. nil: nothing, or for a subcommand what its

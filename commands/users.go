@@ -56,6 +56,7 @@ func ACLSubcommands() []Spec {
 		{
 			Name: "dryrun", Kind: Read, Arity: -4, Flags: flags, Level: LevelUsers,
 			Group: "server", Since: "7.0.0", Syntax: "username command [arg [arg ...]]",
+			Carries:    3,
 			Summary:    "Reports whether a user may run a command, without running it.",
 			Complexity: "O(N) where N is the number of rules",
 			Handler:    aclDryRun,

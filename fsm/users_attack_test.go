@@ -4,7 +4,9 @@ package fsm
 
 import (
 	"bytes"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
@@ -168,5 +170,57 @@ func TestRightsHideWhatKeysThereAre(t *testing.T) {
 	}
 	if good < 3000 || denied < 1000 {
 		t.Errorf("%d requests succeeded, %d denials", good, denied)
+	}
+}
+
+// TestGuessesNeedTheRightToRead: whoever may only write a key learns nothing by a condition on its
+// value.
+func TestGuessesNeedTheRightToRead(t *testing.T) {
+	value := secret + "k1"
+	admin := &scenarioSession{node: attacked(t), proto: 2}
+	digest := func(v string) string {
+		_, err := admin.Do(commandtest.Args("SET", "k1", v))
+		raw, err2 := admin.Do(commandtest.Args("DIGEST", "k1"))
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Split(string(raw), "\r\n")[1]
+	}
+	calls := map[string][]func(guess string) []string{
+		"set": {
+			func(v string) []string { return []string{"SET", "k1", "x", "IFEQ", v} },
+			func(v string) []string { return []string{"SET", "k1", "x", "ifne", v, "PX", "1000"} },
+			func(v string) []string { return []string{"SET", "k1", "x", "IFDEQ", digest(v)} },
+			func(v string) []string { return []string{"SET", "k1", "x", "IFDNE", digest(v)} },
+		},
+		"delex": {
+			func(v string) []string { return []string{"DELEX", "k1", "IFEQ", v} },
+			func(v string) []string { return []string{"DELEX", "k1", "IFDNE", digest(v)} },
+		},
+		"delifeq": {func(v string) []string { return []string{"DELIFEQ", "k1", v} }},
+	}
+	for name, all := range calls {
+		for i, call := range all {
+			var replies []string
+			for _, guess := range []string{value, "wrong"} {
+				node := attacked(t, "%W~*")
+				raw, err := node.ask(&commands.Request{Cmds: [][][]byte{
+					commandtest.Args(call(guess)...)}}, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, reply := commands.CutDenials(raw)
+				replies = append(replies, string(reply))
+			}
+			if replies[0] != replies[1] {
+				t.Errorf("%s %d answers a right guess with %q and a wrong one with %q", name, i,
+					replies[0], replies[1])
+			}
+		}
+	}
+	for _, spec := range testTable().All() {
+		if strings.Contains(spec.Syntax, "IFEQ") && calls[spec.Name] == nil {
+			t.Errorf("%s has conditions that were not tried", spec.Name)
+		}
 	}
 }

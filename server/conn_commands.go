@@ -110,8 +110,9 @@ var connectionSpecs = []commands.Spec{
 }
 
 // helloSecret reports whether an argument of HELLO follows AUTH: the user and the password.
+// The version may be missing.
 func helloSecret(args [][]byte, i int) bool {
-	return i > 2 && is(args[i-1], "auth") || i > 3 && is(args[i-2], "auth")
+	return i > 1 && is(args[i-1], "auth") || i > 2 && is(args[i-2], "auth")
 }
 
 func pingHandler(x *commands.Call) error {

@@ -128,7 +128,8 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	if spec.Administers() {
 		return // as in Redis: they may hold secrets
 	}
-	s.srv.pubsub.delivery.offer(parcel{line: monitorLine(db, s.addr, redact(spec, args))})
+	line := monitorLine(db, s.addr, redact(s.srv.table, spec, args))
+	s.srv.pubsub.delivery.offer(parcel{line: line})
 }
 
 // called shows a command that a script of this node's clients calls.
@@ -181,20 +182,28 @@ const hexDigits = "0123456789abcdef"
 
 var redactedArg = []byte("(redacted)")
 
-// redact hides names and passwords. It does not change args.
-func redact(spec *commands.Spec, args [][]byte) [][]byte {
+// redact hides names and passwords, also of a call that the arguments carry. It does not change
+// args.
+func redact(table *commands.Table, spec *commands.Spec, args [][]byte) [][]byte {
+	first := 0 // of the arguments of the call that spec is
+	for spec.Carries > 0 && len(args)-first > spec.Carries {
+		first += spec.Carries
+		if spec, _ = table.Resolve(args[first:]); spec == nil {
+			return args
+		}
+	}
 	if spec.Secret == nil {
 		return args
 	}
 	var shown [][]byte
-	for i := range args {
-		if !spec.Secret(args, i) {
+	for i := range args[first:] {
+		if !spec.Secret(args[first:], i) {
 			continue
 		}
 		if shown == nil {
 			shown = append(shown, args...)
 		}
-		shown[i] = redactedArg
+		shown[first+i] = redactedArg
 	}
 	if shown == nil {
 		return args

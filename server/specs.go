@@ -37,6 +37,18 @@ func audited(by commands.Audit, spec commands.Spec) commands.Spec {
 	return spec
 }
 
+// administrative declares that a command needs the rights of an administrator.
+func administrative(spec commands.Spec) commands.Spec {
+	spec.Flags |= commands.Administrative
+	return spec
+}
+
+// carries declares where a call of another command begins in the arguments.
+func carries(first int, spec commands.Spec) commands.Spec {
+	spec.Carries = first
+	return spec
+}
+
 func help(s *session, container string, lines []string) {
 	s.w.Array(len(lines) + 3)
 	s.w.Status(container + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")

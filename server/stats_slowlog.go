@@ -84,7 +84,7 @@ func (l *slowlog) note(s *session, spec *commands.Spec, args [][]byte, took time
 	if threshold < 0 || took.Microseconds() < threshold || spec.Has(commands.SkipSlowlog) {
 		return
 	}
-	l.add(slowEntry{took: took, args: slowCall(redact(spec, args)), addr: s.addr,
+	l.add(slowEntry{took: took, args: slowCall(redact(s.srv.table, spec, args)), addr: s.addr,
 		name: beginning(s.name)})
 }
 

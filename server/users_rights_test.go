@@ -3,6 +3,7 @@ package server
 // What users without rights may do with commands that this node answers, and what is kept of it.
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -262,12 +263,13 @@ func TestWhoFoundsACluster(t *testing.T) {
 // What RAFT FOUND is told after AUTH is shown nowhere, but for the name in the audit trail.
 func TestFoundingHidesThePassword(t *testing.T) {
 	args := commandtest.Args("RAFT", "FOUND", "AUTH", "ops", "secret")
-	spec, err := testTable().Resolve(args)
+	table := testTable()
+	spec, err := table.Resolve(args)
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown, audited := spec.Audited(args)
-	if got := fmt.Sprintf("%s %s %v", redact(spec, args), shown, audited); got !=
+	if got := fmt.Sprintf("%s %s %v", redact(table, spec, args), shown, audited); got !=
 		"[RAFT FOUND AUTH (redacted) (redacted)] [ops] true" {
 		t.Error(got)
 	}
@@ -319,4 +321,44 @@ func TestWaitingForANodeIsCheap(t *testing.T) {
 			t.Errorf("a session that is killed asked %d times", asked)
 		}
 	})
+}
+
+// What a call hides is hidden where the arguments of another command carry it, to any depth, and
+// does not get into the log. Every command whose syntax names one declares that it carries it.
+func TestCarriedSecrets(t *testing.T) {
+	table := testTable()
+	for call, want := range map[string]string{
+		"HELLO 3 AUTH u pw SETNAME n":             "HELLO 3 AUTH * * SETNAME n",
+		"HELLO AUTH u pw":                         "HELLO AUTH * *",
+		"COMMAND GETKEYS AUTH u pw":               "COMMAND GETKEYS AUTH * *",
+		"COMMAND GETKEYS GET k":                   "COMMAND GETKEYS GET k",
+		"COMMAND GETKEYS nothing pw":              "COMMAND GETKEYS nothing pw",
+		"COMMAND GETKEYSANDFLAGS ACL SETUSER u x": "COMMAND GETKEYSANDFLAGS ACL SETUSER * *",
+		"ACL DRYRUN default AUTH pw":              "ACL DRYRUN default AUTH *",
+		"ACL DRYRUN default COMMAND GETKEYS HELLO 3 AUTH u pw": "ACL DRYRUN default " +
+			"COMMAND GETKEYS HELLO 3 AUTH * *",
+		"COMMAND GETKEYS COMMAND GETKEYS": "COMMAND GETKEYS COMMAND GETKEYS",
+	} {
+		args := commandtest.Args(strings.Fields(call)...)
+		spec, _ := table.Resolve(args)
+		shown := string(bytes.Join(redact(table, spec, args), []byte(" ")))
+		if got := strings.ReplaceAll(shown, "(redacted)", "*"); got != want {
+			t.Errorf("%s is shown as %s", call, got)
+		}
+		if spec.FullName() != "acl|dryrun" {
+			continue
+		}
+		args, err := spec.Rewrite(&session{srv: &Server{table: table}}, args)
+		sent := strings.ReplaceAll(string(bytes.Join(args, []byte(" "))), "(redacted)", "*")
+		if err != nil || sent != want {
+			t.Errorf("%s is sent as %s, %v", call, sent, err)
+		}
+	}
+	for _, spec := range table.All() {
+		for _, s := range append(spec.Subcommands, *spec) {
+			if strings.Contains(s.Syntax, "command [arg") != (s.Carries > 0) {
+				t.Errorf("%s: %q carries a call from %d on", s.Name, s.Syntax, s.Carries)
+			}
+		}
+	}
 }
