@@ -72,6 +72,12 @@ func (g *ruleMaker) rule() string {
 	return g.Pick([]string{"~", "%R~", "%W~", "%RW~"}) + pattern
 }
 
+// isCondition reports whether a word is IFEQ or one of its kin.
+func isCondition(word []byte) bool {
+	return slices.Contains([]string{"IFEQ", "IFNE", "IFDEQ", "IFDNE"},
+		strings.ToUpper(string(word)))
+}
+
 func TestDryRunsAsRedis(t *testing.T) {
 	detector.Skip(t)
 	real := commandtest.DialRedis(t)
@@ -118,6 +124,9 @@ func TestDryRunsAsRedis(t *testing.T) {
 		ask(commandtest.Args(rules...))
 		for range 50 {
 			call := g.Call(g.both)
+			if slices.ContainsFunc(call, isCondition) { // SET's of Redis 8.4 need another right
+				continue
+			}
 			reply := ask(append(commandtest.Args("ACL", "DRYRUN", "u"), call...))
 			switch {
 			case reply == "+OK\r\n":

@@ -158,8 +158,8 @@ func adminSub(name string, arity int, since, syntax, summary string,
 }
 
 func clientSetName(s *session, _ *commands.Spec, args [][]byte) {
-	if !validName(args[2]) {
-		s.fail(errBadName)
+	if err := checkName(clientNames, args[2]); err != nil {
+		s.fail(err)
 		return
 	}
 	s.name = string(args[2])
@@ -178,9 +178,8 @@ func clientSetInfo(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.Errorf("ERR Unrecognized option '%s'", args[2]))
 		return
 	}
-	if !validName(args[3]) {
-		s.fail(commands.Errorf("ERR %s cannot contain spaces, newlines or special characters.",
-			option))
+	if err := checkName(option, args[3]); err != nil {
+		s.fail(err)
 		return
 	}
 	*field = string(args[3])

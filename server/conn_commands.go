@@ -184,9 +184,6 @@ func selectDB(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-const errBadName commands.Error = "ERR Client names cannot contain spaces, newlines or special " +
-	"characters."
-
 // hello keeps the protocol if an option is invalid. A user or a name takes effect immediately, as
 // in Redis.
 func hello(s *session, _ *commands.Spec, args [][]byte) {
@@ -213,8 +210,8 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 			}
 			i += 2
 		case is(args[i], "setname") && left >= 1:
-			if !validName(args[i+1]) {
-				s.fail(errBadName)
+			if err := checkName(clientNames, args[i+1]); err != nil {
+				s.fail(err)
 				return
 			}
 			s.name = string(args[i+1]) // even if an invalid option follows
@@ -268,14 +265,25 @@ func (s *session) greet() {
 	}
 }
 
-// validName reports whether Redis accepts the name of a client or library.
-func validName(b []byte) bool {
-	for _, c := range b {
+const (
+	// clientNames is what errors call the names of connections.
+	clientNames = "Client names"
+	// maxName bounds the bytes of the name of a connection or library: CLIENT LIST shows them all.
+	maxName = 1024
+)
+
+// checkName returns why a name, which errors call what, is refused: Redis's reason, or its length.
+func checkName(what string, name []byte) error {
+	for _, c := range name {
 		if c < '!' || c > '~' {
-			return false
+			return commands.Errorf("ERR %s cannot contain spaces, newlines or special characters.",
+				what)
 		}
 	}
-	return true
+	if len(name) > maxName {
+		return commands.Errorf("ERR %s cannot be longer than %d bytes.", what, maxName)
+	}
+	return nil
 }
 
 func reset(s *session, _ *commands.Spec, _ [][]byte) {

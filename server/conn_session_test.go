@@ -445,3 +445,18 @@ func BenchmarkPipeline(b *testing.B) {
 		})
 	}
 }
+
+// CLIENT LIST shows the names of all connections, so that they are bounded.
+func TestNamesAreBounded(t *testing.T) {
+	c := start(t, nil).dial(t)
+	fits := strings.Repeat("x", maxName)
+	for _, words := range [][]string{{"CLIENT", "SETNAME"}, {"CLIENT", "SETINFO", "LIB-NAME"},
+		{"CLIENT", "SETINFO", "LIB-VER"}, {"HELLO", "2", "SETNAME"}} {
+		if got := c.call(append(words, fits+"x")...); !strings.Contains(got, "longer than 1024") {
+			t.Errorf("%q: %.100q", words, got)
+		}
+		if got := c.call(append(words, fits)...); strings.HasPrefix(got, "-") {
+			t.Errorf("%q: %.100q", words, got)
+		}
+	}
+}

@@ -37,12 +37,6 @@ func audited(by commands.Audit, spec commands.Spec) commands.Spec {
 	return spec
 }
 
-// administrative declares that a command needs the rights of an administrator.
-func administrative(spec commands.Spec) commands.Spec {
-	spec.Flags |= commands.Administrative
-	return spec
-}
-
 // carries declares where a call of another command begins in the arguments.
 func carries(first int, spec commands.Spec) commands.Spec {
 	spec.Carries = first

@@ -79,9 +79,6 @@ func sortedText(v commandtest.Value) string {
 // arityDiffers names the commands that take more arguments than Redis 7.0.15's, and why.
 var arityDiffers = map[string]string{"zrank": "WITHSCORE of 7.2", "zrevrank": "WITHSCORE of 7.2"}
 
-// administered names the commands that only administrators may call, unlike on Redis.
-var administered = []string{"memory|purge"}
-
 func TestCommandIsThatOfRedis(t *testing.T) {
 	c, mine := bothServers(t)
 	redis, own := describe(t, c), describe(t, mine)
@@ -92,9 +89,6 @@ func TestCommandIsThatOfRedis(t *testing.T) {
 			continue
 		}
 		compared++
-		if slices.Contains(administered, name) {
-			want["flags"], want["categories"] = "admin", "@admin @dangerous "+want["categories"]
-		}
 		for part := range want {
 			if have[part] != want[part] && (part != "arity" || arityDiffers[name] == "") {
 				t.Errorf("%s: %s\n\tis    %s\n\tredis %s", name, part, have[part], want[part])

@@ -74,7 +74,8 @@ func protocolAttacks() []attack {
 			want: []string{"-ERR reply exceeds 64 MiB; the command ran"}},
 		{name: "long names", calls: [][]string{{"CLIENT", "SETNAME", strings.Repeat("x", 30<<20)},
 			with(someKeys, "x*", "CONFIG", "GET"), with(900_000, "x", "PUBSUB", "NUMSUB")},
-			want: []string{"+OK", "-ERR too many parameters", "*1800000"}},
+			want: []string{"-ERR Client names cannot be longer", "-ERR too many parameters",
+				"*1800000"}},
 	}
 }
 
