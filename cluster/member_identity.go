@@ -189,6 +189,9 @@ func (n *Node) fitToLead() bool {
 	return true
 }
 
+// mayTakeOver reports whether a leader may hand leadership over to this node.
+func (n *Node) mayTakeOver() bool { return !n.leaving.Load() && n.fitToLead() }
+
 // outnumbered reports whether more than half of the other voters have another processor
 // architecture.
 func (n *Node) outnumbered() bool {

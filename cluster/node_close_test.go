@@ -130,3 +130,22 @@ func TestStopBesideFollowersThatReplay(t *testing.T) {
 		})
 	})
 }
+
+// TestLeavingNodeDeclines: a node that is stopping does not take leadership over, though the leader
+// does not know yet that it is.
+func TestLeavingNodeDeclines(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, other := c.leader(), c.followers()[0]
+		c.write(lead, "a")
+		c.converged()
+		other.leaving.Store(true)
+		if err := lead.askToStand(raft.ServerID(other.cfg.ID),
+			raft.ServerAddress(other.mux.Addr().String())); err == nil {
+			t.Error("it stands for election")
+		}
+		if c.leader() != lead {
+			t.Error("the leader has changed")
+		}
+	})
+}

@@ -139,7 +139,7 @@ func (in *inbound) serve() error {
 				in.n.lag.note(term, commit, in.n.applied(), time.Now())
 			}
 			status := statusDone
-			if in.n.leaving.Load() || !in.n.fitToLead() {
+			if !in.n.mayTakeOver() {
 				status = statusNotTaken
 			}
 			in.w.send(endFrame(appendTermReport(beginFrame(32), report), frameTerm, status, f.id),

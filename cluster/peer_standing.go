@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -73,7 +74,12 @@ func (n *Node) standing(id string) standing {
 // one asks its members, and the sender tries it again.
 func (n *Node) maySendRaft(id string) error {
 	switch is := n.standing(id); is {
-	case standingVoter, standingOpen:
+	case standingOpen:
+		return nil
+	case standingVoter:
+		if n.ownStanding(id) != standingVoter { // before what was said is too old
+			n.askAbout(id)
+		}
 		return nil
 	case standingRemoved:
 		return fmt.Errorf("node %q was removed from the cluster", id)
@@ -97,20 +103,30 @@ const (
 	unvouchedFor = 500 * time.Millisecond
 	// vouchWait bounds one round of questions.
 	vouchWait = 2 * time.Second
-	// maxVouched bounds the nodes that are remembered, so that strangers cost nothing.
+	// maxVouched bounds the nodes that are remembered, and maxAbout those that are asked about at a
+	// time, so that strangers cost little.
 	maxVouched = 64
+	maxAbout   = 4
 )
 
 // vouchers is what members said about nodes.
 type vouchers struct {
 	mu     sync.Mutex
-	asking bool
+	asking map[string]bool
 	said   map[string]vouched
 }
 
 type vouched struct {
 	is    standing
 	until time.Time
+}
+
+// lasts returns how long it counts from the beginning.
+func (s vouched) lasts() time.Duration {
+	if s.is.isMember() {
+		return vouchedFor
+	}
+	return unvouchedFor
 }
 
 // standing returns what was said of a node lately; 0: nothing.
@@ -123,36 +139,34 @@ func (v *vouchers) standing(id string) standing {
 	return 0
 }
 
-// begin reports whether to ask about a node now.
+// begin reports whether to ask about a node now: half of the time for which the last answer counts
+// is over.
 func (v *vouchers) begin(id string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.asking || time.Now().Before(v.said[id].until) {
+	s := v.said[id]
+	if v.asking[id] || len(v.asking) >= maxAbout || time.Until(s.until) > s.lasts()/2 {
 		return false
 	}
-	v.asking = true
+	if v.asking == nil {
+		v.asking, v.said = map[string]bool{}, map[string]vouched{}
+	}
+	v.asking[id] = true
 	return true
 }
 
+// end notes an answer. Of too many, those about nodes that are none are forgotten.
 func (v *vouchers) end(id string, is standing) {
-	lasts := unvouchedFor
-	if is.isMember() {
-		lasts = vouchedFor
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.asking = false
-	for other, s := range v.said {
-		if time.Now().After(s.until) {
-			delete(v.said, other)
-		}
-	}
-	if v.said == nil {
-		v.said = map[string]vouched{}
-	}
-	if len(v.said) < maxVouched {
-		v.said[id] = vouched{is, time.Now().Add(lasts)}
-	}
+	delete(v.asking, id)
+	full := len(v.said) >= maxVouched
+	maps.DeleteFunc(v.said, func(_ string, s vouched) bool {
+		return full && !s.is.isMember() || time.Now().After(s.until)
+	})
+	s := vouched{is: is}
+	s.until = time.Now().Add(s.lasts())
+	v.said[id] = s
 }
 
 // askAbout asks the members what a node is, in the background.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -128,6 +129,28 @@ func TestUnknownLeader(t *testing.T) {
 		}
 		c.ready("n5")
 		c.converged()
+		// What was said is asked again before it is too old, and about strangers beside it.
+		v := &c.nodes["n5"].vouchers
+		v.end("n6", standingVoter)
+		if v.begin("n6") {
+			t.Error("it is asked again at once")
+		}
+		time.Sleep(vouchedFor/2 + time.Millisecond)
+		for i := range maxAbout - 1 {
+			if !v.begin(fmt.Sprint("stranger", i)) {
+				t.Error("a stranger is not asked about")
+			}
+		}
+		if !v.begin("n6") || v.begin("one more") || v.standing("n6") != standingVoter {
+			t.Error("it is not asked again in time, or too many are asked about")
+		}
+		v.end("n6", standingVoter)
+		for i := range 3 * maxVouched {
+			v.end(fmt.Sprint("stranger", i), standingNone)
+		}
+		if len(v.said) > maxVouched || v.standing("n6") != standingVoter {
+			t.Errorf("%d are remembered, n6 as %v", len(v.said), v.standing("n6"))
+		}
 	})
 }
 

@@ -174,7 +174,7 @@ func (t *transport) deliver(rpc raft.RPC) {
 			return
 		}
 	case *raft.TimeoutNowRequest: // before Raft raises the term
-		if !t.n.fitToLead() {
+		if !t.n.mayTakeOver() {
 			rpc.Respond(nil, errUnfit)
 			return
 		}
