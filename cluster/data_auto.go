@@ -60,8 +60,7 @@ const setAsidePrefix = "removed-"
 // be that of another node. It returns the empty string if the node was not removed. An interrupted
 // call is finished by the next one.
 func SetAsideRemoved(dir string) (kept string, err error) {
-	v, err := readVersion(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := readVersion(dir); missing(err) { // nothing is created there
 		return "", nil
 	} else if err != nil {
 		return "", err
@@ -71,10 +70,16 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	v, err := readVersion(dir) // again: who had the lock may have set the node aside
+	if missing(err) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
 	kept = filepath.Join(dir, setAsidePrefix+v.node)
 	_, err = os.Stat(kept)
 	if begun := err == nil; !begun {
-		removed, err := wasRemoved(dir)
+		removed, err := wasRemoved(dir, v)
 		if err != nil || !removed {
 			return "", err
 		}
@@ -82,6 +87,9 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("cannot set aside the files of the removed node %s in data "+
 			"directory %s: %w", v.node, dir, err)
+	}
+	if err := removeLeft(dir); err != nil {
+		return fail(err)
 	}
 	earlier, err := filepath.Glob(filepath.Join(dir, setAsidePrefix+"*"))
 	if err != nil {
@@ -112,17 +120,13 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 
 // wasRemoved reports whether the stable store notes that the node was removed from its cluster. The
 // caller has the lock of the directory.
-func wasRemoved(dir string) (bool, error) {
+func wasRemoved(dir string, v dirVersion) (bool, error) {
 	_, err1 := os.Stat(filepath.Join(dir, promisesName))
 	_, err2 := os.Stat(filepath.Join(dir, stableName))
 	if missing(err1) && missing(err2) {
 		return false, nil
 	}
-	v, err := readVersion(dir)
-	if err != nil {
-		return false, err
-	}
-	s, err := openPromises(closers{}, dir, func() uint64 { return v.level })
+	s, err := openPromisesOf(dir, v)
 	if err != nil {
 		return false, err
 	}

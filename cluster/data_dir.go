@@ -150,11 +150,8 @@ func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err e
 	want := dirVersion{format: dataFormat, node: node, logStore: logStore, level: firstLevel}
 	have, err := readVersion(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := refuseForeign(dir); err != nil {
+		if err := makeVersion(dir, want); err != nil {
 			return 0, err
-		}
-		if err := writeVersion(dir, want, os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
-			return 0, fmt.Errorf("cannot create data directory %s: %w", dir, err)
 		}
 		have, err = readVersion(dir) // another process may have been first
 	}
@@ -162,6 +159,32 @@ func prepareDir(dir, node, logStore string, levels Leveled) (level uint64, err e
 		return 0, err
 	}
 	return have.level, have.check(dir, node, logStore, levels.CheckLevel)
+}
+
+// makeVersion creates the version file of a new directory under its lock: a process that restores
+// or recovers there has not ended else.
+func makeVersion(dir string, v dirVersion) (err error) {
+	if err := refuseForeign(dir); err != nil { // nothing is changed there
+		return err
+	}
+	if err := makeDir(dir); err != nil {
+		return fmt.Errorf("cannot create data directory %s: %w", dir, err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if _, err := readVersion(dir); !missing(err) {
+		return err
+	}
+	if err := refuseForeign(dir); err != nil {
+		return err
+	}
+	if err := writeVersion(dir, v, os.Link); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot create data directory %s: %w", dir, err)
+	}
+	return nil
 }
 
 // check reports why the directory is not that of node with that kind of log store, at a level that

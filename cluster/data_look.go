@@ -46,9 +46,6 @@ func lookAtLog(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := unraised(dir, v.level); err != nil {
-		return s, err
-	}
 	level := func() uint64 { return v.level }
 	var earlierStable raft.StableStore
 	var earlierMeta types.MetaStore
@@ -63,6 +60,9 @@ func lookAtLog(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s
 		}
 		s.closers = append(s.closers, bolt)
 		earlierStable, earlierMeta = bolt, metaCopy{&metadb.BoltMetaDB{}, copies}
+	}
+	if err := v.unchanged(dir); err != nil { // an earlier release has the lock of its file alone
+		return s, err
 	}
 	files := &lookFiles{osFiles: osFiles{walfs.New()}}
 	s.closers = append(s.closers, files)

@@ -213,6 +213,9 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64,
 			return "", err
 		}
 		o.stores.closers, o.locked = append(o.stores.closers, lock), true
+		if err := o.version.unchanged(o.dir); err != nil {
+			return "", err
+		}
 	}
 	from := Origin{Cluster: NewClusterID(), Index: index, Term: term,
 		Level: levelsOf(o.machine).Level(), founding: o.stores.founding()}
@@ -252,18 +255,7 @@ const (
 // been put back. What was staged for one that never began goes: if this one is interrupted, only
 // what it has staged may come.
 func newExchange(dir, epoch string) (exchange, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return exchange{}, err
-	}
-	for _, e := range entries {
-		if _, ok := stagedEpoch(e.Name()); ok {
-			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return exchange{}, err
-			}
-		}
-	}
-	if err := files.SyncDir(dir); err != nil {
+	if err := removeStaged(dir); err != nil {
 		return exchange{}, err
 	}
 	for label, n := epoch, 2; ; n++ {
@@ -277,6 +269,28 @@ func newExchange(dir, epoch string) (exchange, error) {
 		}
 		label = fmt.Sprint(epoch, "-", n)
 	}
+}
+
+// removeStaged removes what was staged for an exchange that never began: the version file is in
+// place, and the caller has the lock.
+func removeStaged(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	found := false
+	for _, e := range entries {
+		if _, ok := stagedEpoch(e.Name()); ok {
+			found = true
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return nil
+	}
+	return files.SyncDir(dir)
 }
 
 // stagedEpoch returns the epoch in the name of a staged directory.
@@ -320,7 +334,7 @@ func (x exchange) run() error {
 			return err
 		}
 		if name == versionName {
-			err = files.SyncDir(x.dir)
+			err = errors.Join(files.SyncDir(x.kept), files.SyncDir(x.dir))
 		} else {
 			err = os.Rename(from, filepath.Join(x.dir, name))
 		}
@@ -353,7 +367,7 @@ func FinishRecovery(dir string) (kept string, err error) {
 	defer lock.Close()
 	kept = x.kept
 	if x, err = interrupted(dir); err == nil && x != nil { // nobody else has finished it
-		err = x.run()
+		kept, err = x.kept, x.run()
 	}
 	if err != nil {
 		return "", fmt.Errorf(
@@ -374,7 +388,8 @@ func recoveryInterrupted(dir string) error {
 }
 
 // interrupted returns an interrupted exchange, nil if there is none: the directory has no version
-// file, and a staged one has.
+// file, a staged one has, and the one that was there is where the exchange moved it. Without that,
+// something else took it away from a directory in which an exchange was staged and never began.
 func interrupted(dir string) (*exchange, error) {
 	if _, err := os.Stat(filepath.Join(dir, versionName)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -389,9 +404,12 @@ func interrupted(dir string) (*exchange, error) {
 			continue
 		}
 		x := exchangeOf(dir, epoch)
-		if _, err := os.Stat(filepath.Join(x.staged, versionName)); err == nil {
+		_, err1 := os.Stat(filepath.Join(x.staged, versionName))
+		_, err2 := os.Stat(filepath.Join(x.kept, versionName))
+		switch err := errors.Join(err1, err2); {
+		case err == nil:
 			return &x, nil
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		case err1 != nil && !missing(err1), err2 != nil && !missing(err2):
 			return nil, err
 		}
 	}

@@ -67,7 +67,7 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 		return done, err
 	}
 	v.level = max(v.level, owingLevel)
-	s, err := openPromises(closers{}, dir, func() uint64 { return v.level })
+	s, err := openPromisesOf(dir, v)
 	if err != nil {
 		return done, err
 	}
@@ -92,7 +92,7 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 // The caller has the lock. again: an earlier call, which was interrupted, has stored it.
 func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, again bool,
 	err error) {
-	s, err := openPromises(closers{}, dir, func() uint64 { return v.level })
+	s, err := openPromisesOf(dir, v)
 	if err != nil {
 		return 0, false, err
 	}
@@ -121,7 +121,7 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 		return 0, false, err
 	}
 	v.level = max(v.level, owingLevel)
-	if s, err = openPromises(closers{}, dir, func() uint64 { return v.level }); err != nil {
+	if s, err = openPromisesOf(dir, v); err != nil {
 		return 0, false, err
 	}
 	return owed, false, errors.Join(s.stable.setNumbers(owed, owedKey, refetchKey), s.close())

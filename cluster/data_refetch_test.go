@@ -355,10 +355,9 @@ func TestWhatWasInterruptedSaysSo(t *testing.T) {
 		says("a refetch that was repeated", both, moved)
 
 		x := exchangeOf(dir, "7")
-		if err := os.MkdirAll(x.staged, dirMode); err != nil {
-			t.Fatal(err)
-		}
-		err = os.Rename(filepath.Join(dir, versionName), filepath.Join(x.staged, versionName))
+		err = errors.Join(os.Mkdir(x.staged, dirMode), os.Mkdir(x.kept, dirMode),
+			os.Link(filepath.Join(dir, versionName), filepath.Join(x.staged, versionName)),
+			os.Rename(filepath.Join(dir, versionName), filepath.Join(x.kept, versionName)))
 		if err != nil {
 			t.Fatal(err)
 		}

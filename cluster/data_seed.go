@@ -53,7 +53,7 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err := removeSeeded(cfg.DataDir); err != nil {
 		return fmt.Errorf("cannot empty data directory %s: %w", cfg.DataDir, err)
 	}
-	s, err := openLocked(closers{}, cfg.DataDir, cfg.LogStore, fresh, cfg.Logger)
+	s, err := openLocked(closers{}, cfg.DataDir, cfg.LogStore, nil, fresh, cfg.Logger)
 	if err != nil {
 		return err
 	}

@@ -159,10 +159,9 @@ func TestLevelRaisedBeforeTheLock(t *testing.T) {
 	}
 	for what, open := range map[string]func() (*stores, error){
 		"opened": func() (*stores, error) {
-			return openPromises(closers{}, dir, func() uint64 { return firstLevel })
+			return openPromisesOf(dir, v)
 		},
 		"looked at": func() (*stores, error) {
-			v.level = firstLevel
 			return lookAt(closers{}, dir, v, testLogger())
 		},
 	} {

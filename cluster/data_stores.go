@@ -32,22 +32,34 @@ type stores struct {
 }
 
 // openStores takes the lock of a node's directory, and opens its stores. level is that of the
-// version file.
-func openStores(dir, kind string, level func() uint64, logger *slog.Logger) (*stores, error) {
+// version file, which said that the directory is the node's and has that kind of log store.
+func openStores(dir, node, kind string, level func() uint64, logger *slog.Logger) (*stores,
+	error) {
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := endSeeding(dir); err != nil {
-		return nil, errors.Join(err, lock.Close())
+	was := dirVersion{format: dataFormat, node: node, logStore: kind, level: level()}
+	s, err := openLocked(lock, dir, kind, &was, level, logger)
+	if err != nil {
+		return nil, err
 	}
-	return openLocked(lock, dir, kind, level, logger)
+	if err := removeLeft(dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
+	}
+	return s, nil
 }
 
-// openLocked opens the stable store, the log and the snapshots in a directory whose lock is given.
-func openLocked(lock io.Closer, dir, kind string, level func() uint64,
+// removeLeft removes what processes that were killed left in a directory whose lock the caller
+// has, and which has its version file: else it could say later that a recovery or a restore is to
+// be finished.
+func removeLeft(dir string) error { return errors.Join(endSeeding(dir), removeStaged(dir)) }
+
+// openLocked opens the stable store, the log and the snapshots in a directory whose lock is given;
+// was: see openPromises.
+func openLocked(lock io.Closer, dir, kind string, was *dirVersion, level func() uint64,
 	logger *slog.Logger) (*stores, error) {
-	s, err := openPromises(lock, dir, level)
+	s, err := openPromises(lock, dir, was, level)
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +93,17 @@ func openLocked(lock io.Closer, dir, kind string, level func() uint64,
 // fresh is the level of a directory that is being made: a file that is missing is created.
 func fresh() uint64 { return firstLevel }
 
-// openPromises opens the stable store alone, in a directory whose lock is given.
-func openPromises(lock io.Closer, dir string, level func() uint64) (s *stores, err error) {
+// openPromises opens the stable store alone, in a directory whose lock is given. was is the version
+// file as it was read before; nil: the directory is being made, and has none.
+func openPromises(lock io.Closer, dir string, was *dirVersion, level func() uint64) (s *stores,
+	err error) {
 	s = &stores{closers: closers{lock}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := unraised(dir, level()); err != nil {
+	if err := was.unchanged(dir); err != nil {
 		return s, err
 	}
 	var earlier raft.StableStore
@@ -99,6 +113,9 @@ func openPromises(lock io.Closer, dir string, level func() uint64) (s *stores, e
 			return s, err
 		}
 		s.closers, earlier = append(s.closers, bolt), bolt
+		if err := was.unchanged(dir); err != nil { // by an earlier release, before that lock
+			return s, err
+		}
 	}
 	if s.stable, err = openStable(osFiles{walfs.New()}, dir, earlier, level); err != nil {
 		return s, err
@@ -110,15 +127,25 @@ func openPromises(lock io.Closer, dir string, level func() uint64) (s *stores, e
 	return s, err
 }
 
-// unraised refuses a directory whose level is higher than when it was read: a process that has just
-// ended raised it in between, and other files count since.
-func unraised(dir string, level uint64) error {
-	v, err := readVersion(dir)
-	switch {
-	case missing(err):
+// openPromisesOf is openPromises in a directory whose version file was so, for the caller who has
+// the lock.
+func openPromisesOf(dir string, was dirVersion) (*stores, error) {
+	return openPromises(closers{}, dir, &was, func() uint64 { return was.level })
+}
+
+// unchanged refuses a directory whose version file is no longer so. The caller has the lock: what
+// was read before may be what a process that has just ended found there, and other files count
+// since.
+func (v *dirVersion) unchanged(dir string) error {
+	if v == nil {
 		return nil
-	case err == nil && v.level > level:
-		return fmt.Errorf("another process has just changed data directory %s: try again", dir)
+	}
+	now, err := readVersion(dir)
+	if missing(err) {
+		err = unfinished(dir)
+	}
+	if err == nil && now != *v {
+		err = fmt.Errorf("another process has just changed data directory %s: try again", dir)
 	}
 	return err
 }

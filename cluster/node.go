@@ -138,7 +138,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if cfg.World != nil {
 		n.stores, err = cfg.World.openStores(n.logger)
 	} else {
-		n.stores, err = openStores(cfg.DataDir, cfg.LogStore, guard.level, n.logger)
+		n.stores, err = openStores(cfg.DataDir, cfg.ID, cfg.LogStore, guard.level, n.logger)
 	}
 	if err != nil {
 		return nil, err
