@@ -80,7 +80,7 @@ func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err er
 	}
 	log, err := openLog(dir, v.logStore, fresh, logger) // with its mark
 	if err == nil {
-		err = log.Close()
+		err = errors.Join(demandMark(log, v.level), log.Close())
 	}
 	if err != nil {
 		return done, err

@@ -57,7 +57,10 @@ func Seed(cfg Config, from Origin, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.seed(&cfg, from, write), s.close()); err != nil {
+	if err = s.seed(&cfg, from, write); err == nil {
+		err = demandMark(s.log, from.Level)
+	}
+	if err := errors.Join(err, s.close()); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", cfg.DataDir, err)
 	}
 	if err := writeVersion(cfg.DataDir, dirVersion{format: dataFormat, node: cfg.ID,
@@ -157,18 +160,21 @@ func checkEmpty(dir string) error {
 		return fmt.Errorf("cannot read data directory %s: %w", dir, err)
 	}
 	for _, e := range entries {
-		if e.Name() != lockName && !seedingBegan(dir) {
+		if e.Name() != lockName && !ofTheVolume(e) && !seedingBegan(dir) {
 			return fmt.Errorf("data directory %s is not empty: it holds %s", dir, e.Name())
 		}
 	}
 	return nil
 }
 
+// ofTheVolume reports whether an entry is what ext4 makes at the root of a new volume.
+func ofTheVolume(e os.DirEntry) bool { return e.Name() == "lost+found" && e.IsDir() }
+
 // removeSeeded removes what is in dir, for good, except the file that says that it may.
 func removeSeeded(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if e.Name() != seedingName && e.Name() != lockName {
+		if e.Name() != seedingName && e.Name() != lockName && !ofTheVolume(e) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}

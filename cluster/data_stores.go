@@ -158,6 +158,9 @@ func removeStale(path string) error {
 	return nil
 }
 
+// logFiles is where logs are; tests let it fail.
+var logFiles fileLayer = osFiles{walfs.New()}
+
 // openLog opens the log.
 func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interface {
 	raft.LogStore
@@ -174,7 +177,7 @@ func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interf
 	if level() < markedLevel {
 		earlier = &metadb.BoltMetaDB{}
 	}
-	log, err := openWAL(walDir, osFiles{walfs.New()}, earlier, segmentSize, level, logger)
+	log, err := openWAL(walDir, logFiles, earlier, segmentSize, level, logger)
 	if err == nil && earlier == nil {
 		err = removeStale(filepath.Join(walDir, walMetaName))
 	}

@@ -22,7 +22,6 @@ type boltLog struct {
 
 // openBoltLog opens the log in a data directory of a level.
 func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*boltLog, error) {
-	files := osFiles{walfs.New()}
 	path := filepath.Join(dir, boltLogName)
 	marked := level() >= markedLevel
 	if err := boltFile(path); marked && err != nil {
@@ -32,7 +31,7 @@ func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*boltLog
 	if err != nil {
 		return nil, err
 	}
-	l := &boltLog{BoltStore: store, mark: durableMark{files: files, dir: dir, logger: logger}}
+	l := &boltLog{BoltStore: store, mark: durableMark{files: logFiles, dir: dir, logger: logger}}
 	if marked {
 		err = boltReached(l, dir)
 	}

@@ -176,6 +176,19 @@ func (d *durableMark) exists() error {
 	return err
 }
 
+// demandMark makes sure that a log has its mark before a command says that a directory of a level
+// is ready: from markedLevel on no node starts on it else.
+func demandMark(log raft.LogStore, level uint64) error {
+	if level < markedLevel {
+		return nil
+	}
+	if err := log.(markedLog).durable().exists(); err != nil {
+		return fmt.Errorf("cannot write the file %s, without which no node starts here; make "+
+			"room and run this again: %w", markName, err)
+	}
+	return nil
+}
+
 // note notes that the log is durable up to an entry. What fails leaves an earlier mark, which is
 // true too.
 func (d *durableMark) note(is mark) {
