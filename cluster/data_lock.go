@@ -70,6 +70,33 @@ func lockFile(dir, name string, flags int) (io.Closer, error) {
 	}
 }
 
+// stillHeld reports that a directory is no longer the one whose lock f is: it was moved, or another
+// has its name, and what is written by that name lands there. An error of the disk says nothing.
+func stillHeld(f *os.File, dir string) error {
+	path := filepath.Join(dir, lockName)
+	if _, err := os.Stat(path); err != nil && !missing(err) || sameFile(f, path) {
+		return nil
+	}
+	return fmt.Errorf("data directory %s was moved or replaced, or its file %s was, while this "+
+		"node ran: it must not write to what is there now", dir, lockName)
+}
+
+// lockCheck is how often a node looks whether it still has the lock of its directory.
+const lockCheck = time.Second
+
+// watchLock is the loop that ends the node once it has not.
+func (n *Node) watchLock() {
+	ticker := time.NewTicker(lockCheck)
+	defer ticker.Stop()
+	for n.guard.holds() == nil {
+		select {
+		case <-ticker.C:
+		case <-n.stop:
+			return
+		}
+	}
+}
+
 // sameFile reports whether an open file is still the one that a path names: who had the lock may
 // have removed it.
 func sameFile(f *os.File, path string) bool {

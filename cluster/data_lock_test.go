@@ -256,3 +256,58 @@ func TestRecoveryTakesTheLock(t *testing.T) {
 		}
 	})
 }
+
+// TestMovedDirectoryEndsTheNode moves the directory of a running node away, and another node begins
+// where it was: the first writes nothing there, and ends.
+func TestMovedDirectoryEndsTheNode(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		ended := make(chan error, 10)
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.Fatal = func(err error) { ended <- err }
+		})
+		n, dir := c.leader(), filepath.Join(c.dir, "n1")
+		c.write(n, "a")
+		if err := n.guard.holds(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(dir, dir+"-moved"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := prepareDir(dir, "n2", LogStoreWAL, knows(firstLevel)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := openStores(dir, "n2", LogStoreWAL, fresh, testLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		says := func(err error) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), dir+" was moved or replaced") {
+				t.Error(err)
+			}
+		}
+		before := tree(t, dir)
+		says(n.Snapshot())
+		says(received(t, "the end, by the snapshot", ended))
+		says(n.guard.pass("an entry", owingLevel))
+		if after := tree(t, dir); !maps.Equal(before, after) {
+			t.Error("it wrote to the directory of another node")
+		}
+	})
+	simulated(t, func(t *testing.T) { // nothing is written
+		ended := make(chan error, 10)
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.Fatal = func(err error) { ended <- err }
+		})
+		dir := filepath.Join(c.dir, "n1")
+		c.leader()
+		if err := os.Rename(dir, dir+"-moved"); err != nil {
+			t.Fatal(err)
+		}
+		err := received(t, "the end", ended)
+		if !strings.Contains(err.Error(), dir+" was moved or replaced") {
+			t.Error(err)
+		}
+	})
+}

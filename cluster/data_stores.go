@@ -29,6 +29,7 @@ type stores struct {
 	snapshots *snapshotStore
 	space     *space
 	closers   closers
+	held      func() error // why the lock is no longer the directory's; nil: there is none
 }
 
 // openStores takes the lock of a node's directory, and opens its stores. level is that of the
@@ -47,6 +48,7 @@ func openStores(dir, node, kind string, level func() uint64, logger *slog.Logger
 	if err := removeLeft(dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
 	}
+	s.held = func() error { return stillHeld(lock.(*os.File), dir) }
 	return s, nil
 }
 

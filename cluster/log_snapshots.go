@@ -216,6 +216,10 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 	configuration raft.Configuration,
 	configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
 	began := time.Now()
+	if err := s.guard.holds(); err != nil {
+		s.failed.Add(1)
+		return nil, err
+	}
 	if s.space.short() {
 		s.makeRoom()
 	}

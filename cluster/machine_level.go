@@ -60,6 +60,7 @@ type levelGuard struct {
 	fatal  func(error)
 
 	marked func() error // makes sure that the log has its mark; may be nil
+	held   func() error // see stores; may be nil
 
 	mu    sync.Mutex
 	noted uint64 // in the version file
@@ -127,11 +128,26 @@ func (g *levelGuard) pass(what string, level uint64) error {
 			return fmt.Errorf("%s needs the file %s: %w", what, markName, err)
 		}
 	}
+	if err := g.holds(); err != nil {
+		return err
+	}
 	if err := g.note(level); err != nil {
 		return err
 	}
 	g.noted = level
 	return nil
+}
+
+// holds ends the node if its directory is no longer the one whose lock it has.
+func (g *levelGuard) holds() error {
+	if g == nil || g.held == nil {
+		return nil
+	}
+	err := g.held()
+	if err != nil {
+		g.fatal(err)
+	}
+	return err
 }
 
 // commonLevel is the newest level that all members know; 0 while one of them is not connected.

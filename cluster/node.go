@@ -143,6 +143,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	guard.held = n.stores.held
 	if log, ok := n.stores.log.(markedLog); ok {
 		n.mark = log.durable()
 		guard.marked = n.mark.exists
@@ -325,6 +326,9 @@ func (n *Node) start() {
 	n.mux.start(n.serveForward, n.serveAdmin)
 	if n.mark != nil {
 		n.loops.Go(n.syncMark)
+	}
+	if n.guard.held != nil {
+		n.loops.Go(n.watchLock)
 	}
 	if n.cfg.Discover != nil {
 		n.loops.Go(n.discover)
