@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -129,28 +130,6 @@ func TestUnknownLeader(t *testing.T) {
 		}
 		c.ready("n5")
 		c.converged()
-		// What was said is asked again before it is too old, and about strangers beside it.
-		v := &c.nodes["n5"].vouchers
-		v.end("n6", standingVoter)
-		if v.begin("n6") {
-			t.Error("it is asked again at once")
-		}
-		time.Sleep(vouchedFor/2 + time.Millisecond)
-		for i := range maxAbout - 1 {
-			if !v.begin(fmt.Sprint("stranger", i)) {
-				t.Error("a stranger is not asked about")
-			}
-		}
-		if !v.begin("n6") || v.begin("one more") || v.standing("n6") != standingVoter {
-			t.Error("it is not asked again in time, or too many are asked about")
-		}
-		v.end("n6", standingVoter)
-		for i := range 3 * maxVouched {
-			v.end(fmt.Sprint("stranger", i), standingNone)
-		}
-		if len(v.said) > maxVouched || v.standing("n6") != standingVoter {
-			t.Errorf("%d are remembered, n6 as %v", len(v.said), v.standing("n6"))
-		}
 	})
 }
 
@@ -191,6 +170,43 @@ func TestLostDiskByAStranger(t *testing.T) {
 		}
 		if says("n2"); !n1.failure.Load() {
 			t.Error("it does not end for what a member says")
+		}
+	})
+}
+
+// TestVouchers: what was said is asked again before it is too old, and about strangers beside it,
+// of whom few are asked about and few are remembered.
+func TestVouchers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &vouchers{}
+		ask := func(id string, is standing) {
+			if v.begin(id) {
+				v.end(id, is)
+			}
+		}
+		ask("n6", standingVoter)
+		if v.begin("n6") {
+			t.Error("it is asked again at once")
+		}
+		time.Sleep(vouchedFor/2 + time.Millisecond)
+		for i := range maxAbout - 1 {
+			if !v.begin(fmt.Sprint("stranger", i)) {
+				t.Error("a stranger is not asked about")
+			}
+		}
+		if !v.begin("n6") || v.begin("one more") || v.standing("n6") != standingVoter {
+			t.Error("it is not asked again in time, or too many are asked about")
+		}
+		v.end("n6", standingVoter)
+		for i := range 3 * maxVouched {
+			ask(fmt.Sprint("another", i), standingNone)
+		}
+		if len(v.said) > maxVouched || v.standing("n6") != standingVoter {
+			t.Errorf("%d are remembered, n6 as %v", len(v.said), v.standing("n6"))
+		}
+		time.Sleep(vouchedFor)
+		if is := v.standing("n6"); is != 0 {
+			t.Errorf("what was said long ago counts: %v", is)
 		}
 	})
 }
