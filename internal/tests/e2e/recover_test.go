@@ -165,11 +165,16 @@ func TestTokensRiseOverRecoveries(t *testing.T) {
 	// One is interrupted before its last step, and finished when others have begun.
 	late := ps[2].dataDir()
 	succeed(t, "recover", "--data-dir", late, "--accept-lost-writes")
-	staged := filepath.Join(late, "epoch-1.new")
+	kept, err := filepath.Glob(filepath.Join(late, "before-epoch-*"))
+	if err != nil || len(kept) != 1 {
+		t.Fatal(kept, err)
+	}
+	epoch := strings.TrimPrefix(filepath.Base(kept[0]), "before-epoch-")
+	staged := filepath.Join(late, "epoch-"+epoch+".new")
 	if err := os.Mkdir(staged, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	err := os.Rename(filepath.Join(late, "VERSION"), filepath.Join(staged, "VERSION"))
+	err = os.Rename(filepath.Join(late, "VERSION"), filepath.Join(staged, "VERSION"))
 	if err != nil {
 		t.Fatal(err)
 	}
