@@ -105,6 +105,7 @@ type differential struct {
 	// absolute times, ms: the first word of the round's first call with each
 	given   map[int64]*[]byte
 	failure string // the round's first difference
+	setIDs  bool   // XSETID was called in the round
 
 	differences int
 	calls       int
@@ -257,6 +258,7 @@ func (d *differential) restart(proto int) {
 	d.began = time.Now()
 	d.node = newNode(d.table)
 	d.watch, d.realDB, d.proto, d.failure, d.given = nil, -1, proto, "", map[int64]*[]byte{}
+	d.setIDs = false
 	d.ask("UNWATCH")
 	d.ask("HELLO", strconv.Itoa(proto))
 }
@@ -309,6 +311,7 @@ func (d *differential) send(q request) (wait time.Duration, ok bool) {
 	}
 	theirs := make([][][]byte, len(q.calls))
 	for i, call := range q.calls {
+		d.setIDs = d.setIDs || isCommand(inner(call), "xsetid")
 		theirs[i] = translated(call, d.ownReply(s, i))
 		if isCommand(inner(call), "select") && !q.script {
 			// a script's SELECT ends with it
