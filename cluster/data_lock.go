@@ -70,9 +70,9 @@ func lockFile(dir, name string, flags int) (io.Closer, error) {
 	}
 }
 
-// stillHeld reports that a directory is no longer the one whose lock f is: it was moved, or another
-// has its name, and what is written by that name lands there. An error of the disk says nothing.
-func stillHeld(f *os.File, dir string) error {
+// lockLost returns why f is no longer the lock of a directory: the directory was moved, or another
+// has its name, and what is written by that name lands there. nil: it is, or the disk does not say.
+func lockLost(f *os.File, dir string) error {
 	path := filepath.Join(dir, lockName)
 	if _, err := os.Stat(path); err != nil && !missing(err) || sameFile(f, path) {
 		return nil

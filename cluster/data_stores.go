@@ -48,7 +48,7 @@ func openStores(dir, node, kind string, level func() uint64, logger *slog.Logger
 	if err := removeLeft(dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory %s: %w", dir, err), s.close())
 	}
-	s.held = func() error { return stillHeld(lock.(*os.File), dir) }
+	s.held = func() error { return lockLost(lock.(*os.File), dir) }
 	return s, nil
 }
 

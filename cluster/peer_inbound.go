@@ -99,7 +99,9 @@ func (n *Node) greetPeer(conn *stream, reader *bufio.Reader, strangers bool) (he
 	case n.draining.Load():
 		refusal = fmt.Sprintf("node %s is stopping", n.cfg.ID)
 	case is == standingNone && !strangers:
-		n.askAbout(h.id)
+		if h.cluster != "" && h.cluster == n.clusterID() { // it claims to be a member
+			n.askAbout(h.id)
+		}
 		refusal = fmt.Sprintf("node %q is not a member of the cluster of node %s", h.id,
 			n.cfg.ID)
 	}

@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -98,10 +97,10 @@ func (n *Node) mayBeMember(conn *stream) bool {
 }
 
 const (
-	// vouchedFor is how long an answer about a node counts, unvouchedFor one that it is none.
+	// vouchedFor is how long an answer counts that a node is a voter, unvouchedFor another one.
 	vouchedFor   = 10 * time.Second
 	unvouchedFor = 500 * time.Millisecond
-	// vouchWait bounds one round of questions.
+	// vouchWait bounds the wait for answers of nodes that are asked at the same time.
 	vouchWait = 2 * time.Second
 	// maxVouched bounds the nodes that are remembered, and maxAbout those that are asked about at a
 	// time, so that strangers cost little.
@@ -121,9 +120,9 @@ type vouched struct {
 	until time.Time
 }
 
-// lasts returns how long it counts from the beginning.
+// lasts returns how long it counts. A learner may be made a voter at any time, and lead.
 func (s vouched) lasts() time.Duration {
-	if s.is.isMember() {
+	if s.is == standingVoter {
 		return vouchedFor
 	}
 	return unvouchedFor
@@ -155,38 +154,38 @@ func (v *vouchers) begin(id string) bool {
 	return true
 }
 
-// end notes an answer. Of too many, those about nodes that are none are forgotten.
+// end notes an answer. Of too many, all but those about voters are forgotten.
 func (v *vouchers) end(id string, is standing) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.asking, id)
 	full := len(v.said) >= maxVouched
 	maps.DeleteFunc(v.said, func(_ string, s vouched) bool {
-		return full && !s.is.isMember() || time.Now().After(s.until)
+		return full && s.is != standingVoter || time.Now().After(s.until)
 	})
 	s := vouched{is: is}
 	s.until = time.Now().Add(s.lasts())
 	v.said[id] = s
 }
 
-// askAbout asks the members what a node is, in the background.
+// askAbout asks other nodes what a node is, in the background.
 func (n *Node) askAbout(id string) {
 	if !n.vouchers.begin(id) {
 		return
 	}
-	go func() { // ends within vouchWait, or with the mux
+	go func() { // ends with the mux at the latest
 		is := n.heardAbout(id)
 		n.vouchers.end(id, is)
 		if !is.isMember() {
-			n.mux.warnings.Warn("a node that no member knows speaks as one; if all members that "+
-				"this node knows were replaced while it was away, remove it and join an empty one",
-				"node", id)
+			n.mux.warnings.Warn("a node claims to be a member, and no member knows it; if all "+
+				"members that this node knows were replaced while it was away, remove this node "+
+				"and join an empty one", "node", id)
 		}
 	}()
 }
 
-// heardAbout returns the most that is said of a node by a member, or by a node of this cluster at
-// an address of Config.Discover: all members may have been replaced meanwhile.
+// heardAbout returns the most that a member says of a node. If none vouches for it, nodes of this
+// cluster at the addresses of Config.Discover are asked: all members may have been replaced.
 func (n *Node) heardAbout(id string) standing {
 	members := map[string]string{} // addresses by id
 	for _, s := range n.view().members.Servers {
@@ -194,24 +193,32 @@ func (n *Node) heardAbout(id string) standing {
 			members[string(s.ID)] = addr
 		}
 	}
-	if n.cfg.Discover != nil {
-		seen, _ := n.lookAround(context.Background()) // or none are found
-		for _, s := range seen {
-			if s.err == nil && s.h.cluster == n.clusterID() && members[s.h.id] == "" {
-				members[s.h.id] = s.addr
-			}
+	is := n.heardFromAll(members, id)
+	if is.isMember() || n.cfg.Discover == nil {
+		return is
+	}
+	found := map[string]string{}
+	seen, _ := n.lookAround(n.mux.ctx) // or none are found
+	for _, s := range seen {
+		if s.err == nil && s.h.cluster == n.clusterID() && members[s.h.id] == "" {
+			found[s.h.id] = s.addr
 		}
 	}
-	delete(members, n.cfg.ID)
-	delete(members, id)
-	answers := make(chan standing, len(members))
-	for member, addr := range members {
-		go func() { answers <- n.heardFrom(member, addr, id) }()
+	return n.heardFromAll(found, id)
+}
+
+// heardFromAll asks nodes, whose addresses are by id, about another one.
+func (n *Node) heardFromAll(nodes map[string]string, id string) (most standing) {
+	delete(nodes, n.cfg.ID)
+	delete(nodes, id)
+	answers := make(chan standing, len(nodes))
+	for other, addr := range nodes {
+		go func() { answers <- n.heardFrom(other, addr, id) }()
 	}
-	most := standingNone
 	late := time.NewTimer(vouchWait)
 	defer late.Stop()
-	for range members {
+	most = standingNone
+	for range nodes {
 		select {
 		case is := <-answers:
 			if most = max(most, is); most == standingVoter {
@@ -226,9 +233,9 @@ func (n *Node) heardAbout(id string) standing {
 	return most
 }
 
-// heardFrom asks one member about a node.
-func (n *Node) heardFrom(member, addr, id string) standing {
-	r, err := n.exchange(member, addr, adminRequest{About: id})
+// heardFrom asks one node about another.
+func (n *Node) heardFrom(other, addr, id string) standing {
+	r, err := n.exchange(other, addr, adminRequest{About: id})
 	switch {
 	case err != nil || r.missed:
 		return standingNone

@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +210,77 @@ func TestVouchers(t *testing.T) {
 		time.Sleep(vouchedFor)
 		if is := v.standing("n6"); is != 0 {
 			t.Errorf("what was said long ago counts: %v", is)
+		}
+	})
+}
+
+// TestAllMembersReplaced: a node that was away while all others were replaced finds members of its
+// cluster by discovery, and follows.
+func TestAllMembersReplaced(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := emptyCluster(t)
+		reopened := false
+		c.openNodes(5, func(cfg *Config) {
+			if !reopened {
+				return
+			}
+			cfg.Discover = func(context.Context) (addrs []string, err error) {
+				c.net.mu.Lock()
+				defer c.net.mu.Unlock()
+				return slices.Collect(maps.Keys(c.net.owner)), nil
+			}
+		})
+		c.write(c.leader(), "a")
+		c.converged()
+		c.close("n5")
+		for i := range 4 {
+			old, new := fmt.Sprint("n", i+1), fmt.Sprint("n", i+6)
+			n := c.joiner(new, true)
+			change := func(m MemberChange) {
+				t.Helper()
+				eventually(t, fmt.Sprint("the change ", m), func() bool {
+					return c.leader().ChangeMembers(m) == nil
+				})
+			}
+			change(MemberChange{Kind: AddMember, ID: new, PeerAddr: n.Status().PeerAddr})
+			eventually(t, new+" is a voter", func() bool {
+				return c.leader().ownStanding(new) == standingVoter
+			})
+			eventually(t, "another one leads", func() bool {
+				return c.leader() != c.nodes[old] || c.leader().TransferLeadership("") == nil
+			})
+			change(MemberChange{Kind: RemoveMember, ID: old})
+			c.close(old)
+		}
+		c.write(c.leader(), "b")
+		reopened = true
+		c.reopen("n5")
+		c.ready("n5")
+		c.converged()
+	})
+}
+
+// TestEmptyNodesAreNotAskedAbout: a node that claims no membership makes nobody ask about it.
+func TestEmptyNodesAreNotAskedAbout(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		ca := newCA(t)
+		c := newCluster(t, 3, ca.useTLS(PeerTLSRequired))
+		n1 := c.nodes["n1"]
+		for cluster, asked := range map[string]bool{"": false, n1.clusterID(): true} {
+			id := map[bool]string{false: "n7", true: "n8"}[asked]
+			in := intruder{dial: c.net.dialer(id), addr: n1.Status().PeerAddr,
+				files: ca.files("prod", id), first: []byte{streamForward}}
+			if got, err := in.hello(hello{version: protocolVersion, id: id, cluster: cluster,
+				incarnation: "x"}); err != nil || got.refusal == "" {
+				t.Errorf("%q: %+v, %v", cluster, got, err)
+			}
+			synctest.Wait()
+			n1.vouchers.mu.Lock()
+			_, said := n1.vouchers.said[id]
+			if is := said || n1.vouchers.asking[id]; is != asked {
+				t.Errorf("a node of cluster %q is asked about: %v", cluster, is)
+			}
+			n1.vouchers.mu.Unlock()
 		}
 	})
 }

@@ -109,8 +109,8 @@ var connectionSpecs = []commands.Spec{
 	},
 }
 
-// helloSecret reports whether an argument of HELLO follows AUTH: the user and the password.
-// The version may be missing.
+// helloSecret reports whether an argument of HELLO follows AUTH: the user and the password. The
+// version may be missing.
 func helloSecret(args [][]byte, i int) bool {
 	return i > 1 && is(args[i-1], "auth") || i > 2 && is(args[i-2], "auth")
 }

@@ -65,7 +65,7 @@ func machineACLSpecs() []commands.Spec {
 			run = changeUsers
 		}
 		spec.Local = &commands.Local{Raw: true, Run: serve(run)}
-		if spec.Carries > 0 { // nor what its call hides; the rights do not depend on it
+		if spec.Carries > 0 { // what the call hides does not leave the session
 			spec.Rewrite = func(c commands.Client, args [][]byte) ([][]byte, error) {
 				return redact(c.(*session).srv.table, spec, args), nil
 			}

@@ -219,8 +219,8 @@ func (db *DB) Delete(key []byte) bool {
 	return true
 }
 
-// Lacks tells that the reply to a command says that a key does not exist, or does not have
-// something, though the command may have found it so and changed nothing.
+// Lacks notes that a command's reply says that a key, or something in it, does not exist, even if
+// the command changed nothing.
 func (db *DB) Lacks(key []byte) {
 	if db.ks.lacks != nil {
 		db.ks.lacks(db.index, key, db.ks.writable)
