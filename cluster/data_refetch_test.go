@@ -88,39 +88,41 @@ func TestRefetch(t *testing.T) {
 // A node whose log is damaged is refused, and gets its state from the others again. The mark says
 // how far the log went.
 func TestRefetchOfADamagedLog(t *testing.T) {
-	c := newCluster(t, 3, nil)
-	lead := c.leader()
-	broken := c.followers()[0].cfg.ID
-	for range 5 {
-		c.write(lead, "w")
-	}
-	c.converged()
-	want := c.nodes[broken].applied()
-	c.close(broken)
-	dir := filepath.Join(c.dir, broken)
-	if err := noteLevel(dir, markedLevel); err != nil {
-		t.Fatal(err)
-	}
-	segment := onlySegment(t, dir)
-	data, err := os.ReadFile(segment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data[bytes.LastIndexByte(data, frameOfCommit)] ^= 0x80 // the header of the last frame
-	if err := os.WriteFile(segment, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.tryOpen(broken, nil); !errors.Is(err, errDamaged) {
-		t.Fatalf("a node starts on a damaged log: %v", err)
-	}
-	if done, err := Refetch(dir, newToy(), testLogger()); err != nil || done.Owed < want {
-		t.Fatalf("%+v, %v; it had entry %d", done, err, want)
-	}
-	c.reopen(broken)
-	c.ready(broken)
-	c.write(c.leader(), "more")
-	c.converged()
-	eventually(t, "nothing is owed", func() bool { return !c.nodes[broken].owes() })
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		broken := c.followers()[0].cfg.ID
+		for range 5 {
+			c.write(lead, "w")
+		}
+		c.converged()
+		want := c.nodes[broken].applied()
+		c.close(broken)
+		dir := filepath.Join(c.dir, broken)
+		if err := noteLevel(dir, markedLevel); err != nil {
+			t.Fatal(err)
+		}
+		segment := onlySegment(t, dir)
+		data, err := os.ReadFile(segment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[bytes.LastIndexByte(data, frameOfCommit)] ^= 0x80 // the header of the last frame
+		if err := os.WriteFile(segment, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.tryOpen(broken, nil); !errors.Is(err, errDamaged) {
+			t.Fatalf("a node starts on a damaged log: %v", err)
+		}
+		if done, err := Refetch(dir, newToy(), testLogger()); err != nil || done.Owed < want {
+			t.Fatalf("%+v, %v; it had entry %d", done, err, want)
+		}
+		c.reopen(broken)
+		c.ready(broken)
+		c.write(c.leader(), "more")
+		c.converged()
+		eventually(t, "nothing is owed", func() bool { return !c.nodes[broken].owes() })
+	})
 }
 
 // A refetch that was interrupted anywhere is finished by another one, which owes as much, and until

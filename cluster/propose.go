@@ -47,19 +47,16 @@ func (e *entry) take() []*call {
 func (n *Node) propose() {
 	var scratch [][]byte
 	n.consume(n.writes, func(r *route) bool {
-		least, ready := n.roomForLight()
-		turn := !n.heavyWrite.Load()
-		if n.inFlight.Load() > 0 && n.machine.appliesLong() {
-			return false // its end wakes the loop
-		}
-		if !ready && !turn {
-			return false
-		}
 		n.pause.mu.Lock()
 		defer n.pause.mu.Unlock()
 		if n.pause.on {
 			return false // whoever ends a pause wakes the loop
 		}
+		if n.inFlight.Load() > 0 && n.machine.appliesLong() {
+			return false // its end wakes the loop
+		}
+		least, ready := n.roomForLight() // while it waited for the lock a first batch may come
+		turn := !n.heavyWrite.Load()
 		did := false
 		if ready {
 			if n.proposeRaise(r.lead) {
