@@ -29,9 +29,10 @@ const (
 	// SettingLeaveWait ends the wait whose number follows, in decimal. The reply is OK, or
 	// ErrNotWaiting.
 	SettingLeaveWait = "leave-wait"
-	// SettingGiveBack puts back what a wait was given whose client was gone by then: its number
-	// follows, in decimal, and a command that does so, which runs for nobody. The reply is OK, or
-	// ErrNotLent.
+	// SettingGiveBack puts back what a wait was given whose client was gone by then, in parts: its
+	// number follows, that of the part, from 0, how many parts there are, all in decimal, and a
+	// command that puts it back, which runs for nobody. The reply is OK, also if that part was put
+	// back before, or ErrNotLent.
 	SettingGiveBack = "give-back"
 	// SettingDropWaits ends all waits of the node whose id follows: the leader does not reach it.
 	SettingDropWaits = "drop-waits"

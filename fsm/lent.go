@@ -29,6 +29,7 @@ type loan struct {
 	from       *lender
 	deadlineMs int64 // of the key, before it was taken; 0: none
 	untilMs    int64
+	parts      int64 // of it that were given back
 	ended      bool
 }
 
@@ -197,16 +198,28 @@ func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs 
 	env.Runs = m.lends()
 }
 
-// giveBack runs a command that puts back what a wait was given whose client is gone, if it is still
-// lent.
-func (m *Machine) giveBack(r *runner, q *commands.Request) error {
-	number, ok := commands.ParseInt(q.Cmds[0][1])
-	l := m.waiting.lent.of(uint64(number))
-	if !ok || l == nil {
+// giveBack puts back a part of what a wait was given whose client is gone, if it is still lent. A
+// part that was put back before stays so: a node whose request's end is not known asks again.
+func (m *Machine) giveBack(r *runner, values [][]byte) error {
+	var n [3]int64 // the wait's number, that of the part, and how many there are
+	for i := range n {
+		v, ok := commands.ParseInt(values[i])
+		if !ok {
+			return commands.ErrNoSetting
+		}
+		n[i] = v
+	}
+	l := m.waiting.lent.of(uint64(n[0]))
+	switch {
+	case l == nil || n[1] > l.parts:
 		return commands.ErrNotLent
+	case n[1] < l.parts:
+		return nil
 	}
 	from := l.from.key
-	m.waiting.lent.remove(l)
+	if l.parts++; l.parts >= n[2] {
+		m.waiting.lent.remove(l)
+	}
 	db, key := m.ks.DB(from.db), []byte(from.key)
 	absent := db.Find(key) == nil
 	if l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() { // it expired, whatever has its name now
@@ -215,7 +228,7 @@ func (m *Machine) giveBack(r *runner, q *commands.Request) error {
 	r.env.Runs, m.waiting.lent.by = nil, nil // it ends no other loan of the key
 	defer func() { r.env.Runs = m.lends() }()
 	var out commands.RESP
-	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: q.Cmds[0][2:],
+	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: values[3:],
 		Out: &out, Stop: r.env.Work + r.maxWork()}
 	x.Run(m.table.ResolveAt(m.level, x.Args))
 	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
@@ -251,18 +264,20 @@ func (v *lent) appendTo(dst []byte) []byte {
 		dst = wire.AppendBytes(dst, l.from.class)
 		dst = binary.AppendVarint(dst, l.deadlineMs)
 		dst = binary.AppendVarint(dst, l.untilMs)
+		dst = binary.AppendVarint(dst, l.parts)
 	}
 	return dst
 }
 
 // restore reads what appendTo wrote.
 func (v *lent) restore(c *wire.Cursor) {
-	for range c.Count(6) {
+	for range c.Count(7) {
 		number, db := c.Uvarint(), int(c.Byte())
 		if db >= keyspace.Databases {
 			c.Fail()
 			return
 		}
 		v.add(number, changedKey{db, c.Text()}, c.Text(), c.Varint(), c.Varint())
+		v.numbers[number].parts = c.Varint()
 	}
 }

@@ -22,9 +22,54 @@ import (
 // giveBack gives back what a wait was given, by a command.
 func (w *waitMachine) giveBack(number int, line string) string {
 	w.t.Helper()
-	q := lineRequest("give-back " + strconv.Itoa(number) + " " + line)
+	return w.putBack(number, 0, 1, line)
+}
+
+// putBack gives back a part of it.
+func (w *waitMachine) putBack(number, part, parts int, line string) string {
+	w.t.Helper()
+	q := lineRequest(fmt.Sprintf("%s %d %d %d %s", commands.SettingGiveBack, number, part, parts,
+		line))
 	q.Setting = true
 	return w.text(w.apply(q))
+}
+
+// A loan that is given back in parts ends with the last, or by what ends any loan; each part has
+// the deadline.
+func TestGiveBackInParts(t *testing.T) {
+	for _, x := range []struct{ between, last, want string }{
+		{"PING", "+OK", "*3 $1 a $1 b $1 c"},
+		{"LPOP k", "+OK", "*2 $1 a $1 b"}, // the key is gone in between
+		{"RPUSH k d", "+OK", "*4 $1 a $1 b $1 c $1 d"},
+		{"DEL k", notLent, "*0"},
+		{"LREM k 0 a", notLent, "*1 $1 c"},
+	} {
+		w := newWaitMachine(t)
+		w.wait("n2", 7, "BLMPOP 0 1 k LEFT COUNT 3")
+		w.run("EVAL redis.call('RPUSH','k','a','b','c')redis.call('PEXPIRE','k',1000) 0")
+		if got := w.putBack(7, 1, 2, "LPUSH k b a"); got != notLent {
+			t.Errorf("the second part before the first: %s", got)
+		}
+		for range 2 {
+			if got := w.putBack(7, 0, 2, "LPUSH k c"); got != "+OK" {
+				t.Fatal(got)
+			}
+			w = w.reloaded()
+		}
+		w.run(x.between)
+		if got := w.putBack(7, 1, 2, "LPUSH k b a"); got != x.last {
+			t.Errorf("%s: %s, want %s", x.between, got, x.last)
+		}
+		if got := w.run("LRANGE k 0 -1"); got != x.want {
+			t.Errorf("%s: %s, want %s", x.between, got, x.want)
+		}
+		if got := w.run("PTTL k"); x.last == "+OK" && got != ":1000" {
+			t.Errorf("%s: the deadline is in %s", x.between, got)
+		}
+		if again := w.putBack(7, 1, 2, "LPUSH k b a"); again != notLent {
+			t.Errorf("%s: given back again: %s", x.between, again)
+		}
+	}
 }
 
 const notLent = "-" + string(commands.ErrNotLent)

@@ -12,9 +12,16 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// undo returns the command that puts back what a command took with reply, nil if there is nothing
-// to put back: it failed, or moved the element to another list.
-func undo(args [][]byte, reply []byte) [][]byte {
+// A part of what goes back has so many elements and bytes at the most, so that it fits in an entry
+// and in the work of a request.
+const (
+	partElements = 8192
+	partBytes    = 4 << 20
+)
+
+// undo returns the commands that put back, in this order, what a command took with reply: none if
+// there is nothing to put back, as it failed or moved the element to another list.
+func undo(args [][]byte, reply []byte) [][][]byte {
 	v, err := resp.NewReader(bytes.NewReader(reply)).Value()
 	if err != nil || v.IsError() || len(v.Elems) < 2 {
 		return nil
@@ -22,25 +29,48 @@ func undo(args [][]byte, reply []byte) [][]byte {
 	key := []byte(v.Elems[0].Text)
 	switch name := lowerWord(args[0]); name {
 	case "blpop", "brpop":
-		return [][]byte{pushes(name == "blpop"), key, []byte(v.Elems[1].Text)}
+		return [][][]byte{{pushes(name == "blpop"), key, []byte(v.Elems[1].Text)}}
 	case "bzpopmin", "bzpopmax":
-		return [][]byte{[]byte("ZADD"), key, []byte(v.Elems[2].Text), []byte(v.Elems[1].Text)}
+		return [][][]byte{{[]byte("ZADD"), key, []byte(v.Elems[2].Text), []byte(v.Elems[1].Text)}}
 	case "blmpop":
-		words := [][]byte{nil, key}
-		for _, e := range slices.Backward(v.Elems[1].Elems) {
-			words = append(words, []byte(e.Text))
-		}
 		n, _ := strconv.Atoi(string(args[2]))
-		words[0] = pushes(is(args[3+n], "left"))
-		return words
-	case "bzmpop":
-		words := [][]byte{[]byte("ZADD"), key}
-		for _, pair := range v.Elems[1].Elems {
-			words = append(words, []byte(pair.Elems[1].Text), []byte(pair.Elems[0].Text))
+		p := parts{verb: pushes(is(args[3+n], "left")), key: key}
+		for _, e := range slices.Backward(v.Elems[1].Elems) {
+			p.add(e.Text)
 		}
-		return words
+		return p.commands
+	case "bzmpop":
+		p := parts{verb: []byte("ZADD"), key: key}
+		for _, pair := range v.Elems[1].Elems {
+			p.add(pair.Elems[1].Text, pair.Elems[0].Text)
+		}
+		return p.commands
 	}
 	return nil
+}
+
+// parts makes commands that add elements to a key.
+type parts struct {
+	verb, key       []byte
+	commands        [][][]byte
+	elements, bytes int // of the last
+}
+
+// add adds the words of an element.
+func (p *parts) add(words ...string) {
+	size := 0
+	for _, w := range words {
+		size += len(w)
+	}
+	if p.commands == nil || p.elements == partElements || p.bytes+size > partBytes {
+		p.commands = append(p.commands, [][]byte{p.verb, p.key})
+		p.elements, p.bytes = 0, 0
+	}
+	last := &p.commands[len(p.commands)-1]
+	for _, w := range words {
+		*last = append(*last, []byte(w))
+	}
+	p.elements, p.bytes = p.elements+1, p.bytes+size
 }
 
 // pushes returns the command that adds to an end of a list.
@@ -54,20 +84,29 @@ func pushes(left bool) []byte {
 // giveBack puts back what a wait took with reply for a client that is gone, unless its key was
 // changed since in a way that relies on its absence.
 func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
-	args := undo(q.Cmds[0], reply)
-	if args == nil || s.ctx.Err() != nil {
+	cmds := undo(q.Cmds[0], reply)
+	if len(cmds) == 0 || s.ctx.Err() != nil {
 		return
 	}
-	words := append([][]byte{[]byte(commands.SettingGiveBack), strconv.AppendUint(nil, number, 10)},
-		args...)
-	batch := commands.AppendRequest(nil, &commands.Request{DB: q.DB, Proto: 2, Setting: true,
-		Cmds: [][][]byte{words}})
 	s.inBackground(func() {
-		for pause := firstPause; s.ctx.Err() == nil; pause = s.rest(pause) {
-			_, err := s.backend.Write(s.ctx, Workload{}, batch, 1)
-			if err == nil || !notRun(err) {
+		for i, args := range cmds {
+			words := [][]byte{[]byte(commands.SettingGiveBack), strconv.AppendUint(nil, number, 10),
+				strconv.AppendInt(nil, int64(i), 10), strconv.AppendInt(nil, int64(len(cmds)), 10)}
+			batch := commands.AppendRequest(nil, &commands.Request{DB: q.DB, Proto: 2,
+				Setting: true, Cmds: [][][]byte{append(words, args...)}})
+			if !s.putBack(batch) {
 				return
 			}
 		}
 	})
+}
+
+// putBack sends a part until its end is known, and reports whether it is back.
+func (s *Server) putBack(batch []byte) bool {
+	for pause := firstPause; s.ctx.Err() == nil; pause = s.rest(pause) {
+		if reply, err := s.backend.Write(s.ctx, Workload{}, batch, 1); err == nil {
+			return !bytes.HasPrefix(reply, []byte("-"))
+		}
+	}
+	return false
 }

@@ -4,6 +4,7 @@ package server
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -236,28 +237,60 @@ func TestGoneClientsGiveBack(t *testing.T) {
 	n.idle(t)
 }
 
-// What is due to be given back when a snapshot replaces the state still is.
-func TestGiveBackAfterASnapshot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := startSimulated(t, nil)
-		main := n.dial(t)
-		c := n.popping(t, "BLPOP", "l", "0")
-		// not UNKNOWN: what may have come back is not given back again
-		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN no leader"} })
+// What is too much for one entry comes back in parts.
+func TestMuchIsGivenBack(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	for count := range 3 {
+		elements := make([]string, count*partElements+2)
+		for i := range elements {
+			elements[i] = strconv.Itoa(i)
+		}
+		c := n.popping(t, "BLMPOP", "0", "1", "l", "LEFT", "COUNT", strconv.Itoa(len(elements)))
 		_ = c.Close()
-		eventually(t, "it leaves", func() bool {
-			n.machineWaits.mu.Lock()
-			defer n.machineWaits.mu.Unlock()
-			return len(n.machineWaits.gone) == 1
+		main.call(append([]string{"RPUSH", "l"}, elements...)...)
+		eventually(t, "all are there", func() bool {
+			return main.call("LLEN", "l") == fmt.Sprintf(":%d\r\n", len(elements))
 		})
-		n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
-		n.fake.change(t, commandOf("RPUSH", "l", "x"))
-		n.fake.set(func() { n.fake.fail = nil })
-		eventually(t, "it is there", func() bool {
-			return main.call("LRANGE", "l", "0", "-1") == "*1\r\n$1\r\nx\r\n"
+		if got := main.call("LINDEX", "l", "1"); got != "$1\r\n1\r\n" {
+			t.Errorf("the second is %q", got)
+		}
+		main.call("DEL", "l")
+	}
+	n.idle(t)
+}
+
+// What is due to be given back when a snapshot replaces the state still is, and the node asks until
+// the end of its request is known.
+func TestGiveBackAfterASnapshot(t *testing.T) {
+	for _, fails := range []Outcome{NoLeader, Unknown} {
+		synctest.Test(t, func(t *testing.T) {
+			n := startSimulated(t, nil)
+			main := n.dial(t)
+			c := n.popping(t, "BLPOP", "l", "0")
+			n.fake.set(func() { n.fake.fail = &Error{fails, "no leader"} })
+			_ = c.Close()
+			eventually(t, "it leaves", func() bool {
+				n.machineWaits.mu.Lock()
+				defer n.machineWaits.mu.Unlock()
+				return len(n.machineWaits.gone) == 1
+			})
+			n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
+			n.fake.change(t, commandOf("RPUSH", "l", "x"))
+			asked := 0
+			n.fake.set(func() { asked = len(n.fake.calls) })
+			eventually(t, "it asks more than once", func() bool {
+				now := 0
+				n.fake.set(func() { now = len(n.fake.calls) })
+				return now > asked+1
+			})
+			n.fake.set(func() { n.fake.fail = nil })
+			eventually(t, "it is there", func() bool {
+				return main.call("LRANGE", "l", "0", "-1") == "*1\r\n$1\r\nx\r\n"
+			})
+			n.idle(t)
 		})
-		n.idle(t)
-	})
+	}
 }
 
 // undo is the inverse of what takes, for each way to take.
@@ -270,6 +303,8 @@ func TestUndo(t *testing.T) {
 		{"ZADD l 1.5 a -inf b 3 c", "BZPOPMIN l 0"},
 		{"ZADD l 1.5 a -inf b 3 c", "BZPOPMAX l 0"},
 		{"ZADD l 1.5 a -inf b 3 c", "BZMPOP 0 1 l MAX COUNT 2"},
+		{"RPUSH l a" + strings.Repeat(" b c d", partElements), "BLMPOP 0 1 l LEFT COUNT 20000"},
+		{"RPUSH l a b " + strings.Repeat("c", partBytes) + " d", "BLMPOP 0 1 l RIGHT COUNT 3"},
 	} {
 		for _, proto := range []string{"2", "3"} {
 			n := start(t, nil)
@@ -283,16 +318,18 @@ func TestUndo(t *testing.T) {
 			before := k.call(show...)
 			take := strings.Fields(c.take)
 			back := undo(commandtest.Args(take...), []byte(k.call(take...)))
-			var words []string
-			for _, w := range back {
-				words = append(words, string(w))
-			}
 			if after := k.call(show...); after == before {
-				t.Errorf("%s took nothing: %q", c.take, after)
+				t.Errorf("%s took nothing: %.200q", c.take, after)
 			}
-			k.call(words...)
+			for _, part := range back {
+				var words []string
+				for _, w := range part {
+					words = append(words, string(w))
+				}
+				k.call(words...)
+			}
 			if after := k.call(show...); after != before {
-				t.Errorf("%s, %q: %q, before %q", c.take, words, after, before)
+				t.Errorf("%s, %d parts: %.200q, before %.200q", c.take, len(back), after, before)
 			}
 		}
 	}
