@@ -16,6 +16,9 @@ const (
 	wordDenied = "DENIED" // protected mode
 )
 
+// wordUnknown is the code word of a reply that says that a command may have run.
+const wordUnknown = "UNKNOWN"
+
 // eventDenied is the event of a denial, whose object is the command, key or channel.
 const eventDenied = "denied"
 
@@ -26,9 +29,11 @@ func (s *session) audit(spec *commands.Spec, args [][]byte, failed bool) {
 		return
 	}
 	e := audit.Event{Event: spec.FullName(), Args: texts(shown), Outcome: audit.OK}
+	e.Change = spec.Name != "auth" && spec.Name != "hello" // reads are not audited
 	switch {
 	case failed:
 		e.Outcome = s.failure
+		e.Change = e.Change && s.failure == wordUnknown
 	case spec.Kind == commands.Write:
 		e.Applied = s.srv.backend.Status().Applied
 	}
@@ -117,6 +122,11 @@ func auditHello(args [][]byte) ([][]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// auditReset keeps a call out of the trail that resets nothing.
+func auditReset(args [][]byte) ([][]byte, bool) {
+	return args, len(args) == 1 && is(args[0], "reset")
 }
 
 // auditFound shows the name that RAFT FOUND gives.

@@ -81,6 +81,8 @@ type Event struct {
 	// Applied is the newest log entry that the node had applied when it answered a write.
 	Applied uint64 `json:"applied_index,omitempty"`
 	Count   int64  `json:"count,omitempty"` // how often, if more than once
+	// Change: it changed something, or may have. Only of these each is a line.
+	Change bool `json:"-"`
 }
 
 // lost is the line that stands for dropped events.
@@ -103,6 +105,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	queue   []Event
+	repeats repeats
 	dropped uint64
 	reopen  []chan error // those who asked for another file, each with room for the answer
 	closed  bool
@@ -177,9 +180,14 @@ func (l *Log) Record(e Event) {
 	e.shorten()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || len(l.queue) >= maxQueued || e.Outcome != OK && !l.failures.Allow() {
+	if l.closed {
 		l.dropped++
-	} else {
+		return
+	}
+	switch line, dropped := l.repeats.take(&e, len(l.queue)); {
+	case dropped, line && !e.Change && e.Outcome != OK && !l.failures.Allow():
+		l.dropped++
+	case line:
 		l.queue = append(l.queue, e)
 	}
 	l.rouse()
@@ -270,10 +278,21 @@ func (l *Log) Close() {
 // write is the writer goroutine.
 func (l *Log) write() {
 	defer close(l.done)
-	for range l.wake {
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
+		ends := false
+		select {
+		case <-l.wake:
+		case <-tick.C:
+			ends = true
+		}
 		l.mu.Lock()
 		events, dropped, reopen, closed := l.queue, l.dropped, l.reopen, l.closed
 		l.queue, l.reopen = nil, nil
+		if ends || closed {
+			events = append(events, l.repeats.end()...)
+		}
 		l.mu.Unlock()
 		if len(reopen) > 0 {
 			err := l.openAgain()

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coordd/coordd/internal/tests/wait"
@@ -111,7 +114,8 @@ func TestRotation(t *testing.T) {
 		written := len(l.queue) == 0
 		l.mu.Unlock()
 		for i := 0; written && i < 100; i++ {
-			l.Record(Event{Event: "config|get", Args: args, Outcome: OK})
+			l.Record(Event{Event: "acl|save", Args: args, Outcome: OK, User: strconv.Itoa(i),
+				Change: true})
 		}
 		return len(all()) == 3 || l.Dropped() > 0
 	})
@@ -134,7 +138,7 @@ func TestHugeSize(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "audit.log")
 		l := open(t, Config{File: path, MaxMegabytes: size, Keep: 1})
 		for range 3 {
-			l.Record(Event{Event: "acl|save", Outcome: OK})
+			l.Record(Event{Event: "acl|save", Outcome: OK, Change: true})
 		}
 		l.Close()
 		if n := len(events(t, read(t, path))); n != 3 || l.Dropped() > 0 {
@@ -148,7 +152,7 @@ func renamed(t *testing.T, dir string) (l *Log, path, moved string) {
 	t.Helper()
 	path, moved = filepath.Join(dir, "audit"), filepath.Join(dir, "audit.1")
 	l = open(t, Config{File: path})
-	l.Record(Event{Event: "first", Outcome: OK})
+	l.Record(Event{Event: "first", Outcome: OK, Change: true})
 	wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, path) != "" })
 	if err := os.Rename(path, moved); err != nil {
 		t.Fatal(err)
@@ -164,7 +168,7 @@ func TestReopen(t *testing.T) {
 	if got := read(t, path); got != "" {
 		t.Errorf("the new file has %s", got)
 	}
-	l.Record(Event{Event: "second", Outcome: OK})
+	l.Record(Event{Event: "second", Outcome: OK, Change: true})
 	l.Close()
 	if got := events(t, read(t, moved)); fmt.Sprint(got) != "[first]" {
 		t.Error(got)
@@ -189,7 +193,7 @@ func TestNewFileEndsTheOld(t *testing.T) {
 			_, err := os.Stat(path)
 			return err == nil
 		})
-		l.Record(Event{Event: "later", Outcome: OK})
+		l.Record(Event{Event: "later", Outcome: OK, Change: true})
 		l.Close()
 		if err := <-reopened; err != nil {
 			t.Fatal(err)
@@ -212,7 +216,7 @@ func TestReopenFails(t *testing.T) {
 	if err := l.Reopen(); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Error(err)
 	}
-	l.Record(Event{Event: "second", Outcome: OK})
+	l.Record(Event{Event: "second", Outcome: OK, Change: true})
 	l.Close()
 	if got := events(t, read(t, moved)); fmt.Sprint(got) != "[first second]" {
 		t.Error(got)
@@ -228,12 +232,12 @@ func TestReopenFollowsLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, Config{File: path})
-	l.Record(Event{Event: "first", Outcome: OK})
+	l.Record(Event{Event: "first", Outcome: OK, Change: true})
 	wait.For(t, 5*time.Second, "the first event", func() bool { return read(t, first) != "" })
 	if err := errors.Join(os.Remove(path), os.Symlink(second, path), l.Reopen()); err != nil {
 		t.Fatal(err)
 	}
-	l.Record(Event{Event: "second", Outcome: OK})
+	l.Record(Event{Event: "second", Outcome: OK, Change: true})
 	l.Close()
 	if got := events(t, read(t, first)); fmt.Sprint(got) != "[first]" {
 		t.Error(got)
@@ -272,8 +276,8 @@ func TestBounds(t *testing.T) {
 	w := &slowWriter{gate: make(chan struct{})}
 	l := newLog(w, Config{Logger: slog.New(slog.DiscardHandler)})
 	go l.write()
-	for range 2*maxQueued + 2 {
-		l.Record(Event{Event: "flushall", Outcome: OK})
+	for i := range 2*maxQueued + 2 {
+		l.Record(Event{Event: "flushall", Outcome: OK, User: strconv.Itoa(i % 3), Change: true})
 	}
 	dropped := l.Dropped()
 	if dropped < 1 || dropped > maxQueued+2 {
@@ -283,10 +287,10 @@ func TestBounds(t *testing.T) {
 	wait.For(t, 5*time.Second, "the line about dropped events", func() bool {
 		return strings.Contains(w.text(), `"dropped"`)
 	})
-	for range 2 * failureBurst { // strangers leave room
-		l.Record(Event{Event: "auth", Outcome: "WRONGPASS"})
+	for i := range 2 * failureBurst { // strangers leave room
+		l.Record(Event{Event: "auth", Outcome: "WRONGPASS", User: strconv.Itoa(i)})
 	}
-	l.Record(Event{Event: "last", Outcome: OK})
+	l.Record(Event{Event: "last", Outcome: OK, Change: true})
 	wait.For(t, 5*time.Second, "the last event", func() bool {
 		return strings.Contains(w.text(), `"last"`)
 	})
@@ -312,12 +316,12 @@ func TestWriteFails(t *testing.T) {
 	close(w.gate)
 	l := newLog(w, Config{Logger: slog.New(slog.DiscardHandler)})
 	go l.write()
-	l.Record(Event{Event: "first", Outcome: OK})
+	l.Record(Event{Event: "first", Outcome: OK, Change: true})
 	wait.For(t, 5*time.Second, "a dropped event", func() bool { return l.Dropped() == 1 })
 	w.mu.Lock()
 	w.fail = nil
 	w.mu.Unlock()
-	l.Record(Event{Event: "second", Outcome: OK})
+	l.Record(Event{Event: "second", Outcome: OK, Change: true})
 	l.Close()
 	lines := strings.SplitN(w.text(), "\n", 3)
 	whole := events(t, strings.Join(lines[1:], "\n"))
@@ -361,7 +365,7 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		l.Record(Event{Event: "written", Outcome: OK})
+		l.Record(Event{Event: "written", Outcome: OK, Change: true})
 		l.Close()
 	}
 	for name, want := range map[string]string{"file": "kept\n", "made": "", "relative": ""} {
@@ -372,5 +376,70 @@ func TestPaths(t *testing.T) {
 	}
 	if info, err := os.Lstat(at("link")); err != nil || info.Mode().Type() != os.ModeSymlink {
 		t.Error("the link was replaced")
+	}
+}
+
+// No account fills the trail with what changes nothing, nor hides a change of its own by it, nor
+// another's by its changes.
+func TestRepeatsAreOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &slowWriter{gate: make(chan struct{})}
+		close(w.gate)
+		l := newLog(w, Config{Logger: slog.New(slog.DiscardHandler)})
+		go l.write()
+		record := func(e Event) {
+			l.Record(e)
+			synctest.Wait()
+		}
+		app := Event{Event: "auth", Args: []string{"app"}, Outcome: OK, User: "app"}
+		for port := range 5000 {
+			app.Address = fmt.Sprintf("10.0.0.1:%d", 1000+port)
+			record(app)
+		}
+		for i := range 5000 {
+			app.Args = []string{strconv.Itoa(i)}
+			record(app)
+		}
+		for range 2 * maxChanges {
+			record(Event{Event: "flushdb", Outcome: OK, User: "app", Change: true})
+		}
+		record(Event{Event: "acl|setuser", Outcome: OK, User: "root", Change: true})
+		time.Sleep(period)
+		synctest.Wait()
+		record(app) // the period is a new one
+		l.Close()
+		count := map[string]int{}
+		repeats := int64(0)
+		for line := range strings.Lines(w.text()) {
+			var e Event
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			count[e.Event]++
+			if e.Event == "auth" {
+				repeats = max(repeats, e.Count)
+			}
+		}
+		delete(count, "dropped")
+		want := map[string]int{"auth": maxOthers + 1 + 1, "flushdb": maxChanges, "acl|setuser": 1}
+		if !maps.Equal(count, want) || repeats != 4999 {
+			t.Errorf("%v lines, want %v; %d repeats", count, want, repeats)
+		}
+		if want := uint64(5000 - (maxOthers - 1) + maxChanges); l.Dropped() != want {
+			t.Errorf("%d dropped, want %d", l.Dropped(), want)
+		}
+	})
+}
+
+// What changes nothing leaves room in the queue.
+func TestChangesHaveRoom(t *testing.T) {
+	var r repeats
+	for queued, want := range map[int][2]bool{othersQueued - 1: {true, true},
+		othersQueued: {false, true}, maxQueued: {false, false}} {
+		other, _ := r.take(&Event{Event: strconv.Itoa(queued)}, queued)
+		change, _ := r.take(&Event{Event: "c", Change: true}, queued)
+		if got := [2]bool{other, change}; got != want {
+			t.Errorf("%d are queued: %v, want %v", queued, got, want)
+		}
 	}
 }

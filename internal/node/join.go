@@ -142,7 +142,7 @@ func (c *Config) discoverer() func(context.Context) ([]string, error) {
 // auditAutoremove records that this node, as leader, removed a member, or tried to.
 func (n *Node) auditAutoremove(id string, unreachable time.Duration, err error) {
 	e := audit.Event{Event: "autoremove", Args: []string{id,
-		unreachable.Round(time.Second).String()}, Outcome: audit.OK}
+		unreachable.Round(time.Second).String()}, Outcome: audit.OK, Change: true}
 	if err != nil {
 		e.Outcome, _, _ = strings.Cut(replyError(err).Error(), " ")
 	}
