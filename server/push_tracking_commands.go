@@ -20,6 +20,8 @@ const (
 	errTrackOpts      commands.Error = "ERR You can't specify both OPTIN mode and OPTOUT mode"
 	errTrackOptSwitch commands.Error = "ERR You can't switch OPTIN/OPTOUT mode before disabling " +
 		"tracking for this client, and then re-enabling it with a different mode."
+	errTrackForeign commands.Error = "NOPERM REDIRECT to a connection of another user " +
+		"requires the right to CLIENT KILL"
 	errCachingOff commands.Error = "ERR CLIENT CACHING can be called only when the client is " +
 		"in tracking mode with OPTIN or OPTOUT mode enabled"
 	errCachingYes commands.Error = "ERR CLIENT CACHING YES is only valid when tracking is " +
@@ -86,10 +88,11 @@ func (s *session) parseTracking(args [][]byte) (*tracker, error) {
 			if !ok {
 				return nil, commands.ErrNotInteger
 			}
-			if t.redirect = uint64(id); s.srv.receiver(t.redirect) == nil {
-				return nil, errTrackTarget
-			}
+			t.redirect = uint64(id)
 			redirected = true
+			if err := s.mayRedirect(t); err != nil {
+				return nil, err
+			}
 		case is(args[i], "bcast"):
 			t.bcast = true
 		case is(args[i], "optin"):
@@ -106,6 +109,25 @@ func (s *session) parseTracking(args [][]byte) (*tracker, error) {
 		}
 	}
 	return t, nil
+}
+
+var killWords = [][]byte{[]byte("client"), []byte("kill"), []byte("id"), []byte("0")}
+
+// mayRedirect returns the error for a redirection to a connection that there is not, or that the
+// session's user may not send to. It may to those of the same user, and to any if it may end them.
+func (s *session) mayRedirect(t *tracker) error {
+	target := s.srv.receiver(t.redirect)
+	if target == nil {
+		return errTrackTarget
+	}
+	kill, _ := s.srv.table.Resolve(killWords) // exists
+	t.anyUser = s.mayRun(kill, killWords)
+	if !t.anyUser && target.userName() != s.userName() {
+		s.deny(refusedCall{reason: "command", context: s.context(), object: "client|tracking",
+			user: s.userName()}, 1)
+		return errTrackForeign
+	}
+	return nil
 }
 
 // startTracking starts tracking as t says, if that is compatible with the current mode.

@@ -531,6 +531,52 @@ func TestTargetThatQuits(t *testing.T) {
 	reader.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + id + "\r\n")
 }
 
+// Nobody has invalidations sent to a connection of another user, where they would stand among
+// replies, except who may end that connection.
+func TestRedirectToAnotherUser(t *testing.T) {
+	n := start(t, nil)
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all", "-@admin", "~*", "&*")
+	n.fake.setUser(t, "chief", "on", "nopass", "+@all", "~*", "&*")
+	as := func(user string) *client {
+		c := n.dial(t)
+		c.call("HELLO", "3", "AUTH", user, "any")
+		return c
+	}
+	bob, chief, page, own, writer := as("bob"), as("chief"), as("default"), as("bob"), n.dial(t)
+	track := func(c, target *client) string {
+		return c.call("CLIENT", "TRACKING", "ON", "BCAST", "REDIRECT", target.id())
+	}
+	if got := track(bob, page); !strings.HasPrefix(got, "-NOPERM REDIRECT to a connection of ") {
+		t.Errorf("bob redirects to another user's connection: %q", got)
+	}
+	if log := page.call("ACL", "LOG"); !strings.Contains(log, "client|tracking") {
+		t.Errorf("ACL LOG has not what was refused: %q", log)
+	}
+	missing := bob.call("CLIENT", "TRACKING", "ON", "REDIRECT", "99999999")
+	if missing != "-ERR The client ID you want redirect to does not exist\r\n" {
+		t.Error(missing)
+	}
+	for what, c := range map[string]*client{"bob to bob's": bob, "an administrator": chief} {
+		target := map[*client]*client{bob: own, chief: page}[c]
+		if got := track(c, target); got != "+OK\r\n" {
+			t.Fatalf("%s: %q", what, got)
+		}
+	}
+	writer.call("SET", "k", "1")
+	const changed = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
+	own.want(changed)
+	page.want(changed)
+
+	id := own.id()
+	own.call("AUTH", "default", "any") // it is bob's no more
+	writer.call("SET", "k", "2")
+	bob.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + id + "\r\n")
+	page.want(changed)
+	if got := own.call("ECHO", "own"); got != "$3\r\nown\r\n" {
+		t.Errorf("the connection that is another user's now: %q", got)
+	}
+}
+
 // A node that is cut off learns of no change: its clients drop what they cache, once, and again
 // when it is cut off again.
 func TestCachesOfANodeThatIsCutOff(t *testing.T) {

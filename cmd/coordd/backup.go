@@ -263,7 +263,7 @@ func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {
 func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer,
 	stderr io.Writer) (fsm.BackupInfo, error) {
 	var none fsm.BackupInfo
-	in := resp.NewReaderLimits(bufio.NewReaderSize(patientReader{conn}, 1<<16), replyLimits)
+	in := resp.NewReplies(bufio.NewReaderSize(patientReader{conn}, 1<<16), replyLimits)
 	if source.Password != "" {
 		words := []string{"AUTH", source.Password}
 		if source.Username != "" {
@@ -343,7 +343,7 @@ var replyLimits = resp.Limits{Line: 1 << 16, Text: math.MaxInt64}
 
 // ask sends a command and returns the head of its reply, which must be of the given kind. An error
 // reply is an error.
-func ask(conn net.Conn, in *resp.Reader, kind byte, words ...string) (resp.Head, error) {
+func ask(conn net.Conn, in *resp.Replies, kind byte, words ...string) (resp.Head, error) {
 	if _, err := conn.Write(resp.AppendCommand(nil, words...)); err != nil {
 		return resp.Head{}, err
 	}

@@ -104,7 +104,7 @@ func askToFound(ctx context.Context, o *redis.Options) (cluster string, err erro
 	if err := conn.SetDeadline(time.Now().Add(foundPatience)); err != nil {
 		return "", err
 	}
-	in := resp.NewReader(bufio.NewReader(conn))
+	in := resp.NewReplies(bufio.NewReader(conn), resp.DefaultLimits)
 	call := func(words ...string) (string, error) {
 		if _, err := conn.Write(resp.AppendCommand(nil, words...)); err != nil {
 			return "", err

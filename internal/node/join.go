@@ -90,7 +90,8 @@ func (n *Node) join(ctx context.Context) {
 // askToJoin asks the member with the client address addr, over TLS if it is a URL rediss://.
 func (n *Node) askToJoin(ctx context.Context, addr string) error {
 	o := &redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait,
-		Username: n.cfg.JoinUser, Password: n.cfg.JoinPassword, DisableIdentity: true}
+		Username: n.cfg.JoinUser, Password: n.cfg.JoinPassword, DisableIdentity: true,
+		Protocol: 2} // no push passes for the reply
 	if host, secure := strings.CutPrefix(addr, TLSScheme); secure {
 		o.Addr = host
 		var err error

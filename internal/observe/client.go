@@ -54,7 +54,7 @@ func NewClient(dial func(ctx context.Context) (net.Conn, error), user, password 
 // conn is a connection that has introduced itself.
 type conn struct {
 	net.Conn
-	in *resp.Reader
+	in *resp.Replies
 	at time.Time // of the authentication
 }
 
@@ -167,7 +167,7 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{raw, resp.NewReaderLimits(bufio.NewReader(raw), limits), time.Now()}
+	cn := &conn{raw, resp.NewReplies(bufio.NewReader(raw), limits), time.Now()}
 	hello := []string{"HELLO", "3"}
 	if c.password != "" {
 		hello = append(append(hello, "AUTH"), c.login()...)

@@ -67,3 +67,37 @@ func TestOldPasswordEnds(t *testing.T) {
 		}
 	})
 }
+
+// A push, which others can have sent to any connection, passes for no reply.
+func TestPushesAreNoReplies(t *testing.T) {
+	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
+	answer := func(conn net.Conn) {
+		defer conn.Close()
+		in := resp.NewReader(bufio.NewReader(conn))
+		for {
+			v, err := in.Value()
+			if err != nil {
+				return
+			}
+			last := v.Elems[len(v.Elems)-1]
+			if _, err := conn.Write(last.Append([]byte(push), 3)); err != nil {
+				return
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := NewClient(func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			go answer(there)
+			return here, nil
+		}, "", "")
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, word := range []string{"a", "b"} {
+			if v, err := c.Do(ctx, "ECHO", word); err != nil || v.Text != word {
+				t.Fatalf("%q got the reply %v, %v", word, v, err)
+			}
+		}
+	})
+}

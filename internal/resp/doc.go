@@ -16,6 +16,7 @@
 //   - [Reader.AppendRaw] returns the bytes of a whole value.
 //   - [Reader.Skip] discards a value and returns its head. It keeps nothing.
 //   - [Reader.Head] and [Reader.Text] read a large string as a stream.
+//   - [Replies] is what a client of a server reads with: replies, without the pushes among them.
 //   - [Len] and [Elements] find the values in a slice. They copy nothing and do not allocate.
 //
 // A peer may be broken or hostile. [Limits] bound lines, strings, element counts and depth, memory

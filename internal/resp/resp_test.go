@@ -137,6 +137,54 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// A reader of replies returns all but the pushes between them.
+func TestReplies(t *testing.T) {
+	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n%1\r\n$1\r\nk\r\n>1\r\n:1\r\n"
+	var all string
+	for _, c := range values {
+		all += push + ">0\r\n>-1\r\n" + c.raw
+	}
+	all += push
+	trees := NewReplies(strings.NewReader(all), DefaultLimits)
+	streams := NewReplies(strings.NewReader(all), DefaultLimits)
+	for _, c := range values {
+		if c.raw[0] == Push {
+			continue
+		}
+		if v, err := trees.Value(); err != nil || !reflect.DeepEqual(v, c.value) {
+			t.Fatalf("Value is %s, %v for %q", v, err, c.raw)
+		}
+		h, err := streams.Head()
+		if err != nil || h.Kind != c.raw[0] {
+			t.Fatalf("Head is %+v, %v for %q", h, err, c.raw)
+		}
+		if h.textLen() > 0 {
+			text, err := io.ReadAll(streams.Text(h))
+			if err != nil || string(text) != c.value.Text {
+				t.Fatalf("Text is %q, %v for %q", text, err, c.raw)
+			}
+			if _, err := streams.in.in.Discard(2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range h.elements() {
+			if _, err := streams.in.Skip(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := trees.Value(); err != io.EOF {
+		t.Errorf("Value: %v, want io.EOF", err)
+	}
+	if _, err := streams.Head(); err != io.EOF {
+		t.Errorf("Head: %v, want io.EOF", err)
+	}
+	cut := NewReplies(strings.NewReader(push[:20]), DefaultLimits)
+	if _, err := cut.Head(); err != io.ErrUnexpectedEOF {
+		t.Errorf("Head inside a push: %v, want io.ErrUnexpectedEOF", err)
+	}
+}
+
 func TestMalformed(t *testing.T) {
 	limits := Limits{Line: 30, Text: 8, Elements: 3, Depth: 2}
 	for _, c := range []struct {

@@ -255,3 +255,19 @@ func TestPorts(t *testing.T) {
 		}
 	})
 }
+
+// TestReplies: a program reads the replies of a server with resp.Replies, which skips pushes. It
+// may read values of bytes that it has.
+func TestReplies(t *testing.T) {
+	reads := regexp.MustCompile(`\bresp\.NewReader`)
+	goSources(t, func(path string, src []byte) {
+		if strings.Contains(path, "test") { // internal/tests, testdata, commandtest, _test.go
+			return
+		}
+		for n, line := range strings.Split(string(src), "\n") {
+			if reads.MatchString(line) && !strings.Contains(line, "(bytes.NewReader(") {
+				t.Errorf("%s:%d: use resp.NewReplies", path, n+1)
+			}
+		}
+	})
+}
