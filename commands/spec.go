@@ -56,8 +56,8 @@ const (
 	Ends         // does nothing to its keys but to add elements at their ends or take some there
 	Unflagged    // neither write nor readonly for COMMAND, whatever its kind
 
-	// Discovery marks Admin commands that only show members: a node answers them before it knows
-	// the users.
+	// Discovery marks Admin commands that only show members: a node answers them to clients on its
+	// machine before it knows the users.
 	Discovery
 
 	// Founding marks the command that founds a cluster: a node that can found one runs it for the

@@ -221,18 +221,29 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		}
 	}
-	if users := s.srv.users(); users != nil {
-		_, err := users.of(s.user.Load())
-		if err == commands.ErrNoAuth {
-			err = errHelloNoAuth
-		}
-		if err != nil {
-			s.fail(err)
-			return
-		}
+	if err := s.mayGreet(); err != nil {
+		s.fail(err)
+		return
 	}
 	s.setProto(proto)
 	s.greet()
+}
+
+// mayGreet returns the error for HELLO of a client that must authenticate. While the node does not
+// know the users, it greets clients on its machine, which servedUnknown serves.
+func (s *session) mayGreet() error {
+	if s.srv.users() == nil && !outside(s.conn) {
+		return nil
+	}
+	users, err := s.knownUsers()
+	if err != nil {
+		return err
+	}
+	_, err = users.of(s.user.Load())
+	if err == commands.ErrNoAuth {
+		return errHelloNoAuth
+	}
+	return err
 }
 
 func (s *session) greet() {

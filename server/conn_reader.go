@@ -129,6 +129,18 @@ func (s *stream) take() ([][][]byte, error) {
 	return s.cmds, nil
 }
 
+// beforeAuth reports whether a request is too large for a client that must authenticate alone.
+func beforeAuth(err error) bool { return err == errArgsBeforeAuth || err == errBulkBeforeAuth }
+
+// again has take begin again with the command that beforeAuth was about, if it is all there.
+func (s *stream) again() bool {
+	if s.skipping {
+		return false
+	}
+	s.scan, s.count, s.left, s.bulk, s.searched = s.start, 0, 0, -1, 0
+	return true
+}
+
 // fill reads once, after makeRoom, and returns the number of bytes.
 func (s *stream) fill() (n int, err error) {
 	switch {

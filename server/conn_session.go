@@ -196,7 +196,7 @@ func (s *session) serve() {
 	_ = s.authenticateByCertificate() // if it fails, the next command tries again
 	s.srv.countUnauthenticated(s)
 	for !s.quit {
-		s.in.small = s.certifiedAs == "" && s.mustAuthenticate()
+		s.in.small = s.certifiedAs == "" && !s.letIn()
 		s.in.most = s.allowance()
 		from := s.in.start
 		cmds, err := s.in.take()
@@ -216,6 +216,9 @@ func (s *session) serve() {
 			if s.in.partial && !s.killed.Load() {
 				continue // with the limits that apply now: it may have authenticated
 			}
+		}
+		if beforeAuth(err) && s.awaitUsers() && s.letIn() && s.in.again() {
+			continue
 		}
 		if err != nil {
 			s.srv.log.Debug("protocol error", "client", s.addr, "error", err)

@@ -41,17 +41,31 @@ const (
 	authGrace = time.Second
 )
 
-// mustAuthenticate reports whether the session's client may do nothing before it authenticates.
+// mustAuthenticate reports whether the session's client may do nothing before it authenticates, as
+// far as this node knows.
 func (s *session) mustAuthenticate() bool {
 	if s.user.Load() != nil {
 		return false
 	}
 	users := s.srv.users()
-	if users == nil || users == UsersAwaited || users.Open {
+	switch {
+	case users == nil:
+		return true
+	case users.Open:
 		return false
 	}
 	_, err := users.of(nil)
 	return err != nil
+}
+
+// letIn ends the limits of a client that need not authenticate, now that this node knows the users.
+// It reports whether that is so.
+func (s *session) letIn() bool {
+	if s.mustAuthenticate() {
+		return false
+	}
+	s.authenticated()
+	return true
 }
 
 // countUnauthenticated counts a new session if its client must authenticate. Past the limit, the

@@ -123,16 +123,18 @@ func TestRightsAreLostWhileACommandWaits(t *testing.T) {
 	}
 }
 
-// A node that does not know the users yet reports about itself, but changes nothing and delivers
-// nothing to anybody. It waits a moment for the users before it refuses.
+// A node that does not know the users yet answers nobody what it decides about itself, and delivers
+// nothing. It waits a moment for the users before it refuses. Only its members it shows, and only
+// to clients on its machine; and the machine decides about the commands that it runs.
 func TestUnknownUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
 		known := n.fake.users.Load()
 		n.fake.users.Store(nil)
+		n.fake.set(func() { n.fake.lags = true })
 		c := n.dial(t)
-		for _, call := range [][]string{{"PING"}, {"ROLE"}, {"RAFT", "STATUS"},
-			{"SENTINEL", "MASTERS"}, {"CLIENT", "ID"}} {
+		for _, call := range [][]string{{"HELLO", "2"}, {"RAFT", "STATUS"}, {"RAFT", "MEMBERS"},
+			{"SENTINEL", "MASTERS"}, {"SET", "k", "v"}} {
 			if got := c.call(call...); strings.HasPrefix(got, "-") {
 				t.Errorf("%v: %q", call, got)
 			}
@@ -141,7 +143,9 @@ func TestUnknownUsers(t *testing.T) {
 		var refused sync.WaitGroup
 		for _, call := range [][]string{{"SUBSCRIBE", "c"}, {"PSUBSCRIBE", "*"}, {"MONITOR"},
 			{"CONFIG", "GET", "*"}, {"CLIENT", "KILL", "ID", "1"}, {"CLIENT", "TRACKING", "ON"},
-			{"AUTH", "default", "any"}} {
+			{"AUTH", "default", "any"}, {"PING"}, {"INFO"}, {"ROLE"}, {"CLIENT", "ID"}, {"MULTI"},
+			{"PUBSUB", "CHANNELS"}, {"CLUSTER", "NODES"}, {"MEMORY", "PURGE"}, {"COMMAND", "COUNT"},
+			{"SELECT", "1"}, {"ACL", "WHOAMI"}, {"LATENCY", "DOCTOR"}} {
 			c := n.dial(t)
 			refused.Go(func() {
 				if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
@@ -174,6 +178,60 @@ func TestUnknownUsers(t *testing.T) {
 		}
 		if got := login.next(); got != "+OK\r\n" {
 			t.Errorf("AUTH, once the users are known: %q", got)
+		}
+	})
+}
+
+// From another machine nothing is answered before the users are known.
+func TestUnknownUsersFarAway(t *testing.T) {
+	n := start(t, func(c *Config) { c.Unprotected = true })
+	n.fake.users.Store(nil)
+	n.fake.set(func() { n.fake.st.Loading = true }) // it does not wait
+	far := dialAt(t, n.listenFrom(t, "192.0.2.7"))
+	for _, call := range []string{"HELLO 3", "RAFT STATUS", "RAFT MEMBERS", "SENTINEL MASTERS",
+		"PING", "INFO"} {
+		if got := far.call(strings.Fields(call)...); !strings.HasPrefix(got, "-LOADING ") {
+			t.Errorf("%s: %q", call, got)
+		}
+	}
+}
+
+// While the users are not known, a client that has not authenticated has the limits of one that
+// must, and none any more once it turns out that it need not.
+func TestLimitsOfUnknownUsers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.AuthTimeout = 5 * time.Second })
+		known := n.fake.users.Load()
+		n.fake.users.Store(nil)
+		n.fake.set(func() { n.fake.lags = true })
+		large := strings.Repeat("x", maxBulkBeforeAuth+1)
+		eleven := strings.Fields("DEL a b c d e f g h i j")
+		for _, words := range [][]string{{"ECHO", large}, eleven} {
+			c := n.dial(t)
+			c.raw(pipeline(words))
+			if got := c.next(); !strings.HasPrefix(got, "-ERR Protocol error: unauthenticated ") {
+				t.Errorf("%.40q: %q", words, got)
+			}
+			c.ended()
+		}
+		idle := n.dial(t)
+		idle.ended() // after AuthTimeout
+
+		waits, stays := n.dial(t), n.dial(t)
+		waits.raw(pipeline([]string{"SET", "k", "v"}, []string{"ECHO", large}))
+		stays.raw(pipeline([]string{"GET", "k"}))
+		waits.want("+OK\r\n")
+		stays.next()
+		synctest.Wait()
+		if got := n.unauthenticated.Len(); got != 2 {
+			t.Errorf("%d connections count as not authenticated, want 2", got)
+		}
+		n.fake.users.Store(known)
+		waits.want(fmt.Sprintf("$%d\r\n%s\r\n", len(large), large))
+		time.Sleep(time.Minute)
+		stays.call("PING")
+		if got := n.unauthenticated.Len(); got != 0 {
+			t.Errorf("%d connections still count as not authenticated", got)
 		}
 	})
 }

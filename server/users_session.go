@@ -97,8 +97,11 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	case users != nil && users.Open && id == nil, spec.Has(commands.NoAuth):
 		return nil
 	case users == nil:
-		if err := admitUnknown(spec); err == nil || !s.awaitUsers() {
-			return err
+		if s.servedUnknown(spec) {
+			return nil
+		}
+		if !s.awaitUsers() {
+			return errUsersUnknown
 		}
 		return s.admit(spec, args)
 	}
@@ -237,14 +240,11 @@ func (s *session) knownUsers() (*Users, error) {
 	return users, nil
 }
 
-// admitUnknown is admit while the node does not know the users: what reports about the node is
-// served, what changes it or receives messages is not.
-func admitUnknown(spec *commands.Spec) error {
-	if spec.Kind == commands.Admin && !spec.Has(commands.Discovery) ||
-		spec.Channels != commands.NoChannels {
-		return errUsersUnknown
-	}
-	return nil
+// servedUnknown reports whether a command runs while the node does not know the users. Whoever has
+// not authenticated may need to: the machine decides about the commands that it runs, and an
+// operator on this machine sees the members.
+func (s *session) servedUnknown(spec *commands.Spec) bool {
+	return decidedByMachine(spec) || spec.Has(commands.Discovery) && !outside(s.conn)
 }
 
 // users returns the users that this node knows; nil: it does not know them yet.

@@ -69,6 +69,7 @@ var Classes = []string{
 	"caches kept on a node that is cut off",
 	"a refusal that is forgotten",
 	"a subscription that begins too late",
+	"unknown users taken for none",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
