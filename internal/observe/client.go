@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -56,6 +57,7 @@ type conn struct {
 	net.Conn
 	in *resp.Replies
 	at time.Time // of the authentication
+	db int
 }
 
 // authEvery is how often a connection authenticates again: the server lets one stay whose user has
@@ -74,12 +76,17 @@ func (c *Client) Do(ctx context.Context, words ...string) (resp.Value, error) {
 
 // DoAll sends commands together and returns their replies, among which may be errors.
 func (c *Client) DoAll(ctx context.Context, commands [][]string) ([]resp.Value, error) {
+	return c.doAllIn(ctx, 0, commands)
+}
+
+// doAllIn is DoAll in a database.
+func (c *Client) doAllIn(ctx context.Context, db int, commands [][]string) ([]resp.Value, error) {
 	for {
 		cn, used, err := c.take(ctx)
 		if err != nil {
 			return nil, err
 		}
-		replies, sent, err := cn.ask(ctx, commands)
+		replies, sent, err := cn.askIn(ctx, db, commands)
 		switch {
 		case err == nil:
 			c.give(cn)
@@ -167,7 +174,7 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cn := &conn{raw, resp.NewReplies(bufio.NewReader(raw), limits), time.Now()}
+	cn := &conn{raw, resp.NewReplies(bufio.NewReader(raw), limits), time.Now(), 0}
 	hello := []string{"HELLO", "3"}
 	if c.password != "" {
 		hello = append(append(hello, "AUTH"), c.login()...)
@@ -182,6 +189,24 @@ func (c *Client) open(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	return cn, nil
+}
+
+// askIn is ask in a database. The commands wait for the reply to SELECT: they would run in another
+// database if it failed.
+func (cn *conn) askIn(ctx context.Context, db int, commands [][]string) (replies []resp.Value,
+	sent bool, err error) {
+	if cn.db != db {
+		selected, _, err := cn.ask(ctx, [][]string{{"SELECT", strconv.Itoa(db)}})
+		if err != nil {
+			return nil, false, err
+		}
+		if err := replyError(selected[0]); err != nil {
+			_ = cn.Close()
+			return nil, false, err
+		}
+		cn.db = db
+	}
+	return cn.ask(ctx, commands)
 }
 
 // ask sends commands and reads their replies. After an error it has closed the connection; sent is

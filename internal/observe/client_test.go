@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,4 +101,49 @@ func TestPushesAreNoReplies(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where SELECT fails nothing runs: it would run in another database.
+func TestNothingRunsInAnotherDatabase(t *testing.T) {
+	db, ran := "0", []string{}
+	c := NewClient(func(context.Context) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			in := resp.NewReader(bufio.NewReader(there))
+			for {
+				v, err := in.Value()
+				if err != nil {
+					return
+				}
+				answer := ":1\r\n"
+				switch name, last := v.Elems[0].Text, v.Elems[len(v.Elems)-1].Text; {
+				case name == "SELECT" && last == "7":
+					answer = "-NOPERM no\r\n"
+				case name == "SELECT":
+					db = last
+				case name == "LOCKS" || name == "PING":
+					ran = append(ran, name+" in "+db)
+				}
+				if _, err := there.Write([]byte(answer)); err != nil {
+					return
+				}
+			}
+		}()
+		return here, nil
+	}, "", "")
+	defer c.Close()
+	if err := c.Release(t.Context(), 7, "key", "me", "1"); err == nil ||
+		err.Error() != "NOPERM no" {
+		t.Errorf("a release without the right to SELECT: %v", err)
+	}
+	if err := c.Release(t.Context(), 3, "key", "me", "1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Do(t.Context(), "PING"); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"LOCKS in 3", "PING in 0"}; !slices.Equal(ran, want) {
+		t.Errorf("these ran: %q, want %q", ran, want)
+	}
 }

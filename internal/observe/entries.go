@@ -179,11 +179,7 @@ func (c *Client) scan(ctx context.Context, q *Query, cursor string, step int) (k
 
 // in sends commands in a database. The first reply that is an error is the error.
 func (c *Client) in(ctx context.Context, db int, commands ...[]string) ([]resp.Value, error) {
-	if db != 0 { // connections are always given back in database 0
-		commands = slices.Concat([][]string{{"SELECT", strconv.Itoa(db)}}, commands,
-			[][]string{{"SELECT", "0"}})
-	}
-	replies, err := c.DoAll(ctx, commands)
+	replies, err := c.doAllIn(ctx, db, commands)
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +187,6 @@ func (c *Client) in(ctx context.Context, db int, commands ...[]string) ([]resp.V
 		if err := replyError(v); err != nil {
 			return nil, err
 		}
-	}
-	if db != 0 {
-		replies = replies[1 : len(replies)-1]
 	}
 	return replies, nil
 }
