@@ -85,6 +85,10 @@ func (s *session) dispatch(args [][]byte) {
 	s.skipping, s.skipNext = s.skipNext, false
 	if len(args) == 0 {
 		s.cachingPast(nil)
+		if s.in.small {
+			s.refuse(nil, commands.ErrNoAuth)
+			return
+		}
 		s.refuse(nil, commands.Errorf("ERR request exceeds %d bytes; it did not run",
 			s.srv.cfg.MaxRequestBytes))
 		return

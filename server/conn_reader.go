@@ -56,7 +56,7 @@ type stream struct {
 	// command does not fit the current one: then grow waits, and fails if the session must check
 	// its state. lent reports that others wait for the room of the new buffer.
 	grow  func(size int, need bool) (lent bool, err error)
-	small bool      // the limits of clients that must authenticate apply
+	small bool      // the limits of clients that must authenticate apply: see tooLarge
 	most  allowance // of one take
 	lent  bool      // the buffer is for one request, and returned after it
 
@@ -170,6 +170,17 @@ func (s *stream) peek() error {
 	return err
 }
 
+// tooLarge reports whether a command of so many bytes is skipped. What a client sends before it
+// authenticates never leaves freeReadBuffer, so it takes no room from others.
+func (s *stream) tooLarge(bytes int) bool {
+	return bytes > s.maxBytes || s.small && bytes > freeReadBuffer
+}
+
+// tooLong reports whether a line that has not ended is refused.
+func (s *stream) tooLong(bytes int) bool {
+	return bytes > maxInline || s.small && bytes >= freeReadBuffer
+}
+
 // makeRoom moves untaken input to the start of the buffer. The buffer grows if the last read
 // filled it, and shrinks when idle. A small one that is empty goes back: see idleReader.
 func (s *stream) makeRoom() error {
@@ -182,6 +193,8 @@ func (s *stream) makeRoom() error {
 		size = minReadBuffer
 	case need:
 		size = max(2*size, s.announced())
+	case s.small && size > freeReadBuffer && used <= freeReadBuffer: // after RESET
+		size = freeReadBuffer
 	case s.lent && used < minReadBuffer:
 		size = minReadBuffer
 	case full && size < maxReadBuffer && !s.small:
@@ -302,6 +315,9 @@ func (s *stream) argument() error {
 	if s.bulk < 0 {
 		n, ok, err := s.head(errBigBulk, '$')
 		if err != nil {
+			if err == errIncomplete && s.tooLarge(s.end-s.start+1) {
+				s.skipping, s.start = true, s.scan
+			}
 			return err
 		}
 		if !ok || n < 0 || n > maxBulk {
@@ -311,9 +327,9 @@ func (s *stream) argument() error {
 			return errBulkBeforeAuth
 		}
 		s.bulk = int(n) + 2
-		if s.scan-s.start+s.bulk > s.maxBytes {
-			s.skipping = true
-		}
+	}
+	if s.tooLarge(s.scan - s.start + s.bulk) {
+		s.skipping = true
 	}
 	if s.skipping {
 		n := min(s.bulk, s.end-s.scan)
@@ -339,10 +355,10 @@ func (s *stream) argument() error {
 func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err error) {
 	b := s.buf[s.scan:s.end]
 	i := s.find(b, '\r')
-	if i < 0 && len(b) > maxInline {
-		return 0, false, tooLong
-	}
 	if i < 0 || i+1 >= len(b) {
+		if s.tooLong(len(b)) {
+			return 0, false, tooLong
+		}
 		return 0, false, errIncomplete
 	}
 	s.searched = 0
@@ -364,7 +380,7 @@ func (s *stream) inline() ([][]byte, error) {
 		i = -1 // Redis sees no line end after a zero byte
 	}
 	if i < 0 {
-		if len(b) > maxInline {
+		if s.tooLong(len(b)) {
 			return nil, errBigInline
 		}
 		return nil, errIncomplete

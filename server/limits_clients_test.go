@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,18 +248,65 @@ func TestDripsAreClosed(t *testing.T) {
 	if turns, _ := lent(); turns != 4 {
 		t.Fatal("a client was closed at once")
 	}
-	for i := range 2 {
-		eventually(t, "the eldest waits for input", func() bool {
-			turns, waiting := lent()
-			n.intake.mu.Lock()
-			defer n.intake.mu.Unlock()
-			return turns == 4-i && waiting == 2-i &&
-				n.intake.turns[0].s.state.Load() == waitsForInput
-		})
-		n.intake.closeSlow(time.Now().Add(time.Minute))
-		drips[i].ended()
+	eventually(t, "those with room wait for input", func() bool {
+		n.intake.mu.Lock()
+		defer n.intake.mu.Unlock()
+		return n.intake.turns[0].s.state.Load() == waitsForInput &&
+			n.intake.turns[1].s.state.Load() == waitsForInput
+	})
+	n.intake.closeSlow(time.Now().Add(time.Minute))
+	for _, c := range drips[:2] { // the third was not slow: the node did not read from it
+		c.ended()
 	}
 	quick.want("+OK\r\n")
+}
+
+// The half requests of one user leave room for those of others, however many they are, and what
+// they leave goes to others first.
+func TestHalfRequestsLeaveRoom(t *testing.T) {
+	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
+	n.intake.limit = 4 << 20
+	n.fake.setUser(t, "greedy", "on", "nopass", "+ping")
+	state := func() (s struct{ spare, held, waiting int }) {
+		n.intake.mu.Lock()
+		defer n.intake.mu.Unlock()
+		for _, turn := range n.intake.turns {
+			if turn.wants > 0 {
+				s.waiting++
+			}
+		}
+		s.spare, s.held = n.intake.spare, n.intake.held
+		return s
+	}
+	const clients, size = 240, 100_000 // 96 get room of 64 KiB
+	for i := range clients {
+		c := n.dial(t)
+		c.call("AUTH", "greedy", "x")
+		c.raw(setOf(size) + strings.Repeat("x", 70_000))
+		if i == 0 {
+			eventually(t, "the first has room", func() bool { return state().spare > 0 })
+		}
+	}
+	eventually(t, "some wait", func() bool { return state().waiting > 120 })
+	if got := state().spare; got > n.intake.limit/2 {
+		t.Errorf("one user holds %d of %d bytes", got, n.intake.limit)
+	}
+	if got := n.dial(t).call("SET", "k", strings.Repeat("x", size)); got != "+OK\r\n" {
+		t.Fatal(got)
+	}
+	c := n.dial(t)
+	before := state().waiting
+	go c.raw(setOf(2<<20) + strings.Repeat("x", 2<<20) + "\r\n")
+	eventually(t, "a larger request waits", func() bool { return state().waiting == before+1 })
+	eventually(t, "those with room wait for input", func() bool {
+		n.intake.mu.Lock()
+		defer n.intake.mu.Unlock()
+		return !slices.ContainsFunc(n.intake.turns, func(t *turn) bool {
+			return t.wants == 0 && t.s.state.Load() != waitsForInput
+		})
+	})
+	n.intake.closeSlow(time.Now().Add(time.Minute))
+	c.want("+OK\r\n")
 }
 
 func TestTimeouts(t *testing.T) {

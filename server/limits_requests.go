@@ -2,14 +2,20 @@
 // freeReadBuffer of its own, so small requests are always read. A larger buffer needs room in the
 // intake; a connection without room is not read until others finish, so its client sees a slow
 // network. The room is held until the request is answered, because the log copies the request.
+//
+// Who must authenticate and has not has no part in it: see stream.tooLarge. The others share by
+// user, and those without a user by host, so that nobody's half requests take all of the room.
 
 package server
 
 import (
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/halfopen"
 )
 
 const (
@@ -20,15 +26,29 @@ const (
 	slowBytes = 4 << 20
 )
 
-// intake shares the room among connections in order of need. The oldest always gets what it asks
-// for, so one always finishes.
+// intake shares the room among connections. The oldest always gets what it asks for, so one always
+// finishes. Then those come first whose owner holds least.
 type intake struct {
 	limit int // bytes, for held and for spare each
 
-	mu    sync.Mutex
-	spare int     // bytes of buffers up to maxReadBuffer
-	held  int     // bytes, of all turns
-	turns []*turn // holding or waiting for room; the oldest first
+	mu     sync.Mutex
+	spare  int              // bytes of buffers up to maxReadBuffer
+	held   int              // bytes, of all turns
+	turns  []*turn          // holding or waiting for room; the oldest first
+	shares map[owner]*share // of those that hold room or wait for it
+}
+
+// owner is whose the connections are that share room.
+type owner struct {
+	user string
+	host netip.Prefix // of clients without a user
+}
+
+// share is what the connections of an owner hold.
+type share struct {
+	owner       owner
+	spare, held int // bytes
+	sessions    int
 }
 
 // turn is a session's position in the intake.
@@ -37,6 +57,7 @@ type turn struct {
 	mu    sync.Mutex // for wake only
 	wake  chan struct{}
 	held  int       // bytes; guarded by intake.mu, as are the following
+	of    *share    // nil: it neither holds room nor waits for it
 	wants int       // bytes more; 0: not waiting
 	since time.Time // when it began to wait, or last got room
 }
@@ -118,17 +139,64 @@ func (s *session) waitForRoom(wake chan struct{}) error {
 	return nil
 }
 
-// takeSpare sets a session's share of the spare room; false: not enough.
+// owner returns whose the session is.
+func (s *session) owner() owner {
+	if id := s.user.Load(); id != nil {
+		return owner{user: string(id.name)}
+	}
+	return owner{host: halfopen.Host(s.conn)}
+}
+
+// join begins to count a session for its owner, until settle. The caller holds mu.
+func (in *intake) join(s *session) *share {
+	if s.turn.of == nil {
+		o := s.owner()
+		if in.shares[o] == nil {
+			if in.shares == nil {
+				in.shares = map[owner]*share{}
+			}
+			in.shares[o] = &share{owner: o}
+		}
+		s.turn.s, s.turn.of = s, in.shares[o]
+		s.turn.of.sessions++
+	}
+	return s.turn.of
+}
+
+// settle ends what join began once the session holds nothing and waits for nothing. The caller
+// holds mu.
+func (in *intake) settle(t *turn) {
+	if t.of == nil || t.held > 0 || t.wants > 0 || t.s.spare > 0 {
+		return
+	}
+	if t.of.sessions--; t.of.sessions == 0 {
+		delete(in.shares, t.of.owner)
+	}
+	t.of = nil
+}
+
+// hold changes what a turn holds. The caller holds mu.
+func (in *intake) hold(t *turn, more int) {
+	t.held += more
+	t.of.held += more
+	in.held += more
+}
+
+// takeSpare sets a session's share of the spare room; false: not enough. An owner holds at most as
+// much as it leaves free.
 func (in *intake) takeSpare(s *session, want int) bool {
 	if want == s.spare {
 		return true
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if want > s.spare && in.spare+want-s.spare > in.limit {
+	of, more := in.join(s), want-s.spare
+	defer in.settle(&s.turn)
+	if more > 0 && of.spare+more > in.limit-in.spare-more {
 		return false
 	}
-	in.spare += want - s.spare
+	in.spare += more
+	of.spare += more
 	s.spare = want
 	return true
 }
@@ -138,7 +206,7 @@ func (in *intake) take(s *session, more int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	t := &s.turn
-	t.s = s
+	in.join(s)
 	if !slices.Contains(in.turns, t) {
 		t.since = time.Now()
 		in.turns = append(in.turns, t)
@@ -147,19 +215,18 @@ func (in *intake) take(s *session, more int) bool {
 		t.wants = more
 		return false
 	}
-	t.held += more
-	in.held += more
+	in.hold(t, more)
 	t.since = time.Now()
 	return true
 }
 
-// waitsBefore reports whether an older turn than t waits.
+// waitsBefore reports whether an older turn than t waits, of an owner that holds no more.
 func (in *intake) waitsBefore(t *turn) bool {
 	for _, other := range in.turns {
 		if other == t {
 			break
 		}
-		if other.wants > 0 {
+		if other.wants > 0 && other.of.held <= t.of.held {
 			return true
 		}
 	}
@@ -190,8 +257,7 @@ func (in *intake) give(t *turn, bytes int) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	t.held -= bytes
-	in.held -= bytes
+	in.hold(t, -bytes)
 	in.grant(t)
 }
 
@@ -208,8 +274,11 @@ func (in *intake) leave(s *session) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	t := &s.turn
-	in.held -= t.held
-	t.held, t.wants = 0, 0
+	if t.of == nil {
+		return
+	}
+	in.hold(t, -t.held)
+	t.wants = 0
 	in.grant(t)
 }
 
@@ -221,23 +290,35 @@ func (in *intake) grant(t *turn) {
 			in.turns = slices.Delete(in.turns, i, i+1)
 		}
 	}
-	for i, other := range in.turns {
-		if other.wants == 0 {
-			continue
-		}
-		if i > 0 && in.held+other.wants > in.limit {
+	in.settle(t)
+	for next := in.next(); next != nil; next = in.next() {
+		if next != in.turns[0] && in.held+next.wants > in.limit {
 			return
 		}
-		other.held += other.wants
-		in.held += other.wants
-		other.wants = 0
-		other.since = time.Now() // its client was not read while it waited
-		other.interrupt()
+		in.hold(next, next.wants)
+		next.wants = 0
+		next.since = time.Now() // its client was not read while it waited
+		next.interrupt()
 	}
 }
 
-// closeSlow closes the slowest sender of a request if others have waited long: a request sent in
-// drips would hold up all large ones. A client that only waits for the node is never closed.
+// next returns the waiting turn that is to get room: the oldest of all turns, or else the oldest of
+// the owner that holds least; nil: none waits. The caller holds mu.
+func (in *intake) next() (next *turn) {
+	for i, t := range in.turns {
+		switch {
+		case t.wants == 0:
+		case i == 0:
+			return t
+		case next == nil || t.of.held < next.of.held:
+			next = t
+		}
+	}
+	return next
+}
+
+// closeSlow closes those that send a request too slowly if others have waited long: requests sent
+// in drips would hold up all large ones. A client that only waits for the node is never closed.
 func (in *intake) closeSlow(now time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -257,6 +338,5 @@ func (in *intake) closeSlow(now time.Time) {
 			"closed a client that sends a large request too slowly while others wait", "client",
 			t.s.addr, "bytes", t.held)
 		t.s.kill()
-		return
 	}
 }

@@ -81,6 +81,58 @@ func TestBufferBeforeAuth(t *testing.T) {
 	}
 }
 
+// What strangers send takes no room from others, whole or in part, and wherever it is cut.
+func TestStrangersTakeNoRoom(t *testing.T) {
+	n := start(t, nil)
+	n.setPassword(t, "pw")
+	const noAuth = "-" + string(commands.ErrNoAuth) + "\r\n"
+	most := strings.Repeat("x", maxBulkBeforeAuth)
+	large := []string{"DEL", most, most, most, most, most, most, most, most, most}
+	whole := pipeline(large)
+	for _, cut := range []int{freeReadBuffer - 1, freeReadBuffer, freeReadBuffer + 1,
+		len(whole) - maxBulkBeforeAuth - 5, len(whole) - 1} {
+		c := n.dial(t)
+		s := n.sessionOf(c)
+		c.raw(whole[:cut])
+		eventually(t, "all is read", func() bool {
+			return s.state.Load() == waitsForInput && !inputPending(s.conn)
+		})
+		if n.intake.room() != 0 || s.memory.bytes() > 4*freeReadBuffer {
+			t.Errorf("%d bytes are held, %d in all", n.intake.room(), s.memory.bytes())
+		}
+		c.raw(whole[cut:] + pipeline([]string{"AUTH", "pw"}, large))
+		c.want(noAuth, "+OK\r\n", ":0\r\n")
+		_ = c.Close()
+		eventually(t, "it gives back what it got as a user", func() bool {
+			return n.intake.room() == 0
+		})
+	}
+	for fill := range 40 { // the head of an argument at the end of the buffer
+		text := strings.Repeat("x", maxBulkBeforeAuth-12)
+		c := n.dial(t)
+		c.raw(pipeline([]string{"DEL", text, text, text, text[:len(text)-fill], text, text}))
+		c.want(noAuth)
+	}
+	for _, line := range []string{"", "*", "*1\r\n$"} {
+		c := n.dial(t)
+		c.raw(line + strings.Repeat("1", freeReadBuffer-1) + "\r")
+		if got := c.next(); !strings.HasPrefix(got, "-ERR Protocol error: too big") {
+			t.Errorf("%q: %q", line, got)
+		}
+		c.ended()
+		if n.intake.room() != 0 {
+			t.Errorf("%q: %d bytes are held", line, n.intake.room())
+		}
+	}
+}
+
+// room returns how many bytes are held.
+func (in *intake) room() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.spare + in.held
+}
+
 // A client that must authenticate has AuthTimeout for it. One that has done so may use RESET.
 func TestAuthTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

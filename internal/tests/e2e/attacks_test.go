@@ -56,6 +56,8 @@ const (
 var networkAttacks = []networkAttack{
 	{"10,000 connections that send nothing", 10_000, "client", say(""), false},
 	{"half a request", 2000, "client", say("*2\r\n$4\r\nAUTH\r\n$100\r\nx"), false},
+	{"half a request of 160 KiB", 700, "client",
+		say("*10\r\n" + strings.Repeat("$16384\r\n"+strings.Repeat("x", 16384)+"\r\n", 9)), false},
 	{"garbage", 50, "client", say(strings.Repeat("\x00\xff*$", 10_000)), false},
 	{"a byte every 50 ms", 500, "client", drip("*2\r\n$4\r\nAUTH\r\n$9\r\nwhatever?\r\n"),
 		false},
@@ -71,6 +73,9 @@ var networkAttacks = []networkAttack{
 	{"handshakes with a certificate", 4, "tls", handshake("app", nil), false},
 	{"requests in TLS records of one byte", 4, "tls", handshake("app", tinyRecords), false},
 	{"replies that nobody reads", 20, "client", unread, true},
+	{"half a request of 100 kB by a user who may only ping", 700, "client",
+		say(string(resp.AppendCommand(nil, "AUTH", "guest", appPassword)) +
+			"*3\r\n$3\r\nSET\r\n$1\r\nx\r\n$100000\r\n" + strings.Repeat("x", 70_000)), true},
 	{"10,000 connections that send nothing, peer port", 10_000, "peer", say(""), false},
 	{"garbage, peer port", 50, "peer", say("F\xff\xff\xff\xff"), false},
 	{"half a TLS record, peer port", 500, "peer", say("\x16\x03\x01\x02\x00\x01"), false},
@@ -253,7 +258,8 @@ func newSiege(t *testing.T) *siege {
 	dir, _ := certsDir(t)
 	writeForeign(t, dir)
 	users := filepath.Join(t.TempDir(), "users.acl")
-	if err := os.WriteFile(users, []byte(usersFile), 0o600); err != nil {
+	guest := "user guest on >" + appPassword + " +ping\n"
+	if err := os.WriteFile(users, []byte(usersFile+guest), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	secure := map[string]string{}
@@ -373,6 +379,16 @@ func (b *siege) enter(host string, within time.Duration) time.Duration {
 	return time.Since(began)
 }
 
+// large returns how long it takes to set 100 kB, which needs room that all connections share.
+func (b *siege) large() time.Duration {
+	b.t.Helper()
+	began := time.Now()
+	if got := b.honest.call("SET", "k:large", strings.Repeat("x", 100_000)); got != "+OK\r\n" {
+		b.t.Fatalf("100 kB: %.100q", got)
+	}
+	return time.Since(began)
+}
+
 // files returns how many files the victim has open.
 func (b *siege) files() int {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.victim.cmd.Process.Pid))
@@ -414,6 +430,10 @@ func (b *siege) run(a *networkAttack) string {
 	}
 	began := time.Now()
 	under := b.percentile()
+	large := b.large()
+	if measured() && large > entersWithin {
+		b.t.Errorf("100 kB took %v", large)
+	}
 	entered := b.enter("127.0.0.1", entersWithin)
 	lasted := time.Since(began)
 	neighbor := "by chance"
@@ -440,8 +460,8 @@ func (b *siege) run(a *networkAttack) string {
 	if measured() && times > mostTimesIdle {
 		b.t.Errorf("the 99th percentile is %v, idle %v", under, idle)
 	}
-	line := fmt.Sprintf("| %s | %d | %.1f ms | %.1f ms | %.1f ms | %.1f | %.0f ms | %s |",
-		a.name, r.Tried, ms(idle), ms(opening), ms(under), times, ms(entered), neighbor)
+	line := fmt.Sprintf("| %s | %d | %.1f ms | %.1f ms | %.1f ms | %.1f | %.0f ms | %.0f ms | %s |",
+		a.name, r.Tried, ms(idle), ms(opening), ms(under), times, ms(large), ms(entered), neighbor)
 	b.t.Logf("the node has taken up to %d MiB", mib)
 	if r.Done > 0 {
 		rate := float64(r.Done) / lasted.Seconds()
@@ -459,7 +479,8 @@ func TestAttacks(t *testing.T) {
 	tier.Check(t)
 	b := newSiege(t)
 	lines := []string{"| what the strangers do | connections | idle | first second | then | " +
-		"times idle | a client enters | a neighbor enters |", "|---|---|---|---|---|---|---|---|"}
+		"times idle | 100 kB | a client enters | a neighbor enters |",
+		"|---|---|---|---|---|---|---|---|---|"}
 	for i := range networkAttacks {
 		a := &networkAttacks[i]
 		t.Run(a.name, func(t *testing.T) {

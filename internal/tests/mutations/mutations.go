@@ -70,6 +70,7 @@ var Classes = []string{
 	"a refusal that is forgotten",
 	"a subscription that begins too late",
 	"unknown users taken for none",
+	"strangers who take what users share",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
