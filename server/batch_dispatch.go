@@ -85,8 +85,9 @@ func (s *session) dispatch(args [][]byte) {
 	s.skipping, s.skipNext = s.skipNext, false
 	if len(args) == 0 {
 		s.cachingPast(nil)
-		if s.in.small {
-			s.refuse(nil, commands.ErrNoAuth)
+		if err := s.in.early; err != nil {
+			s.in.early = nil
+			s.refuse(nil, err)
 			return
 		}
 		s.refuse(nil, commands.Errorf("ERR request exceeds %d bytes; it did not run",

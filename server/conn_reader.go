@@ -7,6 +7,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"math"
@@ -39,6 +40,7 @@ const (
 	errMultibulkLength protocolError = "invalid multibulk length"
 	errArgsBeforeAuth  protocolError = "unauthenticated multibulk length"
 	errBulkBeforeAuth  protocolError = "unauthenticated bulk length"
+	errBigBeforeAuth   protocolError = "unauthenticated request length"
 	errBulkLength      protocolError = "invalid bulk length"
 	errBigInline       protocolError = "too big inline request"
 	errBigMultibulk    protocolError = "too big mbulk count string"
@@ -56,7 +58,8 @@ type stream struct {
 	// command does not fit the current one: then grow waits, and fails if the session must check
 	// its state. lent reports that others wait for the room of the new buffer.
 	grow  func(size int, need bool) (lent bool, err error)
-	small bool      // the limits of clients that must authenticate apply: see tooLarge
+	small bool      // the limits of clients that must authenticate apply: see exceeds
+	early error     // the reply to the command that skip skips
 	most  allowance // of one take
 	lent  bool      // the buffer is for one request, and returned after it
 
@@ -129,16 +132,20 @@ func (s *stream) take() ([][][]byte, error) {
 	return s.cmds, nil
 }
 
-// beforeAuth reports whether a request is too large for a client that must authenticate alone.
-func beforeAuth(err error) bool { return err == errArgsBeforeAuth || err == errBulkBeforeAuth }
+// beforeAuth reports whether a command is too large for a client that must authenticate alone.
+func beforeAuth(err error) bool {
+	return err == errArgsBeforeAuth || err == errBulkBeforeAuth || err == errBigBeforeAuth
+}
 
-// again has take begin again with the command that beforeAuth was about, if it is all there.
-func (s *stream) again() bool {
-	if s.skipping {
-		return false
-	}
+// again has take begin again with the command that beforeAuth was about.
+func (s *stream) again() {
 	s.scan, s.count, s.left, s.bulk, s.searched = s.start, 0, 0, -1, 0
-	return true
+}
+
+// skip has take skip that command, whose reply is an error.
+func (s *stream) skip(reply error) {
+	s.again()
+	s.skipping, s.early = true, reply
 }
 
 // fill reads once, after makeRoom, and returns the number of bytes.
@@ -170,10 +177,18 @@ func (s *stream) peek() error {
 	return err
 }
 
-// tooLarge reports whether a command of so many bytes is skipped. What a client sends before it
-// authenticates never leaves freeReadBuffer, so it takes no room from others.
-func (s *stream) tooLarge(bytes int) bool {
-	return bytes > s.maxBytes || s.small && bytes > freeReadBuffer
+// exceeds has a command of so many bytes be skipped, or returns the error for one that is too large
+// for the client. What a client sends before it authenticates never leaves freeReadBuffer, so it
+// takes no room from others.
+func (s *stream) exceeds(bytes int) error {
+	switch {
+	case s.skipping:
+	case s.small && bytes > freeReadBuffer:
+		return errBigBeforeAuth
+	case bytes > s.maxBytes:
+		s.skipping = true
+	}
+	return nil
 }
 
 // tooLong reports whether a line that has not ended is refused.
@@ -275,7 +290,7 @@ func (s *stream) next() ([][]byte, error) {
 		switch {
 		case !ok || n > math.MaxInt32:
 			return nil, errMultibulkLength
-		case s.small && n > maxArgsBeforeAuth:
+		case s.small && !s.skipping && n > maxArgsBeforeAuth:
 			return nil, errArgsBeforeAuth
 		case n > maxArgs:
 			return nil, errMultibulkLength
@@ -315,21 +330,24 @@ func (s *stream) argument() error {
 	if s.bulk < 0 {
 		n, ok, err := s.head(errBigBulk, '$')
 		if err != nil {
-			if err == errIncomplete && s.tooLarge(s.end-s.start+1) {
-				s.skipping, s.start = true, s.scan
+			if err == errIncomplete {
+				err = cmp.Or(s.exceeds(s.end-s.start+1), err)
+			}
+			if s.skipping {
+				s.start = s.scan
 			}
 			return err
 		}
 		if !ok || n < 0 || n > maxBulk {
 			return errBulkLength
 		}
-		if s.small && n > maxBulkBeforeAuth {
+		if s.small && !s.skipping && n > maxBulkBeforeAuth {
 			return errBulkBeforeAuth
 		}
 		s.bulk = int(n) + 2
 	}
-	if s.tooLarge(s.scan - s.start + s.bulk) {
-		s.skipping = true
+	if err := s.exceeds(s.scan - s.start + s.bulk); err != nil {
+		return err
 	}
 	if s.skipping {
 		n := min(s.bulk, s.end-s.scan)

@@ -190,6 +190,23 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	return s
 }
 
+// skipsEarly reports whether the connection goes on after a command that is too large before AUTH:
+// it is read after all, as the node learns meanwhile that the client need not authenticate, or is
+// skipped.
+func (s *session) skipsEarly(err error) bool {
+	switch _, unknown := s.knownUsers(); {
+	case unknown != nil:
+		s.in.skip(unknown)
+	case s.letIn():
+		s.in.again()
+	case err == errBigBeforeAuth:
+		s.in.skip(commands.ErrNoAuth)
+	default:
+		return false
+	}
+	return true
+}
+
 // serve runs the connection.
 func (s *session) serve() {
 	defer s.end()
@@ -217,7 +234,7 @@ func (s *session) serve() {
 				continue // with the limits that apply now: it may have authenticated
 			}
 		}
-		if beforeAuth(err) && s.awaitUsers() && s.letIn() && s.in.again() {
+		if beforeAuth(err) && s.skipsEarly(err) {
 			continue
 		}
 		if err != nil {

@@ -267,16 +267,10 @@ func TestHalfRequestsLeaveRoom(t *testing.T) {
 	n := start(t, func(c *Config) { byHand(c); c.MaxRequestBytes = 4 << 20 })
 	n.intake.limit = 4 << 20
 	n.fake.setUser(t, "greedy", "on", "nopass", "+ping")
-	state := func() (s struct{ spare, held, waiting int }) {
+	spare := func() int {
 		n.intake.mu.Lock()
 		defer n.intake.mu.Unlock()
-		for _, turn := range n.intake.turns {
-			if turn.wants > 0 {
-				s.waiting++
-			}
-		}
-		s.spare, s.held = n.intake.spare, n.intake.held
-		return s
+		return n.intake.spare
 	}
 	const clients, size = 240, 100_000 // 96 get room of 64 KiB
 	for i := range clients {
@@ -284,20 +278,29 @@ func TestHalfRequestsLeaveRoom(t *testing.T) {
 		c.call("AUTH", "greedy", "x")
 		c.raw(setOf(size) + strings.Repeat("x", 70_000))
 		if i == 0 {
-			eventually(t, "the first has room", func() bool { return state().spare > 0 })
+			eventually(t, "the first has room", func() bool { return spare() > 0 })
 		}
 	}
-	eventually(t, "some wait", func() bool { return state().waiting > 120 })
-	if got := state().spare; got > n.intake.limit/2 {
+	eventually(t, "all hold room or wait", func() bool {
+		n.intake.mu.Lock()
+		defer n.intake.mu.Unlock()
+		of := n.intake.shares[owner{user: "greedy"}]
+		return of != nil && of.sessions == clients
+	})
+	if got := spare(); got > n.intake.limit/2 {
 		t.Errorf("one user holds %d of %d bytes", got, n.intake.limit)
 	}
 	if got := n.dial(t).call("SET", "k", strings.Repeat("x", size)); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	c := n.dial(t)
-	before := state().waiting
+	large := n.sessionOf(c)
 	go c.raw(setOf(2<<20) + strings.Repeat("x", 2<<20) + "\r\n")
-	eventually(t, "a larger request waits", func() bool { return state().waiting == before+1 })
+	eventually(t, "a larger request waits", func() bool {
+		n.intake.mu.Lock()
+		defer n.intake.mu.Unlock()
+		return large.turn.wants > 0
+	})
 	eventually(t, "those with room wait for input", func() bool {
 		n.intake.mu.Lock()
 		defer n.intake.mu.Unlock()

@@ -3,7 +3,7 @@
 // intake; a connection without room is not read until others finish, so its client sees a slow
 // network. The room is held until the request is answered, because the log copies the request.
 //
-// Who must authenticate and has not has no part in it: see stream.tooLarge. The others share by
+// Who must authenticate and has not has no part in it: see stream.exceeds. The others share by
 // user, and those without a user by host, so that nobody's half requests take all of the room.
 
 package server

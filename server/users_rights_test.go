@@ -206,19 +206,23 @@ func TestLimitsOfUnknownUsers(t *testing.T) {
 		n.fake.set(func() { n.fake.lags = true })
 		large := strings.Repeat("x", maxBulkBeforeAuth+1)
 		eleven := strings.Fields("DEL a b c d e f g h i j")
-		for _, words := range [][]string{{"ECHO", large}, eleven} {
+		nine := append([]string{"DEL"}, slices.Repeat([]string{large[1:]}, 9)...)
+		for _, words := range [][]string{{"ECHO", large}, eleven, nine} {
 			c := n.dial(t)
-			c.raw(pipeline(words))
-			if got := c.next(); !strings.HasPrefix(got, "-ERR Protocol error: unauthenticated ") {
-				t.Errorf("%.40q: %q", words, got)
+			got := c.call(words...)
+			if want := "-" + string(errUsersUnknown) + "\r\n"; got != want {
+				t.Errorf("%.40q: %q, want %q", words, got, want)
 			}
-			c.ended()
+			if got := n.intake.room(); got != 0 {
+				t.Errorf("%.40q: %d bytes are held", words, got)
+			}
+			_ = c.Close()
 		}
 		idle := n.dial(t)
 		idle.ended() // after AuthTimeout
 
 		waits, stays := n.dial(t), n.dial(t)
-		waits.raw(pipeline([]string{"SET", "k", "v"}, []string{"ECHO", large}))
+		waits.raw(pipeline([]string{"SET", "k", "v"}, []string{"ECHO", large}, nine, eleven))
 		stays.raw(pipeline([]string{"GET", "k"}))
 		waits.want("+OK\r\n")
 		stays.next()
@@ -227,7 +231,7 @@ func TestLimitsOfUnknownUsers(t *testing.T) {
 			t.Errorf("%d connections count as not authenticated, want 2", got)
 		}
 		n.fake.users.Store(known)
-		waits.want(fmt.Sprintf("$%d\r\n%s\r\n", len(large), large))
+		waits.want(fmt.Sprintf("$%d\r\n%s\r\n", len(large), large), ":0\r\n", ":0\r\n")
 		time.Sleep(time.Minute)
 		stays.call("PING")
 		if got := n.unauthenticated.Len(); got != 0 {
