@@ -9,7 +9,7 @@ import (
 const (
 	// reservedFiles are never used for clients, or the node could not append to its log: they are
 	// for the log, snapshots, sockets, the runtime and the HTTP port.
-	reservedFiles = 48 + webConnections
+	reservedFiles = 48 + webConnections + webLogins + webSessions
 	// filesPerPeer are reserved for each other member: connections of Raft and for forwarding, in
 	// both directions.
 	filesPerPeer = 12

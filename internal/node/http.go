@@ -21,10 +21,14 @@ import (
 // webTimeout bounds a request to the HTTP port, and its response. The tests lower it.
 var webTimeout = 5 * time.Second
 
-// The HTTP port may be open to anyone: it accepts few connections, for a short time each. Those of
-// operators who use the page may last longer; enough are left for the others.
+// The HTTP port may be open to anyone: it accepts few connections, for a short time each. Attempts
+// to log in and requests of sessions may last longer, and have connections of their own. So neither
+// keeps the other or a probe out.
 const (
-	webConnections = 32
+	webConnections = 32 // of which nobody has logged in, or tries to
+	webLogins      = 16
+	webSessions    = 24
+	webSessionsOf  = 16 // of one host
 	webHeaderBytes = 8 << 10
 	// webUnacked is how long a browser may leave data unacknowledged: its machine is gone then
 	webUnacked = 15 * time.Second
@@ -32,7 +36,7 @@ const (
 
 // openWeb prepares what the HTTP port serves: the page, if it is wanted, and the pages for probes.
 func (n *Node) openWeb(ln net.Listener) *webListener {
-	l := &webListener{Listener: ln, most: webConnections, heldBy: map[netip.Prefix]int{}}
+	l := newWebListener(ln)
 	pages := http.NewServeMux()
 	health := n.server.HealthHandler()
 	pages.Handle("/healthz", health)
@@ -43,6 +47,7 @@ func (n *Node) openWeb(ln net.Listener) *webListener {
 		n.page = web.New(web.Config{NodeID: n.cfg.ID, Server: n.pageConns, TLS: n.cfg.HTTPTLS,
 			Insecure: n.cfg.HTTPInsecure, Hold: hold})
 		pages.Handle("/", n.page)
+		pages.Handle("POST /api/login", logIn(n.page))
 	}
 	n.http = newWeb(pages, n.log)
 	return l
@@ -79,20 +84,21 @@ func (l webLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// webListener limits connections. Past the limit it closes the oldest that is not held: requests
-// take milliseconds, so that one is idle, and probes always get through.
+// webListener limits connections. Past a limit it closes the oldest one of the host with the most:
+// requests take milliseconds, so that one is idle, and a crowd of one host keeps out nobody else.
 type webListener struct {
 	net.Listener
-	most int
 
-	mu     sync.Mutex
-	conns  []*webConn // those that are not held, by age
-	held   int
-	heldBy map[netip.Prefix]int // by host
+	mu       sync.Mutex
+	open     webPool // who they are is not known: probes, too
+	logins   webPool // attempts to log in: a wrong password may take long
+	sessions webPool // requests of who has logged in; full, it takes no more
 }
 
-// mostHeld is how many connections may be held, and those of one host.
-func (l *webListener) mostHeld() (all, ofHost int) { return l.most * 3 / 4, l.most / 2 }
+func newWebListener(ln net.Listener) *webListener {
+	return &webListener{Listener: ln, open: webPool{most: webConnections},
+		logins: webPool{most: webLogins}, sessions: webPool{most: webSessions}}
+}
 
 // Accept implements net.Listener.
 func (l *webListener) Accept() (net.Conn, error) {
@@ -101,74 +107,145 @@ func (l *webListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	limitUnacked(conn, webUnacked)
-	c := &webConn{Conn: conn, of: l}
+	c := &webConn{Conn: conn, of: l, host: halfopen.Host(conn)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.conns)+l.held >= l.most {
-		_ = l.conns[0].Conn.Close()
-		l.conns = slices.Delete(l.conns, 0, 1)
-	}
-	l.conns = append(l.conns, c)
+	l.open.add(c)
 	return c, nil
+}
+
+// webPool holds connections, by age. It is guarded by the listener's mu.
+type webPool struct {
+	most  int
+	conns []*webConn
+}
+
+// of returns how many connections a host has.
+func (p *webPool) of(host netip.Prefix) (n int) {
+	for _, c := range p.conns {
+		if c.host == host {
+			n++
+		}
+	}
+	return n
+}
+
+// add adds a connection, and closes another one if there is no room.
+func (p *webPool) add(c *webConn) {
+	if len(p.conns) >= p.most {
+		oldest, top := p.conns[0], 0
+		for _, other := range p.conns {
+			if n := p.of(other.host); n > top {
+				oldest, top = other, n
+			}
+		}
+		oldest.leave()
+		oldest.end()
+		_ = oldest.Conn.Close()
+	}
+	p.conns = append(p.conns, c)
+	c.in = p
 }
 
 type webConn struct {
 	net.Conn
-	of     *webListener
-	closed bool // guarded by of.mu
+	of   *webListener
+	host netip.Prefix
+
+	// guarded by of.mu
+	in     *webPool // nil: it is closed
+	cancel func()   // ends its attempt to log in; nil: there is none
 }
 
 // Close implements net.Conn.
 func (c *webConn) Close() error {
 	c.of.mu.Lock()
-	c.closed = true
-	c.forget()
+	c.leave()
 	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// forget removes the connection from those that are not held. It reports whether it was there. The
-// caller holds mu.
-func (c *webConn) forget() bool {
-	i := slices.Index(c.of.conns, c)
-	if i >= 0 {
-		c.of.conns = slices.Delete(c.of.conns, i, i+1)
+// leave removes the connection from its pool. The caller holds mu.
+func (c *webConn) leave() {
+	if c.in != nil {
+		i := slices.Index(c.in.conns, c)
+		c.in.conns = slices.Delete(c.in.conns, i, i+1)
+		c.in = nil
 	}
-	return i >= 0
+}
+
+// end ends the connection's attempt to log in, if any. It never blocks.
+func (c *webConn) end() {
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// move moves the connection to another pool, until back is called. The caller holds mu.
+func (c *webConn) move(to *webPool) (back func()) {
+	c.leave()
+	to.add(c)
+	return func() {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.cancel = nil
+		if c.in != nil {
+			c.leave()
+			c.of.open.add(c)
+		}
+	}
 }
 
 // webConnKey is the key of a request's connection in its context.
 type webConnKey struct{}
 
-// hold keeps the connection of a request from being closed to make room, until release is called.
-// It fails if too many are held.
-func hold(r *http.Request) (release func(), ok bool) {
+// connOf returns the connection of a request; nil: it is not one of a webListener.
+func connOf(r *http.Request) *webConn {
 	conn, _ := r.Context().Value(webConnKey{}).(net.Conn)
 	if t, is := conn.(*tls.Conn); is {
 		conn = t.NetConn()
 	}
-	c, is := conn.(*webConn)
-	if !is {
+	c, _ := conn.(*webConn)
+	return c
+}
+
+// logIn passes on attempts to log in. One that is displaced ends.
+func logIn(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := connOf(r); c != nil {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			c.of.mu.Lock()
+			if c.in == nil {
+				c.of.mu.Unlock()
+				return
+			}
+			c.cancel = cancel
+			back := c.move(&c.of.logins)
+			c.of.mu.Unlock()
+			defer back()
+			r = r.WithContext(ctx)
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
+// hold keeps the connection of a session's request from being closed to make room, until release is
+// called. It fails if too many are held. An attempt to log in has its connection from logIn.
+func hold(r *http.Request) (release func(), ok bool) {
+	c := connOf(r)
+	if c == nil {
 		return nil, false
 	}
-	l, host := c.of, halfopen.Host(c.Conn)
-	all, ofHost := l.mostHeld()
+	l := c.of
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held >= all || l.heldBy[host] >= ofHost || !c.forget() {
+	switch p := &l.sessions; {
+	case c.in == &l.logins:
+		return func() {}, true
+	case c.in == nil, len(p.conns) >= p.most, p.of(c.host) >= webSessionsOf:
 		return nil, false
+	default:
+		return c.move(p), true
 	}
-	l.held++
-	l.heldBy[host]++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.held--
-		if l.heldBy[host]--; l.heldBy[host] == 0 {
-			delete(l.heldBy, host)
-		}
-		if !c.closed {
-			l.conns = append(l.conns, c)
-		}
-	}, true
 }

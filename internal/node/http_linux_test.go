@@ -2,7 +2,6 @@ package node
 
 import (
 	"net"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 // A connection to the HTTP port ends soon after its other end is gone, whatever is in flight.
 func TestHTTPPortGivesUpTheDead(t *testing.T) {
-	l := &webListener{Listener: loopback(t), most: webConnections, heldBy: map[netip.Prefix]int{}}
+	l := newWebListener(loopback(t))
 	defer l.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -212,7 +211,8 @@ func TestWebListener(t *testing.T) {
 	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "yes")
 	}), slog.New(slog.DiscardHandler))
-	ln := &webListener{Listener: inner, most: 3, heldBy: map[netip.Prefix]int{}}
+	ln := newWebListener(inner)
+	ln.open.most = 3
 	go func() { _ = w.Serve(ln) }()
 	defer w.Close()
 	for range 10 {
@@ -232,7 +232,50 @@ func TestWebListener(t *testing.T) {
 	_ = resp.Body.Close()
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
-	if len(ln.conns) > 3 {
-		t.Errorf("%d connections", len(ln.conns))
+	if n := len(ln.open.conns); n > 3 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A crowd of one host does not end the connection of another one's probe.
+func TestCrowdLeavesProbes(t *testing.T) {
+	inner := ports.Listen(t)
+	w := newWeb(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "yes")
+	}), slog.New(slog.DiscardHandler))
+	w.ReadHeaderTimeout = 0 // nothing else ends them
+	w.ReadTimeout, w.IdleTimeout = 0, 0
+	ln := newWebListener(inner)
+	go func() { _ = w.Serve(ln) }()
+	defer w.Close()
+	dial := func(host string) net.Conn {
+		t.Helper()
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+		conn, err := d.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	probe := dial("127.0.0.1")
+	const crowd = 2 * webConnections
+	ended := make(chan struct{}, crowd)
+	for range crowd {
+		conn := dial("127.0.0.2")
+		go func() {
+			_, _ = io.Copy(io.Discard, conn)
+			ended <- struct{}{}
+		}()
+	}
+	for range crowd - (webConnections - 1) { // all have come
+		wait.Receive(t, 30*time.Second, "the end of one of the crowd", ended)
+	}
+	if _, err := io.WriteString(probe, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = probe.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if text, err := io.ReadAll(probe); err != nil || !strings.HasSuffix(string(text), "yes") {
+		t.Errorf("%q, %v", text, err)
 	}
 }

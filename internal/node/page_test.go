@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -13,11 +14,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -311,7 +312,7 @@ func TestPageStreamsLeaveRoom(t *testing.T) {
 	_, _, b := startPage(t, func(*Config) {})
 	b.want(200, "")(b.post("/api/login", fields{}))
 	streams := 0
-	for range webConnections {
+	for range 2 * webSessionsOf {
 		answer, err := b.Get(b.base + "/api/live")
 		if err != nil {
 			t.Fatal(err)
@@ -321,10 +322,53 @@ func TestPageStreamsLeaveRoom(t *testing.T) {
 			streams++
 		}
 	}
-	if streams != webConnections/2 {
+	if streams != webSessionsOf {
 		t.Errorf("%d streams of one host", streams)
 	}
 	b.want(200, `"ready"`)(b.get("/readyz"))
+}
+
+// Who guesses passwords waits for each, and keeps nobody from another address from logging in.
+func TestGuessersLeaveLogins(t *testing.T) {
+	_, c, b := startPage(t, func(*Config) {})
+	ctx, cancel := context.WithCancel(t.Context())
+	var guessers sync.WaitGroup
+	defer guessers.Wait()
+	defer cancel()
+	for i := range webLogins + webSessions {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%2))}}
+		web := http.Client{Transport: &http.Transport{DialContext: d.DialContext,
+			DisableKeepAlives: true}}
+		guessers.Go(func() {
+			for ctx.Err() == nil {
+				q, _ := http.NewRequestWithContext(ctx, http.MethodPost, b.base+"/api/login",
+					strings.NewReader(`{"user":"seer","password":"wrong"}`)) // is well-formed
+				q.Header.Set("Content-Type", "application/json")
+				q.Header.Set("Coordd-Request", "1")
+				if answer, err := web.Do(q); err == nil {
+					_ = answer.Body.Close()
+				}
+			}
+		})
+	}
+	for range 5 {
+		before := delayed(t, c)
+		wait.For(t, 30*time.Second, "guessers wait", func() bool {
+			return delayed(t, c) > before+webLogins+webSessions
+		})
+		b.want(200, `"seer"`)(b.post("/api/login", fields{"user": "seer", "password": "see"}))
+		b.want(200, "")(b.post("/api/logout", fields{}))
+	}
+}
+
+// delayed returns how many calls of AUTH were delayed.
+func delayed(t *testing.T, c *redis.Client) (n int) {
+	t.Helper()
+	_, after, _ := strings.Cut(c.Info(t.Context(), "coordd").Val(), "auth_delayed:")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // elsewhere is a listener whose connections seem to come from another machine.
@@ -349,8 +393,7 @@ func TestPageFromElsewhere(t *testing.T) {
 		ln := loopback(t)
 		far := newWeb(n.http.Handler, n.log)
 		go func() {
-			_ = far.Serve(&webListener{Listener: elsewhere{ln}, most: webConnections,
-				heldBy: map[netip.Prefix]int{}})
+			_ = far.Serve(newWebListener(elsewhere{ln}))
 		}()
 		defer far.Close()
 		b := newBrowser(t, ln.Addr().String())
