@@ -37,6 +37,10 @@ const (
 // openWeb prepares what the HTTP port serves: the page, if it is wanted, and the pages for probes.
 func (n *Node) openWeb(ln net.Listener) *webListener {
 	l := newWebListener(ln)
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && !n.cfg.HTTPTLS {
+		n.log.Warn("the HTTP port may be reached from other machines in plain text: see --http-tls",
+			"address", a)
+	}
 	pages := http.NewServeMux()
 	health := n.server.HealthHandler()
 	pages.Handle("/healthz", health)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -234,6 +235,28 @@ func TestWebListener(t *testing.T) {
 	defer ln.mu.Unlock()
 	if n := len(ln.open.conns); n > 3 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// A node says that others may read what its HTTP port sends.
+func TestPlainHTTPBeyondLoopback(t *testing.T) {
+	for _, c := range []struct {
+		host  string
+		tls   bool
+		warns bool
+	}{{"127.0.0.1", false, false}, {"0.0.0.0", false, true}, {"0.0.0.0", true, false}} {
+		ln, err := net.Listen("tcp", net.JoinHostPort(c.host, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines bytes.Buffer
+		n := &Node{cfg: Config{HTTPTLS: c.tls, HTTPNoPage: true}, server: &server.Server{},
+			log: slog.New(slog.NewTextHandler(&lines, nil))}
+		n.openWeb(ln)
+		_ = ln.Close()
+		if warns := strings.Contains(lines.String(), "in plain text"); warns != c.warns {
+			t.Errorf("%+v: %q", c, lines.String())
+		}
 	}
 }
 
