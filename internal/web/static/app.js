@@ -6,7 +6,8 @@ import { locks, queues, windows } from "./keys.js";
 import { clients, slow } from "./lists.js";
 import { overview } from "./overview.js";
 
-const views = { overview, locks, windows, queues, clients, slow };
+// A Map: an object has more names than its own, such as constructor.
+const views = new Map(Object.entries({ overview, locks, windows, queues, clients, slow }));
 const $ = (id) => document.getElementById(id);
 const content = $("content");
 
@@ -65,10 +66,10 @@ function stop() {
 // show shows the view that the address names.
 function show() {
   const name = location.hash.slice(1);
-  const view = views[name] || overview;
+  const view = views.get(name) || overview;
   if (!endStream) return;
   for (const a of $("nav").children) {
-    if (views[a.hash.slice(1)] === view) a.setAttribute("aria-current", "page");
+    if (views.get(a.hash.slice(1)) === view) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
   if (shown === view && content.contains(view.element)) return;
@@ -145,7 +146,7 @@ async function start() {
   }
 }
 
-for (const [name, view] of Object.entries(views)) {
+for (const [name, view] of views) {
   $("nav").append(h("a", { href: "#" + name }, view.name));
 }
 $("logout").addEventListener("click", async () => {
