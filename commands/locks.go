@@ -55,7 +55,35 @@ var locksSpec = Spec{
 				"and fencing token.",
 			Complexity: "O(1)", Handler: locksExtend,
 		},
+		{
+			Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "generic",
+			Since: "0.2.0", Level: LevelUsers, Summary: "Lists the subcommands of LOCKS.",
+			Complexity: "O(1)", Handler: locksHelp,
+		},
 	},
+}
+
+func locksHelp(x *Call) error {
+	replyHelp(x.Out,
+		"LOCKS <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+		"EXTEND <key> <owner> <token> <milliseconds>",
+		"    Let the lease end so long from now, if owner and token are the lock's.",
+		"LIST [MATCH <pattern>] [COUNT <count>] [CURSOR <cursor>]",
+		"    Iterate over the locks.",
+		"QUEUES [MATCH <pattern>] [COUNT <count>] [CURSOR <cursor>]",
+		"    Iterate over the lists and streams.",
+		"RELEASE <key> <owner> <token>",
+		"    Release the lock, if owner and token are its own.",
+		"SHOW <key>",
+		"    Tell who holds the lock, who waits for it, and who held it before.",
+		"STATS",
+		"    Count locks and windows, by label.",
+		"WINDOWS [MATCH <pattern>] [COUNT <count>] [CURSOR <cursor>]",
+		"    Iterate over the windows.",
+		"HELP",
+		"    Print this help.",
+	)
+	return nil
 }
 
 // locksScanSpec declares a subcommand that iterates over some of the keys.
