@@ -289,6 +289,9 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 	now := time.Now()
 	var b strings.Builder
 	for _, c := range listed {
+		if c.killed.Load() {
+			continue // it only waits until its client has gone
+		}
 		if b.Len() > commands.MaxReplyBytes {
 			break // the reply is too large
 		}

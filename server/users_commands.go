@@ -91,7 +91,8 @@ func changeUsers(s *session, spec *commands.Spec, args [][]byte) {
 		s.failRaw(spec, args, commands.Errorf("ERR %v", errUsersLevel))
 	default:
 		s.request(spec, args)
-		s.flush() // what it changes concerns the next command
+		s.flush()                      // what it changes concerns the next command
+		s.srv.pubsub.delivery.settle() // who lost rights is revoked
 	}
 }
 

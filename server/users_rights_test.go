@@ -99,6 +99,25 @@ func TestRevocationConcernsChangedUsers(t *testing.T) {
 	c.ended()
 }
 
+// A subscriber that may not receive any more is gone once the change is acknowledged.
+func TestRevokedAreGone(t *testing.T) {
+	n := start(t, nil)
+	admin := n.dial(t)
+	for range 20 {
+		admin.call("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "allchannels")
+		c := n.dial(t)
+		c.call("AUTH", "bob", "any")
+		c.call("SUBSCRIBE", "ch")
+		if got := admin.call("ACL", "SETUSER", "bob", "resetchannels"); got != "+OK\r\n" {
+			t.Fatal(got)
+		}
+		if list := admin.call("CLIENT", "LIST"); strings.Contains(list, "user=bob") {
+			t.Fatal(list)
+		}
+		c.ended()
+	}
+}
+
 // A command that waits takes and sees nothing once its user has lost the right.
 func TestRightsAreLostWhileACommandWaits(t *testing.T) {
 	n := start(t, nil)
