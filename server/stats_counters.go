@@ -12,7 +12,20 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// maxErrorKinds bounds the error codes that are counted separately: scripts can invent any.
+// errorCodes are the code words of coordd's own errors.
+var errorCodes = words("BUSYGROUP BUSYKEY CLUSTERDOWN DENIED ERR EXECABORT IDONTKNOW INVALIDOBJ " +
+	"LOADING MOVED NOAUTH NOGROUP NOPERM NOPROTO NOQUORUM NOSCRIPT NOTBUSY OOM TRYAGAIN " +
+	"UNBLOCKED UNKNOWN WRONGPASS WRONGTYPE")
+
+func words(text string) map[string]bool {
+	all := map[string]bool{}
+	for word := range strings.FieldsSeq(text) {
+		all[word] = true
+	}
+	return all
+}
+
+// maxErrorKinds bounds the words that are counted separately besides: scripts can invent any.
 const maxErrorKinds = 128
 
 type stats struct {
@@ -31,6 +44,7 @@ type stats struct {
 
 	mu     sync.Mutex
 	errors map[string]uint64 // by first word
+	others uint64            // errors whose word is not in errorCodes
 
 	rateAt                        time.Time // start of the interval for rates
 	rateCommands, rateIn, rateOut uint64
@@ -43,7 +57,10 @@ func (t *stats) error(text string) {
 	word := errorWord(text)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.errors[word]; known || len(t.errors) < maxErrorKinds {
+	if !errorCodes[word] {
+		t.others++
+	}
+	if t.errors[word] > 0 || errorCodes[word] || len(t.errors) < maxErrorKinds {
 		t.errors[word]++
 	}
 }
@@ -54,11 +71,12 @@ func errorWord(reply string) string {
 	return word
 }
 
-// errorCounts returns a copy of the counts by first word.
-func (t *stats) errorCounts() map[string]uint64 {
+// errorCounts returns a copy of the counts by first word, and the number of those whose word is not
+// in errorCodes.
+func (t *stats) errorCounts() (words map[string]uint64, others uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return maps.Clone(t.errors)
+	return maps.Clone(t.errors), t.others
 }
 
 // rate returns commands, input bytes and output bytes per second, since the last call at least a
@@ -94,6 +112,7 @@ func (t *stats) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.errors)
+	t.others = 0
 	t.rateAt, t.rateCommands, t.rateIn, t.rateOut = time.Now(), 0, 0, 0
 	t.rates = [3]float64{}
 }

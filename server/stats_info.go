@@ -363,7 +363,7 @@ func infoCPU(t *infoText) {
 }
 
 func infoErrors(t *infoText) {
-	counts := t.srv.stats.errorCounts()
+	counts, _ := t.srv.stats.errorCounts()
 	words := make([]string, 0, len(counts))
 	for w := range counts {
 		words = append(words, w)

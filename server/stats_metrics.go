@@ -5,7 +5,6 @@ package server
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/coordd/coordd/internal/metrics"
 )
@@ -148,25 +147,29 @@ func (s *Server) giveCommands(o metrics.Out) {
 	o.Value(metricRequests, float64(failed), "error")
 	o.Value(metricRequests, float64(notRun), "did_not_run")
 	o.Value(metricRequests, float64(unknown), "unknown")
-	codes := map[string]uint64{}
-	for word, n := range t.errorCounts() {
-		codes[errorCode(word)] += n
+	counts, others := t.errorCounts()
+	for word, n := range counts {
+		if errorCodes[word] {
+			o.Value(metricErrors, float64(n), word)
+		}
 	}
-	for code, n := range codes {
-		o.Value(metricErrors, float64(n), code)
+	if others > 0 {
+		o.Value(metricErrors, float64(others), otherCode)
 	}
 	o.Value(metricSlow, float64(s.slowlog.noted()))
 	o.Value(metricDryRuns, float64(t.dryRunHits.Load()), "hit")
 	o.Value(metricDryRuns, float64(t.dryRunMisses.Load()), "miss")
 }
 
-// errorCode returns the label of an error word. Scripts can invent any word, and strangers read
-// the metrics: only what looks like a code is shown.
+// otherCode is the label of what scripts invent: strangers read the metrics.
+const otherCode = "other"
+
+// errorCode returns the label of an error word.
 func errorCode(word string) string {
-	if word == "" || len(word) > 24 || strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return "other"
+	if errorCodes[word] {
+		return word
 	}
-	return word
+	return otherCode
 }
 
 func (s *Server) giveClients(o metrics.Out) {

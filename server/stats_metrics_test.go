@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -134,5 +136,59 @@ func agreeOnErrors(t *testing.T, info string, got map[string]float64) {
 	}
 	if got["coordd_errors_total other"] != 1 || sum < 5 {
 		t.Errorf("errors: %v", got)
+	}
+}
+
+// Every code of an error is known to the metrics, and whatever scripts invent is one label, without
+// keeping a code from being counted.
+func TestCodesOfErrors(t *testing.T) {
+	code := regexp.MustCompile(`(?:[eE]rrorf?\(|Error +=|Error\{\w+,|Reply:)\s*"-?([A-Z]{2,24}) `)
+	texts := map[string]bool{"REDIRECT": true, "CONFIG": true, "ACL": true, "OK": true} // no errors
+	used := map[string]bool{}
+	for _, dir := range []string{".", "../commands", "../fsm", "../fsm/script", "../cluster",
+		"../internal/node"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(dir, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, m := range code.FindAllStringSubmatch(string(text), -1) {
+				if used[m[1]] = true; !errorCodes[m[1]] && !texts[m[1]] {
+					t.Errorf("%s: %s is not in errorCodes", file, m[1])
+				}
+			}
+		}
+	}
+	for word := range errorCodes {
+		if !used[word] {
+			t.Errorf("no error has the code %s", word)
+		}
+	}
+
+	n := start(t, nil)
+	c := n.dial(t)
+	letters := "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for i := range 2 * maxErrorKinds {
+		c.call("EVAL", fmt.Sprintf("return redis.error_reply('X%c%c secret')", letters[i/26],
+			letters[i%26]), "0")
+	}
+	c.call("SET", "k", "v")
+	c.call("LPUSH", "k", "x")
+	got := scrape(t, n.Server)
+	if got["coordd_errors_total WRONGTYPE"] != 1 ||
+		got["coordd_errors_total other"] != 2*maxErrorKinds {
+		t.Errorf("%v", got)
+	}
+	for name := range got {
+		if strings.HasPrefix(name, "coordd_errors_total X") {
+			t.Errorf("a script's word is a label: %s", name)
+		}
 	}
 }
