@@ -162,9 +162,9 @@ func TestUnknownUsers(t *testing.T) {
 		var refused sync.WaitGroup
 		for _, call := range [][]string{{"SUBSCRIBE", "c"}, {"PSUBSCRIBE", "*"}, {"MONITOR"},
 			{"CONFIG", "GET", "*"}, {"CLIENT", "KILL", "ID", "1"}, {"CLIENT", "TRACKING", "ON"},
-			{"AUTH", "default", "any"}, {"PING"}, {"INFO"}, {"ROLE"}, {"CLIENT", "ID"}, {"MULTI"},
+			{"AUTH", "default", "any"}, {"PING"}, {"INFO"}, {"ROLE"}, {"CLIENT", "ID"},
 			{"PUBSUB", "CHANNELS"}, {"CLUSTER", "NODES"}, {"MEMORY", "PURGE"}, {"COMMAND", "COUNT"},
-			{"SELECT", "1"}, {"ACL", "WHOAMI"}, {"LATENCY", "DOCTOR"}} {
+			{"ACL", "WHOAMI"}, {"LATENCY", "DOCTOR"}} {
 			c := n.dial(t)
 			refused.Go(func() {
 				if got := c.call(call...); !strings.HasPrefix(got, "-LOADING ") {
@@ -213,6 +213,20 @@ func TestUnknownUsersFarAway(t *testing.T) {
 			t.Errorf("%s: %q", call, got)
 		}
 	}
+}
+
+// While the users are not known, what decides about the commands behind it runs, as they may: no
+// transaction is split, and no write goes to another database.
+func TestUnknownUsersSplitNothing(t *testing.T) {
+	n := start(t, nil)
+	n.fake.users.Store(nil)
+	n.fake.set(func() { n.fake.st.Loading, n.fake.lags = true, true })
+	c := n.dial(t)
+	c.raw(calls("MULTI", "SET a 1", "SET b 2", "EXEC", "SELECT 3", "SET c 3", "CLIENT REPLY SKIP",
+		"GET c", "GET c", "SELECT 0", "GET c", "WATCH a", "MULTI", "GET a", "DISCARD", "UNWATCH"))
+	c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n+OK\r\n+OK\r\n", "+OK\r\n", "+OK\r\n",
+		"$1\r\n3\r\n", "+OK\r\n", "$-1\r\n", "+OK\r\n", "+OK\r\n", "+QUEUED\r\n", "+OK\r\n",
+		"+OK\r\n")
 }
 
 // While the users are not known, a client that has not authenticated has the limits of one that

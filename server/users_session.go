@@ -240,11 +240,16 @@ func (s *session) knownUsers() (*Users, error) {
 	return users, nil
 }
 
+// steering are the commands that decide what those behind them do: refused while the machine runs
+// the others, they would split a transaction, or have a write go to another database.
+var steering = words("client|reply discard exec multi readonly readwrite select unwatch watch")
+
 // servedUnknown reports whether a command runs while the node does not know the users. Whoever has
 // not authenticated may need to: the machine decides about the commands that it runs, and an
 // operator on this machine sees the members.
 func (s *session) servedUnknown(spec *commands.Spec) bool {
-	return decidedByMachine(spec) || spec.Has(commands.Discovery) && !outside(s.conn)
+	return decidedByMachine(spec) || steering[spec.FullName()] ||
+		spec.Has(commands.Discovery) && !outside(s.conn)
 }
 
 // users returns the users that this node knows; nil: it does not know them yet.
