@@ -215,8 +215,10 @@ func (n *Node) failStaleLinks(r *route) {
 			n.meters.leaders.Add(1)
 		}
 		seen.id, seen.lost = r.leaderID, time.Time{}
+		n.leaderLost.Store(0)
 	case seen.lost.IsZero():
 		seen.lost = now
+		n.leaderLost.Store(max(1, int64(now.Sub(n.opened))))
 	case now.Sub(seen.lost) > n.cfg.LeaderWait:
 		seen.id = ""
 	}

@@ -223,8 +223,8 @@ func (n *Node) serveAdmin(conn *stream, known func()) {
 
 // answerAdmin answers, on the leader but for what each node says by itself.
 func (n *Node) answerAdmin(q adminRequest) adminReply {
-	if q.About != "" { // not what others said: two nodes would vouch for each other's word
-		return adminReply{Outcome: outcomeDone, Standing: n.ownStanding(q.About).String()}
+	if q.About != "" {
+		return adminReply{Outcome: outcomeDone, Standing: n.whatIs(q.About).String()}
 	}
 	lead := n.route.Load().lead
 	if lead == nil {

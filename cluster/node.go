@@ -89,6 +89,7 @@ type Node struct {
 	// when the node was last short of processor time, ns since 1970; 0: never
 	starved       atomic.Int64
 	lastLeader    leaderSeen
+	leaderLost    atomic.Int64 // when lastLeader became unknown, after opened; 0 while it is known
 	roles         broadcast    // notified when lastRoles changes, and when a stall begins or ends
 	lastRoles     roleSeen     // the route loop's
 	caughtUpAt    atomic.Int64 // ns since opened, see noteProgress

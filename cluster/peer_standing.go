@@ -17,9 +17,10 @@ import (
 type standing uint8
 
 const (
-	standingNone    standing = iota + 1 // no member
-	standingRemoved                     // its removal is committed
-	standingLearner                     // a member without a vote
+	standingUnheard standing = iota // nobody who would know has said
+	standingNone                    // no member
+	standingRemoved                 // its removal is committed
+	standingLearner                 // a member without a vote
 	standingVoter
 	standingOpen // this node has no configuration: anyone may turn out to be a member
 )
@@ -27,8 +28,9 @@ const (
 // isMember reports whether it is a member of a configuration that this node has.
 func (s standing) isMember() bool { return s == standingLearner || s == standingVoter }
 
-var standingNames = map[standing]string{standingNone: "none", standingRemoved: "removed",
-	standingLearner: "learner", standingVoter: "voter", standingOpen: "open"}
+var standingNames = map[standing]string{standingUnheard: "unheard", standingNone: "none",
+	standingRemoved: "removed", standingLearner: "learner", standingVoter: "voter",
+	standingOpen: "open"}
 
 func (s standing) String() string { return standingNames[s] }
 
@@ -106,6 +108,8 @@ const (
 	// time, so that strangers cost little.
 	maxVouched = 64
 	maxAbout   = 4
+	// unheardWait is for how long this node must have had no leader before silence makes a voter
+	unheardWait = 5 * time.Second
 )
 
 // vouchers is what members said about nodes.
@@ -175,13 +179,36 @@ func (n *Node) askAbout(id string) {
 	}
 	go func() { // ends with the mux at the latest
 		is := n.heardAbout(id)
+		if is == standingUnheard &&
+			(n.route.Load().leaderID == id || n.leaderless() > unheardWait) {
+			// All who could vouch for it are gone, and it may be this node's only leader.
+			is = standingVoter
+			n.mux.warnings.Warn("no member that would know has told what a node is, and no "+
+				"leader is known: it counts as a voter", "node", id)
+		}
 		n.vouchers.end(id, is)
 		if !is.isMember() {
-			n.mux.warnings.Warn("a node claims to be a member, and no member knows it; if all "+
-				"members that this node knows were replaced while it was away, remove this node "+
-				"and join an empty one", "node", id)
+			n.mux.warnings.Warn("a node claims to be a member, and no member knows it", "node", id)
 		}
 	}()
+}
+
+// leaderless returns for how long this node has known no leader.
+func (n *Node) leaderless() time.Duration {
+	if at := n.leaderLost.Load(); at > 0 {
+		return time.Since(n.opened) - time.Duration(at)
+	}
+	return 0
+}
+
+// whatIs answers the question of another node, but not by what others said: two nodes would vouch
+// for each other's word. Without a leader this node may have missed that the other became a voter.
+func (n *Node) whatIs(id string) standing {
+	is := n.ownStanding(id)
+	if (is == standingNone || is == standingLearner) && n.route.Load().leaderID == "" {
+		return standingUnheard
+	}
+	return is
 }
 
 // heardAbout returns the most that a member says of a node. If none vouches for it, nodes of this
@@ -204,7 +231,7 @@ func (n *Node) heardAbout(id string) standing {
 			found[s.h.id] = s.addr
 		}
 	}
-	return n.heardFromAll(found, id)
+	return max(is, n.heardFromAll(found, id))
 }
 
 // heardFromAll asks nodes, whose addresses are by id, about another one.
@@ -217,7 +244,6 @@ func (n *Node) heardFromAll(nodes map[string]string, id string) (most standing) 
 	}
 	late := time.NewTimer(vouchWait)
 	defer late.Stop()
-	most = standingNone
 	for range nodes {
 		select {
 		case is := <-answers:
@@ -237,8 +263,8 @@ func (n *Node) heardFromAll(nodes map[string]string, id string) (most standing) 
 func (n *Node) heardFrom(other, addr, id string) standing {
 	r, err := n.exchange(other, addr, adminRequest{About: id})
 	switch {
-	case err != nil || r.missed:
-		return standingNone
+	case err != nil || r.missed || r.Standing == standingUnheard.String():
+		return standingUnheard
 	case r.Standing == "": // a release before 0.2, which cannot say: as it was there
 		return standingVoter
 	case r.Standing == standingLearner.String():

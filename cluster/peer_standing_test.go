@@ -260,6 +260,36 @@ func TestAllMembersReplaced(t *testing.T) {
 	})
 }
 
+// TestNewestMajorityElects: a majority of the newest voters elects a leader, also if one of them
+// has missed that another became one, and all who would know are gone.
+func TestNewestMajorityElects(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "a")
+		c.converged()
+		c.close("n3")
+		change := func(m MemberChange) {
+			t.Helper()
+			eventually(t, fmt.Sprint("the change ", m), func() bool {
+				return c.leader().ChangeMembers(m) == nil
+			})
+		}
+		n4 := c.joiner("n4", true)
+		change(MemberChange{Kind: AddMember, ID: "n4", PeerAddr: n4.Status().PeerAddr})
+		change(MemberChange{Kind: PromoteMember, ID: "n4"})
+		change(MemberChange{Kind: RemoveMember, ID: "n2"})
+		c.close("n2")
+		c.write(c.leader(), "b")
+		c.close("n1")
+		c.reopen("n3")
+		c.ready("n3")
+		if got := c.read(c.nodes["n3"], "all"); got != "a b" {
+			t.Errorf("%q", got)
+		}
+		c.converged()
+	})
+}
+
 // TestEmptyNodesAreNotAskedAbout: a node that claims no membership makes nobody ask about it.
 func TestEmptyNodesAreNotAskedAbout(t *testing.T) {
 	simulated(t, func(t *testing.T) {

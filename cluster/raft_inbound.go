@@ -178,13 +178,35 @@ func (t *transport) deliver(rpc raft.RPC) {
 			rpc.Respond(nil, errUnfit)
 			return
 		}
-	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest:
-		if t.n.owes() {
-			rpc.Respond(nil, errOwes)
+	case *raft.RequestVoteRequest:
+		if t.owes(rpc) {
 			return
 		}
+		t.n.introduce(&req.RPCHeader)
+	case *raft.RequestPreVoteRequest:
+		if t.owes(rpc) {
+			return
+		}
+		t.n.introduce(&req.RPCHeader)
 	}
 	t.pass(rpc)
+}
+
+// introduce has Raft take a candidate for a voter that is one for maySendRaft but not in this
+// node's log: hashicorp/raft v1.7.3 looks for the sender's id there. It notes its vote by address.
+func (n *Node) introduce(h *raft.RPCHeader) {
+	if is := n.ownStanding(string(h.ID)); is == standingNone || is == standingLearner {
+		h.ID = []byte(n.cfg.ID)
+	}
+}
+
+// owes refuses a vote if this node votes for nobody.
+func (t *transport) owes(rpc raft.RPC) bool {
+	if t.n.owes() {
+		rpc.Respond(nil, errOwes)
+		return true
+	}
+	return false
 }
 
 // errOwes refuses votes.
