@@ -164,14 +164,6 @@ func (s *Server) giveCommands(o metrics.Out) {
 // otherCode is the label of what scripts invent: strangers read the metrics.
 const otherCode = "other"
 
-// errorCode returns the label of an error word.
-func errorCode(word string) string {
-	if errorCodes[word] {
-		return word
-	}
-	return otherCode
-}
-
 func (s *Server) giveClients(o metrics.Out) {
 	t, sessions, subscribers := &s.stats, s.all(), 0
 	for _, c := range sessions {

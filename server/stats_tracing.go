@@ -3,6 +3,7 @@
 package server
 
 import (
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -97,4 +98,13 @@ func (s *session) traceSent() {
 	if t.waiting = t.waiting[:0]; cap(t.waiting) > keptSpans {
 		t.waiting = nil
 	}
+}
+
+// errorCode returns what a span shows of an error word. Operators read spans: the word of a script
+// is shown if it looks like a code.
+func errorCode(word string) string {
+	if word == "" || len(word) > 24 || strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return otherCode
+	}
+	return word
 }
