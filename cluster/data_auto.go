@@ -91,7 +91,7 @@ func SetAsideRemoved(dir string) (kept string, err error) {
 	if err := removeLeft(dir); err != nil {
 		return fail(err)
 	}
-	earlier, err := filepath.Glob(filepath.Join(dir, setAsidePrefix+"*"))
+	earlier, err := entriesOf(dir, setAsidePrefix, "")
 	if err != nil {
 		return fail(err)
 	}

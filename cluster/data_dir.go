@@ -211,7 +211,10 @@ func CheckDir(dir, node, logStore string,
 	if err != nil {
 		return err
 	}
-	return have.check(dir, node, logStore, checkLevel)
+	if err := have.check(dir, node, logStore, checkLevel); err != nil {
+		return err
+	}
+	return checkPromises(dir, have.level)
 }
 
 // noteLevel records in the version file that the directory needs a feature level.
@@ -288,7 +291,7 @@ func writeVersion(dir string, v dirVersion, place func(from, to string) error) e
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, versionName+".tmp-")
+	tmp, err := os.CreateTemp(dir, versionName+unnamedSuffix)
 	if err != nil {
 		return err
 	}

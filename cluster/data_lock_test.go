@@ -57,8 +57,8 @@ func TestLocksExcludeEachOther(t *testing.T) {
 					continue
 				}
 				for _, file := range []bool{true, false} {
-					if !file && level >= markedLevel && first == "looking" {
-						continue // see TestLookingCreatesNothing
+					if !file && level >= markedLevel {
+						continue // see TestLookingCreatesNothing, TestLockDeletedUnderANode
 					}
 					c := newCluster(t, 1, nil)
 					c.write(c.leader(), "a")
@@ -176,6 +176,37 @@ func TestLockOfARemovedFile(t *testing.T) {
 	}
 }
 
+// Who finds no lock where there must have been one opens the directory after a node that ran there
+// without it has ended.
+func TestLockDeletedUnderANode(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		ended := make(chan error, 10)
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.Fatal = func(err error) { ended <- err }
+		})
+		c.write(c.leader(), "a")
+		c.close("n1")
+		dir := lockedDir(t, c, "n1", markedLevel, true)
+		c.reopen("n1")
+		if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := lockDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close()
+		select {
+		case err := <-ended:
+			if !strings.Contains(err.Error(), "its file LOCK was") {
+				t.Error(err)
+			}
+		default:
+			t.Error("two processes have the directory")
+		}
+	})
+}
+
 // Two restores into one directory: the second fails, and takes nothing away from the first. What
 // either leaves of the lock alone counts as empty.
 func TestSeedBesideSeed(t *testing.T) {
@@ -230,6 +261,31 @@ func TestMarkOfAFinishedSeed(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, seedingName)); !missing(err) {
 		t.Error("a recovery keeps it:", err)
+	}
+}
+
+// A file that was about to get its name when the process was killed hinders no restore, and goes at
+// the next start.
+func TestUnnamedFilesGo(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, versionName+unnamedSuffix+"1")
+	if err := os.WriteFile(left, nil, fileMode); err != nil {
+		t.Fatal(err)
+	}
+	err := Seed(Config{ID: "n1", DataDir: dir, Logger: testLogger()},
+		Origin{Cluster: "x", Index: 5, Term: 5, Level: firstLevel}, func(w io.Writer) error {
+			return json.NewEncoder(w).Encode(toyState{})
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := Open(Config{ID: "n1", DataDir: dir}, newToy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if _, err := os.Stat(left); !missing(err) {
+		t.Error("it stays:", err)
 	}
 }
 

@@ -70,7 +70,7 @@ func lookAtLog(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s
 		return s, err
 	}
 	s.closers = append(s.closers, s.stable)
-	if err := s.checkRefetched(dir); err != nil {
+	if err := s.stable.checkRefetched(dir); err != nil {
 		return s, err
 	}
 	if v.logStore == LogStoreBolt {

@@ -255,7 +255,7 @@ const (
 // been put back. What was staged for one that never began goes: if this one is interrupted, only
 // what it has staged may come.
 func newExchange(dir, epoch string) (exchange, error) {
-	if err := removeStaged(dir); err != nil {
+	if err := removeEntries(dir, stagedPrefix, stagedSuffix); err != nil {
 		return exchange{}, err
 	}
 	for label, n := epoch, 2; ; n++ {
@@ -269,28 +269,6 @@ func newExchange(dir, epoch string) (exchange, error) {
 		}
 		label = fmt.Sprint(epoch, "-", n)
 	}
-}
-
-// removeStaged removes what was staged for an exchange that never began: the version file is in
-// place, and the caller has the lock.
-func removeStaged(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	found := false
-	for _, e := range entries {
-		if _, ok := stagedEpoch(e.Name()); ok {
-			found = true
-			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if !found {
-		return nil
-	}
-	return files.SyncDir(dir)
 }
 
 // stagedEpoch returns the epoch in the name of a staged directory.

@@ -23,9 +23,13 @@ import (
 
 // owedKey is where the stable store keeps the index of the newest entry that the node may have
 // acknowledged and has no more; 0: none. Members rely on it: a vote of this node for a leader that
-// lacks the entry could lose it. So it takes no part in elections until its log reaches that index.
-// Then it has all that a leader had who sent it that far, and so all that was committed.
+// lacks the entry could lose it. So it does not stand for election until its log reaches that
+// index, and votes only for who has what it had. Then it has all that a leader had who sent it that
+// far, and so all that was committed.
 var owedKey = []byte("coordd owed")
+
+// owedTermKey is where it keeps that entry's term, or one above it; 0: unknown.
+var owedTermKey = []byte("coordd owed term")
 
 // refetchKey is where it keeps the same index while Refetch moves away what could tell it; 0: it
 // does not, or has ended.
@@ -96,7 +100,8 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 	if err != nil {
 		return 0, false, err
 	}
-	begun, before := s.stable.number(refetchKey), s.stable.number(owedKey)
+	begun, term := s.stable.number(refetchKey), s.stable.number(currentTermKey)
+	before := mark{s.stable.number(owedKey), s.stable.number(owedTermKey)}
 	if err := s.close(); err != nil || begun > 0 {
 		return begun, begun > 0, err
 	}
@@ -105,7 +110,7 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 		return 0, false, err
 	}
 	switch have := voters(members); {
-	case len(have) == 0 && before > 0 && last == 0:
+	case len(have) == 0 && before.last > 0 && last.last == 0:
 		return 0, false, refetched(dir, v.node)
 	case len(have) == 0:
 		return 0, false, fmt.Errorf("it cannot be told who the members of the node in data "+
@@ -114,7 +119,10 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 		return 0, false, fmt.Errorf("node %s is the only voter of its cluster: no other has its "+
 			"data", v.node)
 	}
-	if owed = max(before, last); owed == 0 {
+	if last.term > 0 {
+		term = last.term
+	}
+	if owed = max(before.last, last.last); owed == 0 {
 		return 0, false, fmt.Errorf("data directory %s holds no log and no snapshot", dir)
 	}
 	if err := noteLevel(dir, owingLevel); err != nil {
@@ -124,46 +132,43 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 	if s, err = openPromisesOf(dir, v); err != nil {
 		return 0, false, err
 	}
-	return owed, false, errors.Join(s.stable.setNumbers(owed, owedKey, refetchKey), s.close())
+	err = s.stable.setNumbers(numberChange(owedKey, owed),
+		numberChange(owedTermKey, max(before.term, term)), numberChange(refetchKey, owed))
+	return owed, false, errors.Join(err, s.close())
 }
 
 // refetched says that Refetch has run in a directory, and no node since.
 func refetched(dir, node string) error {
 	return fmt.Errorf("coordd refetch has moved the state of node %s away: start it, and it gets "+
-		"its state from the other members; what it had is in %s", node, keptByRefetch(dir))
+		"its state from the other members; if none of them has it any more, move what it had back "+
+		"into %s first, which is in %s", node, dir, keptByRefetch(dir))
 }
 
 // keptByRefetch names the directories to which Refetch has moved what was there: an interrupted
 // call leaves a part in each.
 func keptByRefetch(dir string) string {
-	entries, _ := os.ReadDir(dir) // its names are all that is asked
-	var all []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), refetchedPrefix) {
-			all = append(all, filepath.Join(dir, e.Name()))
-		}
-	}
+	all, _ := entriesOf(dir, refetchedPrefix, "") // its names are all that is asked
 	return strings.Join(all, ", ")
 }
 
 // checkRefetched refuses a directory whose refetching was interrupted.
-func (s *stores) checkRefetched(dir string) error {
-	if s.stable.number(refetchKey) == 0 {
+func (s *stableStore) checkRefetched(dir string) error {
+	if s.number(refetchKey) == 0 {
 		return nil
 	}
 	return fmt.Errorf("coordd refetch was interrupted in data directory %s: run it again", dir)
 }
 
-// lastOnDisk returns the index of the newest entry that the node had, and the newest members that
-// can be read.
-func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
+// lastOnDisk returns the newest entry that the node had, term 0 where that cannot be told, and the
+// newest members that can be read.
+func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (is mark,
 	members raft.Configuration, err error) {
 	s, err := lookAtLog(closers{}, dir, v, logger)
 	if errors.Is(err, errDamaged) {
 		return lastOfDamaged(dir, v.logStore, logger)
 	}
 	if err != nil {
-		return 0, members, err
+		return is, members, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	first, err1 := s.log.FirstIndex()
@@ -171,54 +176,59 @@ func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (last uint64,
 	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger} // which may be damaged
 	_, newest, _, err3 := snapshots.newest()
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return 0, members, err
+		return is, members, err
 	}
 	members = snapshots.newestMembers()
 	for i := max(first, 1); i <= last; i++ {
 		var l raft.Log
 		if err := s.log.GetLog(i, &l); err != nil {
-			return 0, members, fmt.Errorf("log entry %d: %w", i, err)
+			return is, members, fmt.Errorf("log entry %d: %w", i, err)
 		}
 		if l.Type == raft.LogConfiguration {
 			members = raft.DecodeConfiguration(l.Data)
 		}
+		is = mark{i, l.Term}
+	}
+	if newest > last {
+		is = mark{last: newest}
 	}
 	if len(voters(members)) == 0 { // a segment still has what the log begins behind
 		_, members, err = salvageAll(dir, members)
 	}
-	return max(last, newest), members, err
+	return is, members, err
 }
 
 // lastOfDamaged is lastOnDisk of a directory whose log is damaged. The mark says how far it went.
-func lastOfDamaged(dir, kind string, logger *slog.Logger) (last uint64,
+func lastOfDamaged(dir, kind string, logger *slog.Logger) (is mark,
 	members raft.Configuration, err error) {
 	marked := filepath.Join(dir, walName)
 	if kind == LogStoreBolt {
 		marked = dir
 	}
 	content, err := readSlots(osFiles{walfs.New()}, marked, markName, markSlot)
-	is, ok := decodeMark(content)
+	far, ok := decodeMark(content)
 	if err != nil || !ok {
-		return 0, members, errors.Join(err, fmt.Errorf("it cannot be told how far the log in data "+
-			"directory %s went: RAFT REMOVE the node, and --join an empty one under a new id", dir))
+		return is, members, errors.Join(err, fmt.Errorf("it cannot be told how far the log in "+
+			"data directory %s went: RAFT REMOVE the node, and --join an empty one under a new id",
+			dir))
 	}
 	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
 	_, newest, _, err := snapshots.newest()
 	if err != nil {
-		return 0, members, err
+		return is, members, err
 	}
 	end, members, err := salvageAll(dir, snapshots.newestMembers())
-	return max(is.last, newest, end), members, err
+	return mark{last: max(far.last, newest, end)}, members, err
 }
 
 // salvageAll is salvage of all segments in a data directory; members are those if none has any.
 func salvageAll(dir string, members raft.Configuration) (last uint64, _ raft.Configuration,
 	err error) {
-	names, err := filepath.Glob(filepath.Join(dir, walName, "*.wal"))
-	if err != nil {
+	names, err := entriesOf(filepath.Join(dir, walName), "", ".wal")
+	if err != nil && !missing(err) {
 		return 0, members, err
 	}
-	for _, name := range names { // in order
+	for _, name := range names {
 		end, newest, err := salvage(name)
 		if err != nil {
 			return 0, members, err
@@ -326,9 +336,31 @@ func (n *Node) owes() bool {
 	}
 	if n.owed.Swap(0) != 0 {
 		n.logger.Info("the node has again what it had", "index", owed)
-		if err := n.stores.stable.SetUint64(owedKey, 0); err != nil { // the next start tries again
+		err := n.stores.stable.setNumbers(numberChange(owedKey, 0), numberChange(owedTermKey, 0))
+		if err != nil { // the next start tries again
 			n.logger.Warn("cannot write what the node owes", "error", err)
 		}
 	}
 	return false
 }
+
+// mayVote returns why this node may not vote for a candidate whose log ends so; nil: it may. It
+// compares as Raft does, but with the log that this node has no more.
+func (n *Node) mayVote(candidate string, ends mark) error {
+	if !n.owes() {
+		return nil
+	}
+	owed := mark{n.owed.Load(), n.stores.stable.number(owedTermKey)}
+	if owed.term > 0 && (ends.term > owed.term ||
+		ends.term == owed.term && ends.last >= owed.last) {
+		return nil
+	}
+	n.mux.warnings.Warn("a candidate may lack what this node had and has not got again: it gets "+
+		"no vote", "candidate", candidate, "last entry", ends.last, "term", ends.term,
+		"owed entry", owed.last, "owed term", owed.term)
+	return errOwes
+}
+
+// errOwes refuses votes.
+var errOwes = errors.New("this node has not got its state again, and votes only for who has all " +
+	"that it had")

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +81,38 @@ func TestRefetch(t *testing.T) {
 			c.close(first) // the two elect a leader
 			c.ready(broken)
 			c.write(c.leader(), "and more")
+			c.closeAll()
+		}
+	})
+}
+
+// A node that gets its state again votes for who has all that it had: else it and the only other
+// one that is left would never have a leader.
+func TestRefetchedNodeVotes(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		for _, members := range []int{2, 3} {
+			c := newCluster(t, members, nil)
+			for range 5 {
+				c.write(c.leader(), "w")
+			}
+			c.converged()
+			broken := c.followers()[0].cfg.ID
+			c.close(broken) // first: the others may have more
+			c.closeAll()
+			if _, err := Refetch(filepath.Join(c.dir, broken), newToy(), testLogger()); err != nil {
+				t.Fatal(err)
+			}
+			c.reopen(broken)
+			for i := range 3 {
+				if id := fmt.Sprint("n", i+1); id != broken {
+					c.reopen(id)
+					break
+				}
+			}
+			c.ready(broken)
+			c.write(c.leader(), "more")
+			c.converged()
+			eventually(t, "nothing is owed", func() bool { return !c.nodes[broken].owes() })
 			c.closeAll()
 		}
 	})
@@ -350,7 +383,15 @@ func TestWhatWasInterruptedSaysSo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		says("a refetch", "coordd refetch was interrupted", "")
+		interrupted := "coordd refetch was interrupted"
+		err = CheckDir(dir, id, LogStoreWAL, levelsOf(newToy()).CheckLevel)
+		if err == nil || !strings.Contains(err.Error(), interrupted) {
+			t.Errorf("a refetch, check-config: %v", err)
+		}
+		says("a refetch", interrupted, "")
+		if err := CheckDir(dir, id, LogStoreWAL, levelsOf(newToy()).CheckLevel); err != nil {
+			t.Errorf("a refetch that was repeated, check-config: %v", err)
+		}
 		moved := "has moved the state of node " + id + " away: start it"
 		says("a refetch that was repeated", moved, moved)
 		both := first + ", " + filepath.Join(dir, refetchedPrefix+"2")

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/raft"
 
@@ -160,7 +162,10 @@ func checkEmpty(dir string) error {
 		return fmt.Errorf("cannot read data directory %s: %w", dir, err)
 	}
 	for _, e := range entries {
-		if e.Name() != lockName && !ofTheVolume(e) && !seedingBegan(dir) {
+		left := slices.ContainsFunc(unnamed, func(begin string) bool {
+			return strings.HasPrefix(e.Name(), begin)
+		})
+		if e.Name() != lockName && !left && !ofTheVolume(e) && !seedingBegan(dir) {
 			return fmt.Errorf("data directory %s is not empty: it holds %s", dir, e.Name())
 		}
 	}

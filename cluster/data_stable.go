@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	walfs "github.com/hashicorp/raft-wal/fs"
 
 	"github.com/coordd/coordd/internal/wire"
 )
@@ -38,7 +39,7 @@ const (
 )
 
 var stableKeys = [][]byte{currentTermKey, lastVoteTermKey, lastVoteCandKey, incarnationKey,
-	foundingKey, removedKey, owedKey, refetchKey}
+	foundingKey, removedKey, owedKey, owedTermKey, refetchKey}
 
 // stableStore is that record. Raft panics if it cannot write the term, and a node that cannot write
 // either must not take part in an election: the process ends, with a reason.
@@ -66,15 +67,7 @@ func openStable(files fileLayer, dir string, earlier raft.StableStore,
 	}
 	s.slots = slots
 	if level() >= markedLevel || earlier == nil && content != nil {
-		switch {
-		case missing(err):
-			err = errors.New("the file is missing")
-		case content == nil:
-			err = errors.New("it says nothing that can be read")
-		default:
-			s.values, err = decodeRecord(content)
-		}
-		if err != nil {
+		if s.values, err = valuesOf(content, err); err != nil {
 			return nil, errors.Join(damagedf(filepath.Join(dir, promisesName), "%v", err),
 				slots.close())
 		}
@@ -104,6 +97,36 @@ func openStable(files fileLayer, dir string, earlier raft.StableStore,
 		return nil, errors.Join(err, slots.close())
 	}
 	return s, nil
+}
+
+// checkPromises reports why a node would not start with the record in a directory of a level. It
+// writes nothing, and a node may run there.
+func checkPromises(dir string, level uint64) error {
+	content, err := readSlots(osFiles{walfs.New()}, dir, promisesName, promisesSlot)
+	switch {
+	case level < markedLevel && (missing(err) || err == nil && content == nil):
+		return nil
+	case err != nil && !missing(err):
+		return err
+	}
+	values, err := valuesOf(content, err)
+	if err != nil {
+		return damagedf(filepath.Join(dir, promisesName), "%v", err)
+	}
+	return (&stableStore{values: values}).checkRefetched(dir)
+}
+
+// valuesOf decodes the record, which must be there, after it was read.
+func valuesOf(content []byte, err error) (map[string][]byte, error) {
+	switch {
+	case missing(err):
+		return nil, errors.New("the file is missing")
+	case err != nil:
+		return nil, err
+	case content == nil:
+		return nil, errors.New("it says nothing that can be read")
+	}
+	return decodeRecord(content)
 }
 
 // renew writes the record again, see slotFile.
@@ -226,15 +249,11 @@ func (s *stableStore) SetUint64(key []byte, value uint64) error {
 	return s.writeLocked(change{key, now})
 }
 
-// setNumbers writes a number under several keys at once.
-func (s *stableStore) setNumbers(value uint64, keys ...[]byte) error {
+// setNumbers writes several numbers at once.
+func (s *stableStore) setNumbers(numbers ...change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []change
-	for _, key := range keys {
-		all = append(all, change{key, binary.BigEndian.AppendUint64(nil, value)})
-	}
-	return s.writeLocked(all...)
+	return s.writeLocked(numbers...)
 }
 
 // resetTerm undoes the first term.
@@ -246,6 +265,10 @@ func (s *stableStore) resetTerm() error {
 
 // change is a new value of a key.
 type change struct{ key, value []byte }
+
+func numberChange(key []byte, value uint64) change {
+	return change{key, binary.BigEndian.AppendUint64(nil, value)}
+}
 
 func (s *stableStore) writeLocked(changes ...change) error {
 	before := maps.Clone(s.values)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -55,7 +56,31 @@ func openStores(dir, node, kind string, level func() uint64, logger *slog.Logger
 // removeLeft removes what processes that were killed left in a directory whose lock the caller
 // has, and which has its version file: else it could say later that a recovery or a restore is to
 // be finished.
-func removeLeft(dir string) error { return errors.Join(endSeeding(dir), removeStaged(dir)) }
+func removeLeft(dir string) error {
+	err := errors.Join(endSeeding(dir), removeEntries(dir, stagedPrefix, stagedSuffix))
+	for _, name := range unnamed {
+		err = errors.Join(err, removeEntries(dir, name, ""))
+	}
+	return err
+}
+
+// unnamed are how names begin of files that were about to get another one.
+var unnamed = []string{versionName + unnamedSuffix, stableName + unnamedSuffix,
+	boltLogName + unnamedSuffix}
+
+const unnamedSuffix = ".tmp-"
+
+// removeEntries removes the entries of a directory whose names begin and end so.
+func removeEntries(dir, prefix, suffix string) error {
+	paths, err := entriesOf(dir, prefix, suffix)
+	for _, path := range paths {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	if err != nil || len(paths) == 0 {
+		return err
+	}
+	return files.SyncDir(dir)
+}
 
 // openLocked opens the stable store, the log and the snapshots in a directory whose lock is given;
 // was: see openPromises.
@@ -65,7 +90,7 @@ func openLocked(lock io.Closer, dir, kind string, was *dirVersion, level func() 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkRefetched(dir); err != nil {
+	if err := s.stable.checkRefetched(dir); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	log, err := openLog(dir, kind, level, logger)
@@ -152,6 +177,17 @@ func (v *dirVersion) unchanged(dir string) error {
 	return err
 }
 
+// entriesOf returns the paths of a directory's entries whose names begin and end so, in order.
+func entriesOf(dir, prefix, suffix string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), suffix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
+}
+
 // removeStale removes a file, if it is there.
 func removeStale(path string) error {
 	if err := os.Remove(path); !missing(err) {
@@ -212,7 +248,7 @@ func makeBolt(path string) (*raftboltdb.BoltStore, error) {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return open(path)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+unnamedSuffix)
 	if err != nil {
 		return nil, err
 	}

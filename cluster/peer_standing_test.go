@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,34 +261,58 @@ func TestAllMembersReplaced(t *testing.T) {
 	})
 }
 
-// TestNewestMajorityElects: a majority of the newest voters elects a leader, also if one of them
-// has missed that another became one, and all who would know are gone.
+// TestNewestMajorityElects: each majority of the newest voters elects a leader, also if one of them
+// has missed every change, and all who would know are gone.
 func TestNewestMajorityElects(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		c := newCluster(t, 3, nil)
-		c.write(c.leader(), "a")
-		c.converged()
-		c.close("n3")
-		change := func(m MemberChange) {
-			t.Helper()
-			eventually(t, fmt.Sprint("the change ", m), func() bool {
-				return c.leader().ChangeMembers(m) == nil
-			})
+	for _, changes := range []string{"+4", "+4 -2", "+4 +5", "+4 +5 -1", "+4 -1 +5 -2"} {
+		for _, without := range []bool{false, true} { // those who know as much as they can
+			simulated(t, func(t *testing.T) { newestMajorityElects(t, changes, without) })
 		}
-		n4 := c.joiner("n4", true)
-		change(MemberChange{Kind: AddMember, ID: "n4", PeerAddr: n4.Status().PeerAddr})
-		change(MemberChange{Kind: PromoteMember, ID: "n4"})
-		change(MemberChange{Kind: RemoveMember, ID: "n2"})
-		c.close("n2")
-		c.write(c.leader(), "b")
-		c.close("n1")
-		c.reopen("n3")
-		c.ready("n3")
-		if got := c.read(c.nodes["n3"], "all"); got != "a b" {
-			t.Errorf("%q", got)
+	}
+}
+
+// newestMajorityElects has changes made that n3 misses (+: a new voter, -: one is removed), and
+// closes all that a majority with n3 does not need.
+func newestMajorityElects(t *testing.T, changes string, fromEnd bool) {
+	c := newCluster(t, 3, nil)
+	change := func(kind, id, addr string) {
+		t.Helper()
+		eventually(t, fmt.Sprint("the change ", kind, " of ", id), func() bool {
+			return c.leader().ChangeMembers(MemberChange{Kind: kind, ID: id, PeerAddr: addr}) == nil
+		})
+	}
+	const away = "n3"
+	c.write(c.leader(), "a")
+	c.converged()
+	c.close(away)
+	for _, what := range strings.Fields(changes) {
+		switch id := "n" + what[1:]; what[0] {
+		case '+':
+			change(AddMember, id, c.joiner(id, true).Status().PeerAddr)
+			change(PromoteMember, id, "")
+		case '-':
+			change(RemoveMember, id, "")
+			c.close(id)
 		}
-		c.converged()
-	})
+	}
+	c.write(c.leader(), "b")
+	voters := voters(c.leader().configuration())
+	if !slices.Contains(voters, away) {
+		t.Fatalf("%s: voters %q without %s", changes, voters, away)
+	}
+	stay := slices.DeleteFunc(voters, func(id string) bool { return id == away })
+	if fromEnd {
+		slices.Reverse(stay)
+	}
+	for _, id := range stay[(len(stay)+1)/2:] {
+		c.close(id)
+	}
+	c.reopen(away)
+	c.ready(away)
+	if got := c.read(c.nodes[away], "all"); got != "a b" {
+		t.Errorf("%s: %q", changes, got)
+	}
+	c.converged()
 }
 
 // TestEmptyNodesAreNotAskedAbout: a node that claims no membership makes nobody ask about it.

@@ -179,12 +179,12 @@ func (t *transport) deliver(rpc raft.RPC) {
 			return
 		}
 	case *raft.RequestVoteRequest:
-		if t.owes(rpc) {
+		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
 			return
 		}
 		t.n.introduce(&req.RPCHeader)
 	case *raft.RequestPreVoteRequest:
-		if t.owes(rpc) {
+		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
 			return
 		}
 		t.n.introduce(&req.RPCHeader)
@@ -195,22 +195,24 @@ func (t *transport) deliver(rpc raft.RPC) {
 // introduce has Raft take a candidate for a voter that is one for maySendRaft but not in this
 // node's log: hashicorp/raft v1.7.3 looks for the sender's id there. It notes its vote by address.
 func (n *Node) introduce(h *raft.RPCHeader) {
-	if is := n.ownStanding(string(h.ID)); is == standingNone || is == standingLearner {
-		h.ID = []byte(n.cfg.ID)
+	if is := n.ownStanding(string(h.ID)); is != standingNone && is != standingLearner {
+		return
+	}
+	for _, s := range n.view().source {
+		if s.Suffrage == raft.Voter {
+			h.ID = []byte(s.ID)
+		}
 	}
 }
 
-// owes refuses a vote if this node votes for nobody.
-func (t *transport) owes(rpc raft.RPC) bool {
-	if t.n.owes() {
-		rpc.Respond(nil, errOwes)
-		return true
+// refusesVote refuses a vote for a candidate whose log ends so if this node may not give it.
+func (t *transport) refusesVote(rpc raft.RPC, ends mark) bool {
+	err := t.n.mayVote(speaker(rpc), ends)
+	if err != nil {
+		rpc.Respond(nil, err)
 	}
-	return false
+	return err != nil
 }
-
-// errOwes refuses votes.
-var errOwes = errors.New("this node has not got its state again, and votes for nobody until then")
 
 func (t *transport) pass(rpc raft.RPC) bool {
 	select {

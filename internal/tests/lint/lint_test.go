@@ -209,17 +209,28 @@ var unicodeFold = regexp.MustCompile(`\b(?:strings|bytes)\.(?:ToLower|ToUpper|To
 // TestServerFoldsASCII: what clients name is looked up by one fold, that of the state machine.
 // TestPurity holds the same of commands/ and fsm/.
 func TestServerFoldsASCII(t *testing.T) {
+	noLine(t, "use package ascii", func(path string) bool {
+		return strings.HasPrefix(path, "server/") && !strings.HasSuffix(path, "_test.go")
+	}, unicodeFold.MatchString)
+}
+
+// noLine reports each line of the Go files in a part of the repository that a rule refuses.
+func noLine(t *testing.T, instead string, in, refused func(string) bool) {
+	t.Helper()
 	goSources(t, func(path string, src []byte) {
-		if !strings.HasPrefix(path, "server/") || strings.HasSuffix(path, "_test.go") {
+		if !in(path) {
 			return
 		}
 		for n, line := range strings.Split(string(src), "\n") {
-			if unicodeFold.MatchString(line) {
-				t.Errorf("%s:%d: use package ascii", path, n+1)
+			if refused(line) {
+				t.Errorf("%s:%d: %s", path, n+1, instead)
 			}
 		}
 	})
 }
+
+// isProduct reports whether a file is none of internal/tests, testdata, commandtest, and no test.
+func isProduct(path string) bool { return !strings.Contains(path, "test") }
 
 // ownChance is a function that draws from a source which no seed repeats.
 var ownChance = regexp.MustCompile(
@@ -228,15 +239,10 @@ var ownChance = regexp.MustCompile(
 // TestRandomTestsHaveSeeds: a test takes what is random from package seeds, so that it fails for a
 // change and can be repeated.
 func TestRandomTestsHaveSeeds(t *testing.T) {
-	goSources(t, func(path string, src []byte) {
-		if !strings.HasSuffix(path, "_test.go") {
-			return
-		}
-		for n, line := range strings.Split(string(src), "\n") {
-			if ownChance.MatchString(line) && !strings.Contains(line, "rand.Reader") {
-				t.Errorf("%s:%d: use package seeds", path, n+1)
-			}
-		}
+	noLine(t, "use package seeds", func(path string) bool {
+		return strings.HasSuffix(path, "_test.go")
+	}, func(line string) bool {
+		return ownChance.MatchString(line) && !strings.Contains(line, "rand.Reader")
 	})
 }
 
@@ -244,30 +250,21 @@ func TestRandomTestsHaveSeeds(t *testing.T) {
 // soon as it is closed, and the test may listen there again, or tell a node to.
 func TestPorts(t *testing.T) {
 	chosen := regexp.MustCompile(`Listen\(.*"[^"]*:0"`)
-	goSources(t, func(path string, src []byte) {
-		if !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, "internal/tests/") {
-			return
-		}
-		for i, line := range strings.Split(string(src), "\n") {
-			if chosen.MatchString(line) {
-				t.Errorf("%s:%d: a port that the system chooses", path, i+1)
-			}
-		}
-	})
+	noLine(t, "a port that the system chooses", func(path string) bool {
+		return strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "internal/tests/")
+	}, chosen.MatchString)
 }
 
 // TestReplies: a program reads the replies of a server with resp.Replies, which skips pushes. It
 // may read values of bytes that it has.
 func TestReplies(t *testing.T) {
 	reads := regexp.MustCompile(`\bresp\.NewReader`)
-	goSources(t, func(path string, src []byte) {
-		if strings.Contains(path, "test") { // internal/tests, testdata, commandtest, _test.go
-			return
-		}
-		for n, line := range strings.Split(string(src), "\n") {
-			if reads.MatchString(line) && !strings.Contains(line, "(bytes.NewReader(") {
-				t.Errorf("%s:%d: use resp.NewReplies", path, n+1)
-			}
-		}
+	noLine(t, "use resp.NewReplies", isProduct, func(line string) bool {
+		return reads.MatchString(line) && !strings.Contains(line, "(bytes.NewReader(")
 	})
+}
+
+// filepath.Glob takes a directory's own name for a pattern, and errors of the disk for no match.
+func TestGlob(t *testing.T) {
+	noLine(t, "use os.ReadDir", isProduct, regexp.MustCompile(`\bfilepath\.Glob\(`).MatchString)
 }
