@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,11 +130,12 @@ func heavyTable(s *servers, only string, work time.Duration) error {
 		if !strings.Contains(l.name, only) {
 			continue
 		}
-		besides, err := measureHeavy(l, redis.port, nil, work)
+		besides, err := measureHeavy(carelessLoad{heavyLoad: l}, redis.port, nil, work)
 		if err != nil {
 			return fmt.Errorf("%s, redis: %w", l.name, err)
 		}
-		coordd, err := measureHeavy(l, leader.port, []string{forwards.port}, work)
+		coordd, err := measureHeavy(carelessLoad{heavyLoad: l}, leader.port,
+			[]string{forwards.port}, work)
 		if err != nil {
 			return fmt.Errorf("%s, coordd: %w", l.name, err)
 		}
@@ -152,6 +154,7 @@ func ms(waits []time.Duration, part int) float64 {
 
 type heavyResult struct {
 	light             [][]time.Duration // by port, sorted
+	failed            atomic.Int64      // light requests
 	answered, refused atomic.Int64      // heavy requests
 	refusal           atomic.Value      // the first one's text
 }
@@ -164,8 +167,9 @@ func (r *heavyResult) heavy() string {
 	return strconv.FormatInt(r.answered.Load(), 10)
 }
 
-// measureHeavy loads the server at port, and takes locks there and at the other ports.
-func measureHeavy(l heavyLoad, port string, others []string,
+// measureHeavy loads the server at port, or that at the first of the other ports, and takes locks at
+// all of them.
+func measureHeavy(l carelessLoad, port string, others []string,
 	work time.Duration) (*heavyResult, error) {
 	c, err := dial(port)
 	if err != nil {
@@ -185,14 +189,18 @@ func measureHeavy(l heavyLoad, port string, others []string,
 	ctx, cancel := context.WithTimeout(context.Background(), work)
 	defer cancel()
 	var wg sync.WaitGroup
-	failed := make(chan error, heavyClients+len(ports))
-	for i := range heavyClients {
-		wg.Go(func() { failed <- r.loadHeavily(ctx, port, l.request(i)) })
+	clients, at := cmp.Or(l.clients, heavyClients), port
+	if l.forwarded {
+		at = others[0]
+	}
+	failed := make(chan error, clients+len(ports))
+	for i := range clients {
+		wg.Go(func() { failed <- r.loadHeavily(ctx, at, &l, i) })
 	}
 	for i, p := range ports {
 		wg.Go(func() {
 			var err error
-			r.light[i], err = takeLocks(ctx, p)
+			r.light[i], err = r.takeLocks(ctx, p, l.careless)
 			failed <- err
 		})
 	}
@@ -206,16 +214,25 @@ func measureHeavy(l heavyLoad, port string, others []string,
 	return r, nil
 }
 
-// loadHeavily sends request until ctx ends. A connection that is closed counts as a refusal.
-func (h *heavyResult) loadHeavily(ctx context.Context, port string, r request) error {
-	for ctx.Err() == nil {
+// loadHeavily sends the requests of connection i until ctx ends. A connection that is closed counts
+// as a refusal.
+func (h *heavyResult) loadHeavily(ctx context.Context, port string, l *carelessLoad, i int) error {
+	for n := 0; ctx.Err() == nil; {
 		c, err := dial(port)
 		if err != nil {
 			return err
 		}
 		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 		for ctx.Err() == nil {
-			line, err := c.do(r)
+			r := l.next(i, n)
+			n++
+			var line string
+			if l.silent {
+				line = "+"
+				_, err = c.Write(r.bytes)
+			} else {
+				line, err = c.do(r)
+			}
 			if ctx.Err() != nil {
 				break
 			}
@@ -239,7 +256,8 @@ func (h *heavyResult) loadHeavily(ctx context.Context, port string, r request) e
 
 // takeLocks takes one lock after another, and returns the sorted times. It waits for the one in
 // flight at the end.
-func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
+func (h *heavyResult) takeLocks(ctx context.Context, port string,
+	mayFail bool) ([]time.Duration, error) {
 	c, err := dial(port)
 	if err != nil {
 		return nil, err
@@ -254,7 +272,10 @@ func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 			return nil, fmt.Errorf("a light client: %w", err)
 		}
 		if line != "+OK" {
-			return nil, fmt.Errorf("a light client's SET was answered %s", line)
+			if !mayFail {
+				return nil, fmt.Errorf("a light client's SET was answered %s", line)
+			}
+			h.failed.Add(1)
 		}
 		waits = append(waits, time.Since(begin))
 		time.Sleep(time.Millisecond) // a light client
@@ -267,7 +288,15 @@ func takeLocks(ctx context.Context, port string) ([]time.Duration, error) {
 // here.
 type heavyConn struct {
 	net.Conn
-	r *resp.Reader
+	r    *resp.Reader
+	with []*heavyConn // what its load needs besides
+}
+
+func (c *heavyConn) Close() error {
+	for _, other := range c.with {
+		_ = other.Close()
+	}
+	return c.Conn.Close()
 }
 
 func dial(port string) (*heavyConn, error) {
@@ -275,7 +304,7 @@ func dial(port string) (*heavyConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &heavyConn{c, resp.NewReader(bufio.NewReaderSize(c, 256<<10))}, nil
+	return &heavyConn{Conn: c, r: resp.NewReader(bufio.NewReaderSize(c, 256<<10))}, nil
 }
 
 // request is one or more commands that are sent together.

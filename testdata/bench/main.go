@@ -4,6 +4,7 @@
 //	go run . [-rounds 3] [-time 3s] [-only WORDS]         the table of rows.go
 //	go run . -full [-rounds 3] [-time 3s] [-only WORDS]   curves: CSV and SVG files
 //	go run . -heavy [-time 3s] [-only WORDS]              a light client beside 20 heavy ones
+//	go run . -careless [-time 3s] [-only WORDS]           the same beside careless ones
 package main
 
 import (
@@ -20,6 +21,8 @@ func main() {
 	rounds := flag.Int("rounds", 3, "how often each row is measured on each server, alternating")
 	heavy := flag.Bool("heavy", false,
 		"measure what a light client waits for beside 20 heavy ones instead")
+	careless := flag.Bool("careless", false,
+		"measure what a light client waits for beside careless ones instead")
 	full := flag.Bool("full", false, "measure curves instead")
 	out := flag.String("out", "../../docs/performance", "with -full: where the curves are written")
 	work := flag.Duration("time", 3*time.Second, "how long one measurement of a load lasts")
@@ -30,6 +33,8 @@ func main() {
 		switch {
 		case *heavy:
 			return heavyTable(s, *only, *work)
+		case *careless:
+			return carelessTable(s, *only, *work)
 		case *full:
 			return measureCurves(s, *out, *only, *rounds, *work)
 		}

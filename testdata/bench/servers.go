@@ -285,21 +285,68 @@ func (t *target) cpu() (sum time.Duration) {
 	return sum
 }
 
+// at returns the node at a port.
+func (c *cluster) at(port string) (*node, error) {
+	for _, n := range c.nodes {
+		if n.port == port {
+			return n, nil
+		}
+	}
+	return nil, errors.New("no such node")
+}
+
 // resident returns the resident bytes of the node that the target connects to.
 func (t *target) resident() (int, error) {
-	for _, n := range t.of.nodes {
-		if n.port != t.port {
-			continue
-		}
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.cmd.Process.Pid))
-		if err != nil {
-			return 0, err
-		}
-		fields := strings.Fields(string(b))
-		pages, err := strconv.Atoi(fields[1])
-		return pages * os.Getpagesize(), err
+	n, err := t.of.at(t.port)
+	if err != nil {
+		return 0, err
 	}
-	return 0, errors.New("no such node")
+	return n.resident()
+}
+
+func (n *node) resident() (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", n.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(b))
+	pages, err := strconv.Atoi(fields[1])
+	return pages * os.Getpagesize(), err
+}
+
+// restart kills a node, starts it, and returns how long it took until it had replayed its log.
+func (s *servers) restart(c *cluster, port string) (time.Duration, error) {
+	n, err := c.at(port)
+	if err != nil {
+		return 0, err
+	}
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+	begin := time.Now()
+	if err := s.run(&cluster{nodes: []*node{n}}); err != nil {
+		return 0, err
+	}
+	if !within(2*time.Minute, func() bool {
+		loading, err := info(port, "loading")
+		return err == nil && loading == 0 && n.role() != ""
+	}) {
+		return 0, errors.New("a node does not come back")
+	}
+	return time.Since(begin), nil
+}
+
+// info returns a number of INFO.
+func info(port, name string) (int, error) {
+	v, err := call(port, "INFO", "everything")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, found := strings.Cut(v.Text, "\n"+name+":")
+	if !found {
+		return 0, fmt.Errorf("INFO has no %s: %.80s", name, v.Text)
+	}
+	text, _, _ := strings.Cut(rest, "\r")
+	return strconv.Atoi(text)
 }
 
 // do sends commands, none of which may fail.
