@@ -15,9 +15,6 @@ func AuditFirst(args [][]byte) ([][]byte, bool) { return args[:min(len(args), 1)
 // AuditArgs shows all arguments.
 func AuditArgs(args [][]byte) ([][]byte, bool) { return args, true }
 
-// AuditNever keeps a subcommand of an audited container out of the trail.
-func AuditNever([][]byte) ([][]byte, bool) { return nil, false }
-
 // Audited returns the arguments of a call that the audit trail shows, and whether it has the call.
 func (s *Spec) Audited(args [][]byte) (shown [][]byte, audited bool) {
 	if s.Audit == nil {

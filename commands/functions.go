@@ -110,7 +110,7 @@ var functionSubcommands = []Spec{
 	},
 	{
 		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting",
-		Since: "7.0.0", Audit: AuditNever,
+		Since:   "7.0.0",
 		Summary: "Lists the subcommands of FUNCTION.", Complexity: "O(1)",
 		Handler: functionHelp,
 	},

@@ -177,7 +177,7 @@ var keySpecs = []Spec{
 		OwnCategories: "keyspace dangerous", Since: "4.0.0",
 		Syntax:     "index1:integer index2:integer",
 		Summary:    "Swaps two databases; connections see the other's keys at once.",
-		Complexity: "O(1)", Handler: swapdbCommand,
+		Complexity: "O(1)", Handler: swapdbCommand, Audit: AuditArgs,
 	},
 	{
 		Name: "fence", Kind: Read, Arity: 2, Flags: Fast | Linearizable,

@@ -73,6 +73,10 @@ const (
 	// Administrative commands are those of administrators, like Admin commands, but run in the
 	// machine. COMMAND shows both as admin.
 	Administrative
+
+	// Shows marks commands that change nothing and stop nobody, though they are dangerous or part
+	// of an audited container: the audit trail does not have them. Those of kind Read need it not.
+	Shows
 )
 
 // Waits says which calls of a command may wait.

@@ -58,7 +58,7 @@ func (t *Table) addSubcommands(s *Spec) {
 	for i := range s.Subcommands {
 		sub := &s.Subcommands[i]
 		sub.parent = s.Name
-		if sub.Audit == nil && sub.Kind != Read {
+		if sub.Audit == nil && sub.Kind != Read && !sub.Has(Shows) {
 			sub.Audit = s.Audit
 		}
 		m[sub.Name] = sub

@@ -32,24 +32,28 @@ var adminSpecs = []commands.Spec{
 		Name: "save", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags:      commands.NoScript | commands.NoMulti | commands.NoAsyncLoading,
 		Summary:    "Writes a snapshot of this node's state and waits until it is complete.",
-		Complexity: "O(N) where N is the number of keys", Local: &commands.Local{Run: serve(save)},
+		Complexity: "O(N) where N is the number of keys", Audit: commands.AuditName,
+		Local: &commands.Local{Run: serve(save)},
 	},
 	{
 		Name: "bgsave", Kind: commands.Admin, Arity: -1, Group: "server", Since: "1.0.0",
 		Flags:   commands.NoScript | commands.NoAsyncLoading,
 		Syntax:  "[SCHEDULE]",
 		Summary: "Starts a snapshot of this node's state.", Complexity: "O(1)",
+		Audit: commands.AuditArgs,
 		Local: &commands.Local{Run: serve(bgsave)},
 	},
 	{
 		Name: "bgrewriteaof", Kind: commands.Admin, Arity: 1, Group: "server", Since: "1.0.0",
 		Flags:      commands.NoScript | commands.NoAsyncLoading,
 		Summary:    "Starts a snapshot of this node's state, after which the log is compacted.",
-		Complexity: "O(1)", Local: &commands.Local{Run: serve(bgrewrite)},
+		Complexity: "O(1)", Audit: commands.AuditName,
+		Local: &commands.Local{Run: serve(bgrewrite)},
 	},
 	{
 		Name: "lastsave", Kind: commands.Session, Arity: 1, Group: "server", Since: "1.0.0",
-		Flags: commands.Loading | commands.Stale | commands.Fast, OwnCategories: "admin dangerous",
+		Flags:         commands.Loading | commands.Stale | commands.Fast | commands.Shows,
+		OwnCategories: "admin dangerous",
 		Summary: "Returns the time at which the newest snapshot of this node started, or the " +
 			"node itself if there is none.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(lastSave)},
@@ -60,7 +64,7 @@ var adminSpecs = []commands.Spec{
 		Subcommands: []commands.Spec{
 			{
 				Name: "list", Kind: commands.Admin, Arity: 2, Group: "server", Since: "4.0.0",
-				Flags:   commands.NoScript,
+				Flags:   commands.NoScript | commands.Shows,
 				Summary: "Returns an empty list, since there are no modules.", Complexity: "O(1)",
 				Local: &commands.Local{Early: true,
 					Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {

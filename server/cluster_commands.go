@@ -98,7 +98,7 @@ func clusterAdmin(name, since, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	c := clusterSub(name, 3, since, "node-id", summary, run)
 	c.Kind = commands.Admin
-	return c
+	return shows(c)
 }
 
 // slotSub returns a subcommand that the machine answers.

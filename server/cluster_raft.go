@@ -90,8 +90,8 @@ func foundSpec() commands.Spec {
 func raftReport(name, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	spec := raftSub(name, 2, "", summary, run)
-	spec.Flags |= commands.Discovery
-	return audited(commands.AuditNever, spec)
+	spec.Flags |= commands.Discovery | commands.Shows
+	return spec
 }
 
 // since returns a command of a later release.

@@ -19,7 +19,7 @@ const onlineContact = 3 * time.Second
 var serverSpecs = []commands.Spec{
 	{
 		Name: "info", Kind: commands.Session, Arity: -1, Group: "server", Since: "1.0.0",
-		Flags:         commands.Loading | commands.Stale,
+		Flags:         commands.Loading | commands.Stale | commands.Shows,
 		OwnCategories: "dangerous", Syntax: "[section [section ...]]",
 		Summary:    "Returns information and statistics about the node and its cluster.",
 		Complexity: "O(1)",
@@ -27,7 +27,8 @@ var serverSpecs = []commands.Spec{
 	},
 	{
 		Name: "role", Kind: commands.Session, Arity: 1, Group: "server", Since: "2.8.12",
-		Flags:         commands.NoScript | commands.Loading | commands.Stale | commands.Fast,
+		Flags: commands.NoScript | commands.Loading | commands.Stale | commands.Fast |
+			commands.Shows,
 		OwnCategories: "admin dangerous",
 		Summary:       "Returns the replication role of the node.", Complexity: "O(1)",
 		Local: &commands.Local{Run: serve(role)},
@@ -53,7 +54,7 @@ var serverSpecs = []commands.Spec{
 		Summary: "Reads and changes parameters of the node.", Complexity: "That of the subcommand",
 		Audit: commands.AuditArgs,
 		Subcommands: []commands.Spec{
-			audited(commands.AuditNever, configSub("get", -3, "parameter [parameter ...]",
+			shows(configSub("get", -3, "parameter [parameter ...]",
 				"Returns parameters by name or pattern.", configGet)),
 			audited(auditConfigSet, secret(configSub("set", -4,
 				"parameter value [parameter value ...]",

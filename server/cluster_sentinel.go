@@ -56,7 +56,7 @@ func sentinelSub(name string, arity int, since, syntax, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
 	return commands.Spec{
 		Name: name, Kind: commands.Admin, Arity: arity, Group: "sentinel", Since: since,
-		Flags:  commands.NoScript | commands.Stale | commands.Discovery,
+		Flags:  commands.NoScript | commands.Stale | commands.Discovery | commands.Shows,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of members",
 		Local: &commands.Local{Run: serve(run)},
 	}

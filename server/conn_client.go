@@ -34,9 +34,9 @@ var clientSpecs = []commands.Spec{{
 				s.show(2)
 				s.w.Verbatim("txt", s.describe(time.Now())+"\n")
 			}),
-		adminSub("list", -2, "2.4.0",
+		shows(adminSub("list", -2, "2.4.0",
 			"[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id:integer "+
-				"[client-id:integer ...]]", "Lists the connections of this node.", clientList),
+				"[client-id:integer ...]]", "Lists the connections of this node.", clientList)),
 		clientSub("setname", 3, "2.6.9", "connection-name", "Sets the name of the connection.",
 			true, clientSetName),
 		clientSub("getname", 2, "2.6.9", "", "Returns the name of the connection.", true,
@@ -66,19 +66,21 @@ var clientSpecs = []commands.Spec{{
 				"| none>] | OFF>",
 			"Notifies the client of a lost leader, and before a stop.", false,
 			clientMaintNotifications),
-		adminSub("no-evict", 3, "7.0.0", "<ON | OFF>",
+		audited(commands.AuditArgs, adminSub("no-evict", 3, "7.0.0", "<ON | OFF>",
 			"Protects the connection from being closed by maxmemory-clients.",
 			onOff(func(s *session, on bool) {
 				s.noEvict.Store(on)
-			})),
+			}))),
 		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>",
 			"Turns the replies to commands on or off.", true, clientReply),
-		adminSub("unblock", -3, "5.0.0", "client-id:integer [TIMEOUT | ERROR]",
-			"Unblocks another connection that waits in a blocking command.", clientUnblock),
-		adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]",
+		audited(commands.AuditArgs, adminSub("unblock", -3, "5.0.0",
+			"client-id:integer [TIMEOUT | ERROR]",
+			"Unblocks another connection that waits in a blocking command.", clientUnblock)),
+		audited(commands.AuditArgs, adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]",
 			"Pauses all commands of this node's clients, or only writes, for some milliseconds.",
-			clientPause),
-		adminSub("unpause", 2, "6.2.0", "", "Ends a pause.", clientUnpause),
+			clientPause)),
+		audited(commands.AuditArgs, adminSub("unpause", 2, "6.2.0", "", "Ends a pause.",
+			clientUnpause)),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
 		audited(commands.AuditArgs, adminSub("kill", -3, "2.4.0",
 			"<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | "+

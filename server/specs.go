@@ -22,7 +22,7 @@ func Specs() []commands.Spec {
 func helpSpec(container, since, group string, lines ...string) commands.Spec {
 	return commands.Spec{
 		Name: "help", Kind: commands.Session, Arity: 2, Group: group, Since: since,
-		Flags: commands.Loading | commands.Stale, Audit: commands.AuditNever,
+		Flags:   commands.Loading | commands.Stale | commands.Shows,
 		Summary: "Lists the subcommands of " + container + ".", Complexity: "O(1)",
 		Local: &commands.Local{Early: true,
 			Run: serve(func(s *session, _ *commands.Spec, _ [][]byte) {
@@ -34,6 +34,12 @@ func helpSpec(container, since, group string, lines ...string) commands.Spec {
 // audited returns the spec of a subcommand with what the audit trail shows of it.
 func audited(by commands.Audit, spec commands.Spec) commands.Spec {
 	spec.Audit = by
+	return spec
+}
+
+// shows declares that a command changes nothing and stops nobody.
+func shows(spec commands.Spec) commands.Spec {
+	spec.Flags |= commands.Shows
 	return spec
 }
 

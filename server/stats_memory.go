@@ -28,12 +28,13 @@ var memorySpecs = []commands.Spec{{
 		memorySub("doctor", "Explains the memory use of the process in words.", memoryDoctor),
 		memorySub("malloc-stats", "Returns the memory statistics of the Go runtime.",
 			memoryRuntime),
-		categorized("admin dangerous", memorySub("purge", // it collects garbage, which all pay for
+		// it collects garbage, which all pay for
+		audited(commands.AuditName, categorized("admin dangerous", memorySub("purge",
 			"Returns free memory to the operating system.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				debug.FreeOSMemory()
 				s.w.Status("OK")
-			})),
+			}))),
 		helpSpec("MEMORY", "4.0.0", "server",
 			"DOCTOR", "    Return memory problems reports.",
 			"MALLOC-STATS", "    Return internal statistics report from the memory allocator.",

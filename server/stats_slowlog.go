@@ -46,17 +46,19 @@ var slowlogSpecs = []commands.Spec{{
 	Name: "slowlog", Kind: commands.Session, Arity: -2, Group: "server", Since: "2.2.12",
 	Summary: "Reports the slow commands of this node.", Complexity: "That of the subcommand",
 	Subcommands: []commands.Spec{
-		slowlogSub("get", -2, "[count:integer]", "Returns the newest entries of the slow log.",
-			"O(N) where N is the number of entries given", slowlogGet),
-		slowlogSub("len", 2, "", "Returns the number of entries of the slow log.", "O(1)",
+		shows(slowlogSub("get", -2, "[count:integer]",
+			"Returns the newest entries of the slow log.",
+			"O(N) where N is the number of entries given", slowlogGet)),
+		shows(slowlogSub("len", 2, "", "Returns the number of entries of the slow log.", "O(1)",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				s.w.Int(int64(len(s.srv.slowlog.newest(-1))))
-			}),
-		slowlogSub("reset", 2, "", "Clears the slow log.", "O(N) where N is the number of entries",
+			})),
+		audited(commands.AuditName, slowlogSub("reset", 2, "", "Clears the slow log.",
+			"O(N) where N is the number of entries",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				s.srv.slowlog.reset()
 				s.w.Status("OK")
-			}),
+			})),
 		helpSpec("SLOWLOG", "6.2.0", "server",
 			"GET [<count>]",
 			"    Return top <count> entries from the slowlog (default: 10, -1 mean all).",

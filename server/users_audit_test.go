@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,7 +91,19 @@ func TestAudit(t *testing.T) {
 		{"ACL HELP", nil},
 		{"RAFT MEMBERS", nil},
 		{"RAFT REMOVE n3", []string{"raft|remove n3: ok, default"}},
+		{"RAFT STATUS", nil},
 		{"CLIENT KILL ID 999", []string{"client|kill ID 999: ok, default"}},
+		{"CLIENT UNBLOCK 999 ERROR", []string{"client|unblock 999 ERROR: ok, default"}},
+		{"CLIENT PAUSE 0 WRITE", []string{"client|pause 0 WRITE: ok, default"}},
+		{"CLIENT PAUSE soon", []string{"client|pause soon: ERR, default"}},
+		{"CLIENT UNPAUSE", []string{"client|unpause: ok, default"}},
+		{"CLIENT NO-EVICT off", []string{"client|no-evict off: ok, default"}},
+		{"CLIENT LIST", nil},
+		{"CLIENT ID", nil},
+		{"SWAPDB 0 0", []string{"swapdb 0 0: ok indexed, default"}},
+		{"SLOWLOG RESET", []string{"slowlog|reset: ok, default"}},
+		{"SLOWLOG LEN", nil},
+		{"LATENCY RESET command", []string{"latency|reset command: ok, default"}},
 		{"DEBUG SLEEP 0", []string{"debug SLEEP: ok, default"}},
 		{"SCRIPT FLUSH", []string{"script|flush: ok indexed, default"}},
 		{"MULTI", nil},
@@ -148,22 +161,33 @@ func TestAuditShowsNoSecret(t *testing.T) {
 	}
 }
 
-// What only shows something is not in the trail, which has no room for it.
-func TestReadsAreNotAudited(t *testing.T) {
+// TestDangerousCommandsAreAudited: what concerns others than its client is in the trail, and what
+// only shows something is not, since the trail has no room for it. A dangerous command with keys
+// concerns these.
+func TestDangerousCommandsAreAudited(t *testing.T) {
 	audits := 0
 	for _, top := range testTable().All() {
+		specs := []*commands.Spec{top}
+		if len(top.Subcommands) > 0 {
+			specs = nil
+		}
 		for i := range top.Subcommands {
-			spec := &top.Subcommands[i]
-			if _, audited := spec.Audited(commandtest.Args(top.Name, spec.Name)); !audited {
-				continue
-			}
-			audits++
-			if spec.Kind == commands.Read {
-				t.Errorf("%s is audited", spec.FullName())
+			specs = append(specs, &top.Subcommands[i])
+		}
+		for _, spec := range specs {
+			audits += number(spec.Audit != nil)
+			shows := spec.Kind == commands.Read || spec.Has(commands.Shows)
+			keyless := spec.Keys.First == 0 && spec.Keys.Numkeys == 0 && spec.Keys.Find == nil
+			dangerous := slices.Contains(spec.Categories().Names(), "dangerous")
+			switch {
+			case shows && spec.Audit != nil:
+				t.Errorf("%s only shows something, and is audited", spec.FullName())
+			case dangerous && keyless && !shows && spec.Audit == nil:
+				t.Errorf("%s is not audited: declare Audit or Shows", spec.FullName())
 			}
 		}
 	}
-	if audits < 20 {
+	if audits < 40 {
 		t.Errorf("only %d are audited", audits)
 	}
 }

@@ -17,14 +17,14 @@ var aclSpecs = []commands.Spec{{
 	Summary: "Shows and changes users and their rules.", Complexity: "That of the subcommand",
 	Audit: commands.AuditFirst, // of ACL SETUSER the name, not the rules
 	Subcommands: slices.Concat(machineACLSpecs(), []commands.Spec{
-		audited(commands.AuditNever, aclSub(commands.Session, false, "whoami", 2, "",
+		shows(aclSub(commands.Session, false, "whoami", 2, "",
 			"Returns the user of the connection.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				s.w.BulkString(s.userName())
 			})),
-		audited(commands.AuditNever, aclSub(commands.Session, true, "cat", -2, "[category]",
+		shows(aclSub(commands.Session, true, "cat", -2, "[category]",
 			"Lists the command categories, or the commands of one.", aclCat)),
-		audited(commands.AuditNever, aclSub(commands.Session, false, "genpass", -2,
+		shows(aclSub(commands.Session, false, "genpass", -2,
 			"[bits:integer]", "Generates a random password, in hexadecimal.", aclGenPass)),
 		audited(auditReset, aclSub(commands.Admin, true, "log", -2, "[count:integer | RESET]",
 			"Returns what clients of this node were denied, newest first, or clears the list.",
