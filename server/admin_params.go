@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/ascii"
+	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/locks"
 )
 
@@ -174,6 +175,8 @@ var params = slices.Concat([]param{
 	numberParam("coordd-leader-wait", -1, mostLeaderWaitMs, func(s *Server) atomicNumber {
 		return &s.config.leaderWaitMs
 	}),
+	addressesParam("coordd-allow-from", func(s *Server) *halfopen.Gate { return s.gate }),
+	addressesParam("coordd-http-allow-from", func(s *Server) *halfopen.Gate { return s.httpGate }),
 	rateParam("coordd-client-rate", func(l *rateLimits) *Rate { return &l.client }),
 	rateParam("coordd-user-rate", func(l *rateLimits) *Rate { return &l.user }),
 

@@ -44,6 +44,7 @@ type session struct {
 	tlsBytes int
 	// from another machine, and protected mode could not decide yet
 	unvetted bool
+	gated    bool        // it came in by Server.gate
 	counted  bool        // in Server.unauthenticated
 	trusted  atomic.Bool // it has authenticated once
 	addr     string      // of the client, host:port

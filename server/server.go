@@ -48,6 +48,8 @@ type Config struct {
 	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
 	KeepAlive       time.Duration // of silence before TCP asks whether a client is there; 0: never
 	Unprotected     bool          // protected mode is off
+	// that clients may connect from, and to the HTTP port; empty: all, and those of clients
+	AllowFrom, HTTPAllowFrom halfopen.Addresses
 	// after which clients that have not authenticated are closed, if they must; 0: never
 	AuthTimeout        time.Duration
 	MaxUnauthenticated int           // connections that have not authenticated, if they must; 1000
@@ -166,6 +168,7 @@ type Server struct {
 	slowlog         slowlog
 	denials         denialLog
 	guessing        guessing
+	gate, httpGate  *halfopen.Gate // addresses that may connect
 	door            *halfopen.Door // where connections come in
 	unauthenticated *halfopen.Set  // those whose clients have not authenticated, but must
 	revokedBy       *Users         // the newest that revoke knows; only it uses them
@@ -234,6 +237,8 @@ func New(cfg Config) *Server {
 	s.slowlog.maxLen.Store(slowlogLen)
 	s.denials.maxLen.Store(denialLogLen)
 	s.guessing.init()
+	s.gate = halfopen.NewGate("allow-from", cfg.AllowFrom, nil, s.warnings)
+	s.httpGate = halfopen.NewGate("http-allow-from", cfg.HTTPAllowFrom, s.gate, s.warnings)
 	s.door = halfopen.NewDoor(halfopen.Rate{AtOnce: 3 * cfg.MaxUnauthenticated,
 		PerSecond: strangersPerSecond}, s.warnings)
 	s.unauthenticated = halfopen.New(halfopen.Limits{Most: cfg.MaxUnauthenticated,
@@ -257,15 +262,20 @@ func New(cfg Config) *Server {
 // Serve accepts connections on ln until Retire or Close, then returns nil; other ends of ln are
 // errors. It may be called for several listeners. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	s.mu.Lock()
-	if a, ok := ln.Addr().(*net.TCPAddr); ok && s.port == 0 {
-		s.port = a.Port
+	a, gated := ln.Addr().(*net.TCPAddr) // not a Unix socket, nor the page, which has its own gate
+	if gated {
+		s.mu.Lock()
+		if s.port == 0 {
+			s.port = a.Port
+		}
+		s.mu.Unlock()
+		ln = s.gate.Guard(ln)
 	}
-	s.mu.Unlock()
-	return s.serve(ln)
+	return s.serve(ln, gated)
 }
 
-func (s *Server) serve(ln net.Listener) error {
+// serve is Serve. gated: the listener's connections come in by the gate.
+func (s *Server) serve(ln net.Listener, gated bool) error {
 	s.mu.Lock()
 	if s.retired.Load() {
 		s.mu.Unlock()
@@ -286,7 +296,7 @@ func (s *Server) serve(ln net.Listener) error {
 		conn, err := ln.Accept()
 		if err == nil {
 			pause = 0
-			s.accept(conn)
+			s.accept(conn, gated)
 			continue
 		}
 		if s.retired.Load() {
@@ -309,7 +319,7 @@ const errMaxClients commands.Error = "ERR max number of clients reached"
 
 // accept starts a session, unless there are too many, or protected mode or the client's neighbors
 // forbid it.
-func (s *Server) accept(conn net.Conn) {
+func (s *Server) accept(conn net.Conn, gated bool) {
 	if _, admitted := conn.(*tls.Conn); !admitted && !s.door.Admit(conn) {
 		return
 	}
@@ -337,7 +347,7 @@ func (s *Server) accept(conn net.Conn) {
 	}
 	s.nextID++
 	c := newSession(s, s.nextID, conn)
-	c.unvetted = unvetted
+	c.unvetted, c.gated = unvetted, gated
 	s.sessions[c.id] = c
 	verify := s.verify
 	s.wg.Add(1)
@@ -347,6 +357,7 @@ func (s *Server) accept(conn net.Conn) {
 	go func() {
 		defer s.wg.Done()
 		c.verifyAgain(verify)
+		c.checkAddress()
 		c.serve()
 		s.mu.Lock()
 		delete(s.sessions, c.id)

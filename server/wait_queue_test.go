@@ -109,7 +109,7 @@ func TestMuchBehindAWait(t *testing.T) {
 	main := n.dial(t)
 	c, end := net.Pipe()
 	defer c.Close()
-	n.accept(end)
+	n.accept(end, false)
 	const times = 3 * maxAhead / 1000
 	text := strings.Repeat("x", 1000)
 	calls := pipeline([]string{"BLPOP", "l", "0"}) +

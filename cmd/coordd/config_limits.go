@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tracing"
 	"github.com/coordd/coordd/server"
@@ -45,6 +46,13 @@ func setRate(field func(*config) *server.Rate) func(*config, string) error {
 		}
 		*field(c) = r
 		return nil
+	}
+}
+
+func setAddresses(field func(*config) *halfopen.Addresses) func(*config, string) error {
+	return func(c *config, v string) (err error) {
+		*field(c), err = halfopen.ParseAddresses(v)
+		return err
 	}
 }
 

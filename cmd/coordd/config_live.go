@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/server"
 )
 
@@ -71,6 +72,18 @@ var liveOptions = []liveOption{
 		"no: also serve other machines while the default user needs no password",
 		setProtected,
 	}, param: "protected-mode"},
+	{option: option{
+		"allow-from", "",
+		"addresses and networks, such as 10.1.0.0/16,fd00::/8, that clients may connect from, " +
+			"besides this machine; empty: all",
+		setAddresses(func(c *config) *halfopen.Addresses { return &c.AllowFrom }),
+	}, param: "coordd-allow-from", toParam: func(c *config) string { return c.AllowFrom.String() }},
+	{option: option{
+		"http-allow-from", "",
+		"the same for --http-listen; empty: those of --allow-from",
+		setAddresses(func(c *config) *halfopen.Addresses { return &c.HTTPAllowFrom }),
+	}, param: "coordd-http-allow-from",
+		toParam: func(c *config) string { return c.HTTPAllowFrom.String() }},
 	{option: option{
 		"client-rate", "0",
 		"requests, bytes or both that each connection may send in a second, such as " +

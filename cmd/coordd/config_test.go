@@ -97,6 +97,9 @@ func TestConfigErrors(t *testing.T) {
 		{args: "--tcp-keepalive 1500ms", code: 1, says: "must be whole seconds"},
 		{args: "--client-rate 1000", code: 1, says: "such as 1000/s,1mb/s"},
 		{args: "--user-rate 100b/s", code: 1, says: `--user-rate "100b/s": must be requests`},
+		{args: "--allow-from 10.0.0.0/33", code: 1,
+			says: `--allow-from "10.0.0.0/33": "10.0.0.0/33" is no network such as`},
+		{args: "check-config --http-allow-from 10.0.0.1/8", code: 1, says: "is 10.0.0.0/8"},
 		{args: "--timeout 60", code: 1, says: "must be a duration such as"},
 		{args: "--slowlog-max-len -1", code: 1,
 			says: `--slowlog-max-len "-1": must be between 0 and`},
@@ -215,6 +218,9 @@ func TestLimitsOfClients(t *testing.T) {
 			"7000/s"},
 		{"coordd-user-rate", "0", "user-rate", "9000/s", "9000/s", "0", "0"},
 		{"protected-mode", "yes", "protected-mode", "no", "no", "yes", "yes"},
+		{"coordd-allow-from", "", "allow-from", "10.0.0.0/8,fd00::7/128", "10.0.0.0/8,fd00::7",
+			"10.1.0.0/16 192.0.2.7", "10.1.0.0/16,192.0.2.7"},
+		{"coordd-http-allow-from", "", "http-allow-from", "10.0.0.0/8", "10.0.0.0/8", "", ""},
 	}
 	ask := func(args []string, env map[string]string, f func(*redis.Client)) {
 		dir := t.TempDir()

@@ -1,4 +1,4 @@
 // Package halfopen bounds the connections that have not identified themselves yet: how many there
-// are (Set), and how many come (Door). A peer that means well identifies itself within a few round
-// trips.
+// are (Set), how many come (Door), and from where (Gate). A peer that means well identifies itself
+// within a few round trips.
 package halfopen

@@ -36,7 +36,7 @@ const (
 
 // openWeb prepares what the HTTP port serves: the page, if it is wanted, and the pages for probes.
 func (n *Node) openWeb(ln net.Listener) *webListener {
-	l := newWebListener(ln)
+	l := newWebListener(n.server.GuardHTTP(ln))
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && !n.cfg.HTTPTLS {
 		n.log.Warn("the HTTP port may be reached from other machines in plain text: see --http-tls",
 			"address", a)

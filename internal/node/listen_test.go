@@ -70,6 +70,78 @@ func TestNodeThatLoads(t *testing.T) {
 	}
 }
 
+// Whoever may not connect is turned away on all ports, without an answer.
+func TestAllowFrom(t *testing.T) {
+	own := ownAddress(t)
+	cfg := single(t.TempDir())
+	addr := func() string {
+		_, port, _ := net.SplitHostPort(ports.Addr(t))
+		return net.JoinHostPort(own, port)
+	}
+	cfg.Listen, cfg.HTTPListen, cfg.Unprotected = addr(), addr(), true
+	cfg.ListenAlso = []string{ports.Addr(t)}
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if err := n.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	near := redis.NewClient(&redis.Options{Addr: cfg.ListenAlso[0], MaxRetries: -1})
+	defer near.Close()
+	get := func() error {
+		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		answer, err := c.Get("http://" + cfg.HTTPListen + "/healthz")
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return err
+	}
+	for _, test := range []struct {
+		clients, pages string
+		client, page   bool
+	}{{"", "", true, true}, {own, "", true, true}, {"192.0.2.255", "", false, false},
+		{"192.0.2.255", own, false, true}, {own, "192.0.2.255", true, false},
+		{"192.0.2.255", "192.0.2.255", false, false}} {
+		if err := near.ConfigSet(t.Context(), "coordd-allow-from", test.clients).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := near.ConfigSet(t.Context(), "coordd-http-allow-from",
+			test.pages).Err(); err != nil {
+			t.Fatal(err)
+		}
+		far := redis.NewClient(&redis.Options{Addr: cfg.Listen, MaxRetries: -1})
+		if err := far.Ping(t.Context()).Err(); (err == nil) != test.client {
+			t.Errorf("%+v: the client: %v", test, err)
+		}
+		_ = far.Close()
+		if err := get(); (err == nil) != test.page {
+			t.Errorf("%+v: the page: %v", test, err)
+		}
+	}
+	info := near.Info(t.Context(), "coordd").Val()
+	if strings.Contains(info, "address_refused:0\r\n") || !strings.Contains(info, "address_ref") {
+		t.Error(info)
+	}
+}
+
+// ownAddress returns an address of this machine that is none of the loopback.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	t.Skip("this machine has no address but the loopback")
+	return ""
+}
+
 // Probes do not wait for the machine.
 func TestProbesWhileTheMachineIsBusy(t *testing.T) {
 	cfg := single(t.TempDir())

@@ -23,6 +23,7 @@ import (
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/discovery"
+	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tlsconf"
 	"github.com/coordd/coordd/internal/tracing"
@@ -97,12 +98,14 @@ type Config struct {
 	OutputLimits       server.OutputLimits
 	MaxReplyBytes      int
 	MaxClientMemory    server.ClientMemory
-	ClientRate         server.Rate   // of each connection
-	UserRate           server.Rate   // of all connections of a user to this node
-	IdleTimeout        time.Duration // 0: never
-	Unprotected        bool          // protected mode is off
-	KeepAlive          time.Duration // 0: none
-	AuthTimeout        time.Duration // 0: none
+	ClientRate         server.Rate        // of each connection
+	UserRate           server.Rate        // of all connections of a user to this node
+	IdleTimeout        time.Duration      // 0: never
+	Unprotected        bool               // protected mode is off
+	AllowFrom          halfopen.Addresses // that clients may connect from; empty: all
+	HTTPAllowFrom      halfopen.Addresses // … and to the HTTP port; empty: AllowFrom
+	KeepAlive          time.Duration      // 0: none
+	AuthTimeout        time.Duration      // 0: none
 	MaxUnauthenticated int
 	DrainTimeout       time.Duration
 
@@ -305,6 +308,7 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
 		KeepAlive:   c.KeepAlive,
 		Unprotected: c.Unprotected, UsersFile: c.UsersFile,
+		AllowFrom: c.AllowFrom, HTTPAllowFrom: c.HTTPAllowFrom,
 		AuthTimeout: c.AuthTimeout, MaxUnauthenticated: c.MaxUnauthenticated,
 		DrainTimeout: c.DrainTimeout,
 		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
