@@ -107,6 +107,12 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.last = spec
+	if s.tried.Load() && !s.mayTry(spec, args) && !s.mayStay() {
+		s.srv.stats.rejected.Add(1)
+		s.refuse(spec, errMaxClients)
+		s.quit = true
+		return
+	}
 	if s.caching {
 		defer s.cachingPast(spec)
 	}

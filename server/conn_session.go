@@ -45,6 +45,8 @@ type session struct {
 	// from another machine, and protected mode could not decide yet
 	unvetted bool
 	gated    bool        // it came in by Server.gate
+	tried    atomic.Bool // it may have to leave, see reserve
+	reserved bool        // it has a place of the reserve
 	counted  bool        // in Server.unauthenticated
 	trusted  atomic.Bool // it has authenticated once
 	addr     string      // of the client, host:port

@@ -25,7 +25,9 @@ func TestMaxClients(t *testing.T) {
 		t.Fatal(got)
 	}
 	c := n.dial(t)
-	c.want("-ERR max number of clients reached\r\n")
+	if got := c.call("PING"); got != "-ERR max number of clients reached\r\n" {
+		t.Fatal(got)
+	}
 	c.ended()
 	if got := a.call("CONFIG", "SET", "maxclients", "3"); got != "+OK\r\n" {
 		t.Fatal(got)
@@ -39,6 +41,88 @@ func TestMaxClients(t *testing.T) {
 	_ = b.Close()
 	eventually(t, "a place becomes free", func() bool {
 		return strings.Contains(a.call("INFO", "clients"), "connected_clients:2\r\n")
+	})
+}
+
+// TestReserve: at maxclients administrators come in, and only they.
+func TestReserve(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxClients = 2 })
+	first, second := n.dial(t), n.dial(t)
+	for _, call := range [][]string{{"ACL", "SETUSER", "ops", "on", ">ops", "+@all"},
+		{"ACL", "SETUSER", "app", "on", ">app", "~*", "+@all", "-@admin"}} {
+		if got := first.call(call...) + second.call("PING"); got != "+OK\r\n+PONG\r\n" {
+			t.Fatal(got)
+		}
+	}
+	full := "-" + string(errMaxClients) + "\r\n"
+	for _, call := range [][]string{{"PING"}, {"HELLO", "3"}, {"AUTH", "app", "app"},
+		{"HELLO", "3", "AUTH", "app", "app"}, {"CLIENT", "KILL", "ID", "1"}, {"MULTI"}} {
+		c := n.dial(t)
+		if got := c.call(call...); got != full {
+			t.Errorf("%s: %q", call, got)
+		}
+		c.ended()
+	}
+	guess := n.dial(t)
+	if got := guess.call("AUTH", "ops", "no"); !strings.HasPrefix(got, "-WRONGPASS") {
+		t.Error(got)
+	}
+	guess.want() // it may try again
+	if got := guess.call("AUTH", "ops", "ops"); got != "+OK\r\n" {
+		t.Error(got)
+	}
+	var admins []*client
+	for range reserveClients - 1 {
+		c := n.dial(t)
+		if got := c.call("HELLO", "2", "AUTH", "ops", "ops"); got[0] != '*' {
+			t.Fatal(got)
+		}
+		admins = append(admins, c)
+	}
+	late := n.dial(t)
+	late.want(full) // at once: the reserve is used up
+	late.ended()
+	_ = admins[0].Close()
+	eventually(t, "another administrator comes in", func() bool {
+		c := n.dial(t)
+		return c.Send(commandtest.Args("AUTH", "ops", "ops")) == nil && c.next() == "+OK\r\n"
+	})
+	if got := guess.call("CLIENT", "KILL", "ID", second.id()); got != ":1\r\n" {
+		t.Error(got)
+	}
+	if got := n.dial(t).call("PING"); got != "+PONG\r\n" {
+		t.Errorf("in the place that the administrator made: %s", got)
+	}
+	if got := n.dial(t).call("PING"); got != full {
+		t.Errorf("the reserve is for everyone: %s", got)
+	}
+}
+
+// A client that says nothing at maxclients is told after a while, as one that the next displaces.
+func TestReserveTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.MaxClients = 1 })
+		if got := n.dial(t).call("PING"); got != "+PONG\r\n" {
+			t.Fatal(got)
+		}
+		full := "-" + string(errMaxClients) + "\r\n"
+		var crowd []*client
+		for range reserveTries + 1 {
+			crowd = append(crowd, n.dial(t))
+		}
+		began := time.Now()
+		crowd[reserveTries].want(full) // its own host has all places
+		if took := time.Since(began); took > 0 {
+			t.Errorf("after %v", took)
+		}
+		crowd[0].want(full)
+		crowd[0].ended()
+		if took := time.Since(began); took < reserveTime || took > 2*reserveTime {
+			t.Errorf("after %v", took)
+		}
+		if s := &n.Server.reserve; s.taken != 0 {
+			t.Errorf("%d are taken", s.taken)
+		}
 	})
 }
 

@@ -92,6 +92,10 @@ func (s *Server) checkIdle(c *session, now time.Time) {
 		c.kill()
 		return
 	}
+	if c.tried.Load() && now.Sub(c.created) >= reserveTime && !c.mayStay() {
+		s.turnAwayLater(c.conn)
+		return
+	}
 	w := &c.attention
 	state, beats := c.state.Load(), c.beats.Load()
 	if beats != w.beats || w.quiet.IsZero() || state == works {

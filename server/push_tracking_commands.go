@@ -120,8 +120,7 @@ func (s *session) mayRedirect(t *tracker) error {
 	if target == nil {
 		return errTrackTarget
 	}
-	kill, _ := s.srv.table.Resolve(killWords) // exists
-	t.anyUser = s.mayRun(kill, killWords)
+	t.anyUser = s.administers()
 	if !t.anyUser && target.userName() != s.userName() {
 		s.deny(refusedCall{reason: "command", context: s.context(), object: "client|tracking",
 			user: s.userName()}, 1)

@@ -170,6 +170,7 @@ type Server struct {
 	guessing        guessing
 	gate, httpGate  *halfopen.Gate // addresses that may connect
 	door            *halfopen.Door // where connections come in
+	reserve         reserve        // connections above maxclients
 	unauthenticated *halfopen.Set  // those whose clients have not authenticated, but must
 	revokedBy       *Users         // the newest that revoke knows; only it uses them
 	latency         latency
@@ -237,6 +238,7 @@ func New(cfg Config) *Server {
 	s.slowlog.maxLen.Store(slowlogLen)
 	s.denials.maxLen.Store(denialLogLen)
 	s.guessing.init()
+	s.reserve.init()
 	s.gate = halfopen.NewGate("allow-from", cfg.AllowFrom, nil, s.warnings)
 	s.httpGate = halfopen.NewGate("http-allow-from", cfg.HTTPAllowFrom, s.gate, s.warnings)
 	s.door = halfopen.NewDoor(halfopen.Rate{AtOnce: 3 * cfg.MaxUnauthenticated,
@@ -333,22 +335,26 @@ func (s *Server) accept(conn net.Conn, gated bool) {
 		}
 		unvetted = !known
 	}
+	tried, ok := s.place(conn)
+	if !ok {
+		s.door.Identified(conn) // that is not its host's fault
+		s.turnAway(conn, errMaxClients)
+		return
+	}
 	s.mu.Lock()
 	if s.closing.Load() {
 		s.mu.Unlock()
 		_ = conn.Close()
 		return
 	}
-	if int64(len(s.sessions)) >= s.config.maxClients.Load() {
-		s.mu.Unlock()
-		s.door.Identified(conn) // that is not its host's fault
-		s.turnAway(conn, errMaxClients)
-		return
-	}
 	s.nextID++
 	c := newSession(s, s.nextID, conn)
 	c.unvetted, c.gated = unvetted, gated
 	s.sessions[c.id] = c
+	if tried {
+		c.tried.Store(true)
+		s.reserve.tried++
+	}
 	verify := s.verify
 	s.wg.Add(1)
 	s.mu.Unlock()
@@ -360,6 +366,7 @@ func (s *Server) accept(conn net.Conn, gated bool) {
 		c.checkAddress()
 		c.serve()
 		s.mu.Lock()
+		c.leaveReserve()
 		delete(s.sessions, c.id)
 		s.mu.Unlock()
 	}()

@@ -293,6 +293,11 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 	if err == nil {
 		s.become(name, created)
 		s.awaitUser()
+		if !s.mayStay() {
+			s.srv.stats.rejected.Add(1)
+			s.quit = true
+			return errMaxClients
+		}
 		return nil
 	}
 	if err == commands.ErrWrongPass {

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"log/slog"
 	"syscall"
+
+	"github.com/coordd/coordd/server"
 )
 
 const (
 	// reservedFiles are never used for clients, or the node could not append to its log: they are
-	// for the log, snapshots, sockets, the runtime and the HTTP port.
-	reservedFiles = 48 + webConnections + webLogins + webSessions
+	// for the log, snapshots, sockets, the runtime, the HTTP port and administrators.
+	reservedFiles = 48 + webConnections + webLogins + webSessions + server.ReserveClients
 	// filesPerPeer are reserved for each other member: connections of Raft and for forwarding, in
 	// both directions.
 	filesPerPeer = 12

@@ -23,7 +23,7 @@ func TestFewFiles(t *testing.T) {
 	c := p.client()
 	ctx := context.Background()
 	// what a node and two possible peers need, see internal/node/files.go
-	const most = 200 - 120 - 2*12
+	const most = 200 - 152 - 2*12
 	if got := c.ConfigGet(ctx, "maxclients").Val()["maxclients"]; got != fmt.Sprint(most) {
 		t.Errorf("maxclients is %s, not %d", got, most)
 	}
