@@ -175,6 +175,9 @@ var params = slices.Concat([]param{
 	numberParam("coordd-leader-wait", -1, mostLeaderWaitMs, func(s *Server) atomicNumber {
 		return &s.config.leaderWaitMs
 	}),
+	numberParam("coordd-max-user-clients", 0, 1<<32-1, func(s *Server) atomicNumber {
+		return &s.userClients.most
+	}),
 	addressesParam("coordd-allow-from", func(s *Server) *halfopen.Gate { return s.gate }),
 	addressesParam("coordd-http-allow-from", func(s *Server) *halfopen.Gate { return s.httpGate }),
 	rateParam("coordd-client-rate", func(l *rateLimits) *Rate { return &l.client }),

@@ -311,7 +311,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	s.redirects, s.leaderWaitMs = false, -1
 	// noEvict stays, as in Redis 7.0.
 	s.db, s.name, s.stale, s.muted, s.noTouch = 0, "", false, false, false
-	s.user.Store(nil)
+	s.setUser(nil)
 	s.setProto(2)
 	s.w.Status("RESET")
 }

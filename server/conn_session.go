@@ -213,7 +213,11 @@ func (s *session) skipsEarly(err error) bool {
 // serve runs the connection.
 func (s *session) serve() {
 	defer s.end()
-	_ = s.authenticateByCertificate() // if it fails, the next command tries again
+	// if it fails without ending the session, the next command tries again
+	if err := s.authenticateByCertificate(); s.quit {
+		s.fail(err)
+		_ = s.send()
+	}
 	s.srv.countUnauthenticated(s)
 	for !s.quit {
 		s.in.small = s.certifiedAs == "" && !s.letIn()
@@ -428,6 +432,7 @@ func (s *session) end() {
 	if !s.gone && !s.cut.Load() {
 		s.drainInput()
 	}
+	s.setUser(nil)             // before its client sees the end, and comes again
 	_ = socket(s.conn).Close() // TLS could wait until the client has read an alert
 }
 

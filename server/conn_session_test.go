@@ -98,6 +98,74 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+func TestMaxUserClients(t *testing.T) {
+	n := start(t, func(c *Config) { c.MaxUserClients = 2 })
+	root := n.dial(t)
+	for _, user := range []string{"app", "other", "ops"} {
+		rights := "-@admin"
+		if user == "ops" {
+			rights = "+@admin"
+		}
+		if got := root.call("ACL", "SETUSER", user, "on", ">"+user, "~*", "+@all",
+			rights); got != "+OK\r\n" {
+			t.Fatal(got)
+		}
+	}
+	in := func(user string) (*client, string) {
+		c := n.dial(t)
+		return c, c.call("AUTH", user, user)
+	}
+	const full = "-ERR max number of clients of user 'app' reached, which is 2\r\n"
+	var apps []*client
+	for range 2 {
+		c, got := in("app")
+		if again := c.call("AUTH", "app", "app"); got+again != "+OK\r\n+OK\r\n" {
+			t.Fatal(got, again)
+		}
+		apps = append(apps, c)
+	}
+	late, got := in("app")
+	if got != full {
+		t.Error(got)
+	}
+	late.ended()
+	for _, user := range []string{"other", "ops", "ops", "ops"} {
+		if _, got := in(user); got != "+OK\r\n" {
+			t.Errorf("%s: %s", user, got)
+		}
+	}
+	if info := root.call("INFO", "coordd"); !strings.Contains(info, "user_clients_refused:1\r\n") {
+		t.Error(info)
+	}
+	if got := apps[0].call("AUTH", "other", "other"); got != "+OK\r\n" {
+		t.Error(got)
+	}
+	if _, got := in("app"); got != "+OK\r\n" {
+		t.Errorf("in the place of who is another user now: %s", got)
+	}
+	if got := apps[1].call("RESET"); got != "+RESET\r\n" {
+		t.Error(got)
+	}
+	last, got := in("app")
+	if got != "+OK\r\n" {
+		t.Errorf("after RESET: %s", got)
+	}
+	_ = last.Close()
+	eventually(t, "a place becomes free", func() bool {
+		c, got := in("app")
+		defer c.Close()
+		return got == "+OK\r\n"
+	})
+	if got := root.call("CONFIG", "SET", "coordd-max-user-clients", "0"); got != "+OK\r\n" {
+		t.Error(got)
+	}
+	for range 3 {
+		if _, got := in("app"); got != "+OK\r\n" {
+			t.Error(got)
+		}
+	}
+}
+
 // A client that says nothing at maxclients is told after a while, as one that the next displaces.
 func TestReserveTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

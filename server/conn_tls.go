@@ -85,9 +85,13 @@ func (s *session) authenticateByCertificate() error {
 	}
 	switch err {
 	case nil:
-		s.become(name, created)
-		s.auditCertificate(name, audit.OK)
-		return nil
+		err = s.welcome(s.become(name, created))
+		outcome := audit.OK
+		if err != nil {
+			outcome = errorWord(err.Error())
+		}
+		s.auditCertificate(name, outcome)
+		return err
 	case commands.ErrWrongPass:
 		s.certifiedAs = ""
 		s.auditCertificate(name, "no such user is on")

@@ -427,6 +427,37 @@ func TestSilentClientsWithCertificate(t *testing.T) {
 	}
 }
 
+// Those whose certificates name their user have its limit, and places of the reserve.
+func TestMaxUserClientsWithCertificate(t *testing.T) {
+	n := startSecure(t, func(c *Config) {
+		c.TLSUsers, c.MaxUserClients, c.MaxClients = true, 1, 2
+	})
+	n.tls.client.Certificates = []tls.Certificate{testCertificates().client}
+	n.fake.setUser(t, "app", "on", "~*", "+@all", "-@admin")
+	connect := func() *client {
+		conn, err := tls.Dial("tcp", n.tls.addr, n.tls.client)
+		return newClient(t, conn, err)
+	}
+	for range 2 {
+		app := connect()
+		if got := app.call("PING"); got != "+PONG\r\n" {
+			t.Fatal(got)
+		}
+		late := connect()
+		late.want("-ERR max number of clients of user 'app' reached, which is 1\r\n")
+		late.ended()
+		_ = app.Close()
+		eventually(t, "app has left", func() bool { return len(n.all()) == 0 })
+	}
+	n.fake.setUser(t, "app", "+@all")
+	for i := range 2 + reserveClients {
+		if got := connect().call("PING"); got != "+PONG\r\n" {
+			t.Fatalf("%d: %s", i, got)
+		}
+	}
+	connect().want("-" + string(errMaxClients) + "\r\n")
+}
+
 // TestCertificateNamesUser connects with the certificate of a user, before and after the user is
 // there and on.
 func TestCertificateNamesUser(t *testing.T) {

@@ -38,6 +38,7 @@ type Config struct {
 
 	MaxClients         int // connections at a time; 10000
 	MostClients        int // … that the limit of open files allows; 0: unlimited
+	MaxUserClients     int // … of a user who is no administrator; 0: unlimited
 	MaxRequestBytes    int // of one command, and of one transaction's queue; 32 MiB
 	MaxSubscriberBytes int // messages queued for a slow subscriber before it is closed; 32 MiB
 	// output that may wait for clients of some classes, in place of the defaults
@@ -171,8 +172,9 @@ type Server struct {
 	gate, httpGate  *halfopen.Gate // addresses that may connect
 	door            *halfopen.Door // where connections come in
 	reserve         reserve        // connections above maxclients
-	unauthenticated *halfopen.Set  // those whose clients have not authenticated, but must
-	revokedBy       *Users         // the newest that revoke knows; only it uses them
+	userClients     userClients
+	unauthenticated *halfopen.Set // those whose clients have not authenticated, but must
+	revokedBy       *Users        // the newest that revoke knows; only it uses them
 	latency         latency
 	saving          saving
 	state           metrics.Asker[Stats]
@@ -239,6 +241,8 @@ func New(cfg Config) *Server {
 	s.denials.maxLen.Store(denialLogLen)
 	s.guessing.init()
 	s.reserve.init()
+	s.userClients.count = map[string]int64{}
+	s.userClients.most.Store(int64(cfg.MaxUserClients))
 	s.gate = halfopen.NewGate("allow-from", cfg.AllowFrom, nil, s.warnings)
 	s.httpGate = halfopen.NewGate("http-allow-from", cfg.HTTPAllowFrom, s.gate, s.warnings)
 	s.door = halfopen.NewDoor(halfopen.Rate{AtOnce: 3 * cfg.MaxUnauthenticated,

@@ -410,6 +410,7 @@ func infoCoordd(t *infoText) {
 	t.field("unauthenticated_closed", t.srv.stats.unauthenticatedClosed.Load())
 	t.field("unauthenticated_refused", t.srv.door.Refused())
 	t.field("address_refused", t.srv.gate.Refused()+t.srv.httpGate.Refused())
+	t.field("user_clients_refused", t.srv.userClients.refused.Load())
 	t.field("auth_delayed", t.srv.guessing.delayed.Load())
 	t.field("rate_delayed", t.srv.stats.rateDelayed.Load())
 	t.field("rate_delayed_clients", t.srv.stats.rateDelayedClients.Load())

@@ -38,7 +38,7 @@ var (
 		"Client connections accepted.")
 	metricRejected = Metrics.Counter("coordd_connections_rejected_total",
 		"Client connections refused: limit (maxclients), flood (too many strangers), "+
-			"address (may not connect, also to the HTTP port), "+
+			"address (may not connect, also to the HTTP port), user (has its most), "+
 			"unauthenticated (closed for lack of time or room), memory (closed: the largest).",
 		"reason")
 	metricBlocked   = Metrics.Gauge("coordd_clients_blocked", "Clients that wait for a key.")
@@ -178,6 +178,7 @@ func (s *Server) giveClients(o metrics.Out) {
 	o.Value(metricRejected, float64(t.rejected.Load()), "limit")
 	o.Value(metricRejected, float64(s.door.Refused()), "flood")
 	o.Value(metricRejected, float64(s.gate.Refused()+s.httpGate.Refused()), "address")
+	o.Value(metricRejected, float64(s.userClients.refused.Load()), "user")
 	o.Value(metricRejected, float64(t.unauthenticatedClosed.Load()), "unauthenticated")
 	o.Value(metricRejected, float64(s.clientMemory.evicted.Load()), "memory")
 	o.Value(metricBlocked, float64(s.waitQueues.blocked.Load()+int64(s.pause.size())))

@@ -291,14 +291,7 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 	created, err := s.srv.askUser(s.id, words...)
 	s.srv.guessing.end(key, err == commands.ErrWrongPass)
 	if err == nil {
-		s.become(name, created)
-		s.awaitUser()
-		if !s.mayStay() {
-			s.srv.stats.rejected.Add(1)
-			s.quit = true
-			return errMaxClients
-		}
-		return nil
+		return s.welcome(s.become(name, created))
 	}
 	if err == commands.ErrWrongPass {
 		s.deny(refusedCall{reason: "auth", context: s.context(), object: string(command),
@@ -307,12 +300,13 @@ func (s *session) authenticate(command []byte, given [][]byte) error {
 	return err
 }
 
-// become makes a user the session's.
-func (s *session) become(name []byte, created uint64) {
-	s.user.Store(&identity{name: bytes.Clone(name), created: created})
+// become makes a user the session's, and returns how many connections that one has.
+func (s *session) become(name []byte, created uint64) int64 {
+	clients := s.setUser(&identity{name: bytes.Clone(name), created: created})
 	s.trusted.Store(true)
 	s.certifiedAs = ""
 	s.authenticated()
+	return clients
 }
 
 // knowsPassword makes a session that has not authenticated one that has, after it has given the

@@ -31,6 +31,11 @@ var liveOptions = []liveOption{
 		setNumber(func(c *config, n int) { c.MaxClients = n }, 1),
 	}, param: "maxclients"},
 	{option: option{
+		"max-user-clients", "0",
+		"limit of client connections of each user who may not call CLIENT KILL; 0: none",
+		setNumber(func(c *config, n int) { c.MaxUserClients = n }, 0),
+	}, param: "coordd-max-user-clients"},
+	{option: option{
 		"maxmemory-clients", "10%",
 		"memory limit of all client connections together, such as 512mb, or a percentage of " +
 			"the process's memory; past it the largest are closed; 0: no limit",

@@ -218,6 +218,7 @@ func TestLimitsOfClients(t *testing.T) {
 			"7000/s"},
 		{"coordd-user-rate", "0", "user-rate", "9000/s", "9000/s", "0", "0"},
 		{"protected-mode", "yes", "protected-mode", "no", "no", "yes", "yes"},
+		{"coordd-max-user-clients", "0", "max-user-clients", "50", "50", "7", "7"},
 		{"coordd-allow-from", "", "allow-from", "10.0.0.0/8,fd00::7/128", "10.0.0.0/8,fd00::7",
 			"10.1.0.0/16 192.0.2.7", "10.1.0.0/16,192.0.2.7"},
 		{"coordd-http-allow-from", "", "http-allow-from", "10.0.0.0/8", "10.0.0.0/8", "", ""},

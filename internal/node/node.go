@@ -93,6 +93,7 @@ type Config struct {
 	RedisVersion       string // what INFO and HELLO report; empty: commands.WholeVersion
 	SentinelName       string
 	MaxClients         int
+	MaxUserClients     int // of each user but administrators; 0: any number
 	MaxRequestBytes    int
 	MaxSubscriberBytes int
 	OutputLimits       server.OutputLimits
@@ -302,7 +303,8 @@ func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 	return server.Config{
 		Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version, Zone: c.Zone,
 		PresentAs: c.PresentAs, RedisVersion: c.RedisVersion, SentinelName: c.SentinelName,
-		MaxClients: c.MaxClients, MostClients: most, MaxRequestBytes: c.MaxRequestBytes,
+		MaxClients: c.MaxClients, MostClients: most, MaxUserClients: c.MaxUserClients,
+		MaxRequestBytes: c.MaxRequestBytes,
 		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
 		OutputLimits: c.OutputLimits, ClientRate: c.ClientRate, UserRate: c.UserRate,
 		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
