@@ -9,6 +9,7 @@
 package server
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,8 @@ const (
 	quickReply = 100 * time.Millisecond
 )
 
-// replyRoom shares the room among sessions, in order of request.
+// replyRoom shares the room among sessions: those of the users who hold least come first, then
+// those who have waited longest. So who opens more connections gets no more room while others wait.
 type replyRoom struct {
 	limit int64 // bytes
 	known replySizes
@@ -45,12 +47,14 @@ type replyRoom struct {
 	held     int64                 // bytes, in total
 	slowHeld int64                 // … by slow clients
 	holders  map[*session]struct{} // sessions that hold room
+	heldBy   map[owner]int64       // bytes, of those who hold some
 	waiting  [2][]*session         // oldest first: quick clients, slow clients
 }
 
 // replyTurn is a session's share of the room, guarded by replyRoom.mu.
 type replyTurn struct {
 	held int64 // bytes
+	of   owner // of held, or who waits
 	// the client read its last large reply slowly, or has had none yet: such clients share half of
 	// the room
 	slow   bool
@@ -85,6 +89,11 @@ func (r *replyRoom) take(s *session, n int64) bool {
 	return true
 }
 
+func (r *replyRoom) init(limit int64) {
+	r.limit = max(limit, MinReplyBytes)
+	r.holders, r.heldBy = map[*session]struct{}{}, map[owner]int64{}
+}
+
 // size returns how many bytes are held.
 func (r *replyRoom) size() int64 {
 	r.mu.Lock()
@@ -109,16 +118,20 @@ func (r *replyRoom) give(s *session, n int64) {
 // set sets a session's room. The caller holds mu.
 func (r *replyRoom) set(s *session, n int64) {
 	t := &s.answering
+	if t.held == 0 {
+		t.of = s.owner()
+	}
 	r.held += n - t.held
+	r.heldBy[t.of] += n - t.held
+	if r.heldBy[t.of] == 0 {
+		delete(r.heldBy, t.of)
+	}
 	if t.slow {
 		r.slowHeld += n - t.held
 	}
 	if t.held = n; n == 0 {
 		delete(r.holders, s)
 		return
-	}
-	if r.holders == nil {
-		r.holders = map[*session]struct{}{}
 	}
 	r.holders[s] = struct{}{}
 	t.since = time.Now()
@@ -164,27 +177,41 @@ func (r *replyRoom) grant() {
 		if n > freeReply {
 			r.give(s, n)
 		}
-		q := s.answering.queue()
-		r.waiting[q] = slices.Delete(r.waiting[q], 0, 1)
-		s.answering.wants = nil
+		r.forget(s)
 		s.answering.wake()
 	}
 }
 
-// next returns the session to admit: the one waiting longest, skipping slow clients while their
-// share is used up. It estimates sizes again: later replies may have improved the estimate. The
-// caller holds mu.
+// forget ends a session's wait. The caller holds mu.
+func (r *replyRoom) forget(s *session) {
+	q := s.answering.queue()
+	i := slices.Index(r.waiting[q], s)
+	r.waiting[q] = slices.Delete(r.waiting[q], i, i+1)
+	s.answering.wants = nil
+}
+
+// next returns the session to admit, skipping slow clients while their share is used up. It
+// estimates sizes again: later replies may have improved the estimate. The caller holds mu.
 func (r *replyRoom) next() *session {
-	var next *session
+	var all []*session
 	for _, waiting := range r.waiting {
-		if len(waiting) == 0 || !r.mayHold(waiting[0], waiting[0].answering.wants()) {
+		if len(waiting) == 0 {
 			continue
 		}
-		if s := waiting[0]; next == nil || s.answering.since.Before(next.answering.since) {
-			next = s
+		if s := slices.MinFunc(waiting, r.order); r.mayHold(s, s.answering.wants()) {
+			all = append(all, s)
 		}
 	}
-	return next
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.MinFunc(all, r.order)
+}
+
+// order compares sessions that wait. The caller holds mu.
+func (r *replyRoom) order(a, b *session) int {
+	return cmp.Or(cmp.Compare(r.heldBy[a.answering.of], r.heldBy[b.answering.of]),
+		a.answering.since.Compare(b.answering.since))
 }
 
 // wake makes the session check whether it is admitted. It never blocks.
@@ -199,16 +226,14 @@ func (t *replyTurn) wake() {
 func (r *replyRoom) await(s *session, wants func() int64) error {
 	t := &s.answering
 	r.mu.Lock()
-	t.wants, t.since = wants, time.Now()
+	t.wants, t.since, t.of = wants, time.Now(), s.owner()
 	r.waiting[t.queue()] = append(r.waiting[t.queue()], s)
 	r.grant()
 	r.mu.Unlock()
 	for {
 		r.mu.Lock()
 		if t.wants != nil && s.killed.Load() && s.cut.Load() {
-			q := t.queue()
-			r.waiting[q] = slices.DeleteFunc(r.waiting[q], func(c *session) bool { return c == s })
-			t.wants = nil
+			r.forget(s)
 			r.grant() // it may have been the first
 			r.mu.Unlock()
 			return errKilled

@@ -80,6 +80,47 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 	}
 }
 
+// While others wait, a user who opens more connections gets no more room.
+func TestRepliesShareByUser(t *testing.T) {
+	n := start(t, byHand)
+	n.replies.limit = 16 << 20 // half of it for clients not known to be quick
+	root := n.dial(t)
+	root.call("SET", "k", strings.Repeat("x", 2<<20-1000))
+	root.call("ACL", "SETUSER", "crowd", "on", ">pw", "+@all", "~*")
+	const crowd = 8
+	for range crowd {
+		n.stuckConn(t, "CLIENT REPLY SKIP\r\nAUTH crowd pw\r\nGET k\r\n")
+	}
+	eventually(t, "the crowd has all the room", func() bool {
+		_, holders, waiting := n.replies.state()
+		return holders > 1 && waiting > 0 && holders+waiting == crowd
+	})
+	_, before, _ := n.replies.state()
+	n.stuckConn(t, "GET k\r\n")
+	eventually(t, "another one waits", func() bool {
+		_, holders, waiting := n.replies.state()
+		return holders+waiting == crowd+1
+	})
+	n.replies.mu.Lock()
+	for s := range n.replies.holders {
+		s.kill() // whoever comes next
+		break
+	}
+	n.replies.mu.Unlock()
+	eventually(t, "the other one comes first", func() bool {
+		n.replies.mu.Lock()
+		defer n.replies.mu.Unlock()
+		by := map[string]int{}
+		for s := range n.replies.holders {
+			by[s.userName()]++
+		}
+		if by["crowd"] > before {
+			t.Fatalf("%v hold room", by)
+		}
+		return by["default"] == 1
+	})
+}
+
 // A session that waits for room ends when killed, and those after it go on.
 func TestWaitingForRoomEnds(t *testing.T) {
 	n := start(t, byHand)
@@ -88,6 +129,10 @@ func TestWaitingForRoomEnds(t *testing.T) {
 	for range 4 {
 		n.stuckConn(t, "GET k\r\n")
 	}
+	eventually(t, "four hold room", func() bool {
+		_, holders, waiting := n.replies.state()
+		return holders == 4 && waiting == 0
+	})
 	first := n.stuckConn(t, "GET k\r\n")
 	eventually(t, "one waits", func() bool {
 		_, _, waiting := n.replies.state()

@@ -257,7 +257,7 @@ func New(cfg Config) *Server {
 	s.stats.byCommand = newCommandStats(cfg.Table)
 	s.config.init(cfg)
 	s.clientMemory.init(cfg.MaxClientMemory)
-	s.replies.limit = max(cfg.MaxReplyBytes, MinReplyBytes)
+	s.replies.init(cfg.MaxReplyBytes)
 	s.intake.limit = intakeRequests * cfg.MaxRequestBytes
 	s.nudge = make(chan struct{}, 1)
 	s.initParameters()
