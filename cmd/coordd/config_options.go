@@ -268,6 +268,12 @@ var startOptions = []option{
 		setYesNo(func(c *config) *bool { return &c.HTTPInsecure }),
 	},
 	{
+		"metrics-token-file", "",
+		"file of tokens, one a line, of which /metrics demands one as Authorization: Bearer; " +
+			"read again on SIGHUP; empty: everyone reads it",
+		setAny(func(c *config) *string { return &c.MetricsTokenFile }),
+	},
+	{
 		"log-store", "wal",
 		"log storage: wal, or bolt (slower); fixed for a data directory",
 		setChoice(func(c *config) *string { return &c.LogStore }, "wal", "bolt"),

@@ -63,12 +63,16 @@ func (n *Node) watchCertificates() {
 	}
 }
 
-// Reload reads the certificates again and reopens the audit log. Certificates that cannot be used
-// leave the previous ones in use.
+// Reload reads the certificates and the tokens for metrics again, and reopens the audit log. What
+// cannot be used leaves the previous ones in use.
 func (n *Node) Reload() error {
 	err := n.audit.Reopen()
 	if err != nil {
 		n.log.Error("the audit log stays the one that was open", "error", err)
+	}
+	if tokenErr := n.tokens.load(); tokenErr != nil {
+		n.log.Error("the tokens for metrics stay as they were", "error", tokenErr)
+		err = errors.Join(err, tokenErr)
 	}
 	for _, s := range n.certs.stores() {
 		err = errors.Join(err, s.Reload())

@@ -34,6 +34,7 @@ func Check(cfg Config, warn *slog.Logger) (problems []error) {
 	}
 	var certs certificates
 	add(certs.open(&cfg, warn))
+	add((&metricsTokens{file: cfg.MetricsTokenFile}).load())
 	for _, addr := range append([]string{cfg.Listen, cfg.TLSListen, cfg.PeerListen, cfg.HTTPListen},
 		cfg.ListenAlso...) {
 		if addr != "" {

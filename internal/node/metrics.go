@@ -122,6 +122,9 @@ func (n *Node) metricsHandler() http.Handler {
 	})
 	limit := newScrapeLimit()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !n.tokens.admit(w, req) { // before the limit, which is for those who may scrape
+			return
+		}
 		if !limit.allow(req.RemoteAddr, time.Now()) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "too many requests for metrics", http.StatusTooManyRequests)

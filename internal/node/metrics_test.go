@@ -3,12 +3,17 @@ package node
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -63,6 +68,90 @@ func TestTooManyScrapes(t *testing.T) {
 	if codes[http.StatusOK] < burstOfAddress || codes[http.StatusTooManyRequests] == 0 {
 		t.Error(codes)
 	}
+}
+
+// With a file of tokens, metrics are for those who show one, and probes for everyone.
+func TestMetricsToken(t *testing.T) {
+	const old, young = "a token of sixteen", "another one of them"
+	cfg := single(t.TempDir())
+	cfg.HTTPListen = ports.Addr(t)
+	cfg.MetricsTokenFile = filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(cfg.MetricsTokenFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string]string{"": "is empty", "short\n": "16 characters or more",
+		old + "\n\n" + young: "16 characters or more"} {
+		write(text)
+		if n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler)); err == nil {
+			_ = n.Close()
+			t.Errorf("%q is taken", text)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got := fmt.Sprint(Check(cfg, slog.New(slog.DiscardHandler))); !strings.Contains(got,
+			want) {
+			t.Errorf("%q: the check says %s", text, got)
+		}
+	}
+	write(old + "\n")
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	get := func(path, authorization string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequest(http.MethodGet, "http://"+cfg.HTTPListen+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	want := func(authorization string, want int) {
+		t.Helper()
+		code, text := get("/metrics", authorization)
+		if code != want || strings.Contains(text, "coordd_") != (code == http.StatusOK) {
+			t.Errorf("%s: %d %.100s", authorization, code, text)
+		}
+	}
+	for range 2 * burstOfAddress { // what is refused is no scrape
+		want("", http.StatusUnauthorized)
+	}
+	for _, wrong := range []string{"Bearer", "Bearer ", "Basic " + old, old, "Bearer " + old + "x",
+		"Bearer " + young} {
+		want(wrong, http.StatusUnauthorized)
+	}
+	want("Bearer "+old, http.StatusOK)
+	if code, _ := get("/healthz", ""); code != http.StatusOK {
+		t.Error(code)
+	}
+	write(old + "\r\n" + young)
+	if err := n.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	want("Bearer "+old, http.StatusOK)
+	want("bearer "+young, http.StatusOK)
+	write("")
+	if err := n.Reload(); err == nil {
+		t.Error("an empty file is taken")
+	}
+	want("Bearer "+young, http.StatusOK)
+	want("", http.StatusUnauthorized)
 }
 
 // Scripts count where they run, and those that are stopped count apart; a backup is remembered.

@@ -52,6 +52,8 @@ type Config struct {
 	HTTPTLS        bool   // with the certificate of TLS
 	HTTPNoPage     bool   // without the page
 	HTTPInsecure   bool   // the page takes passwords from other machines without TLS
+	// MetricsTokenFile has the tokens of which /metrics asks for one; empty: for none.
+	MetricsTokenFile string
 
 	PeerListen    string // host:port for the other nodes
 	PeerAdvertise string // host:port at which they reach this one; empty: where it listens
@@ -153,6 +155,7 @@ type Node struct {
 	others      []net.Listener // more of them
 	secure      net.Listener   // for clients over TLS; nil: none
 	certs       certificates
+	tokens      metricsTokens
 	http        *http.Server
 	webAddr     string
 	page        *web.Page     // nil: there is none
@@ -200,6 +203,10 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	}
 	cfg = n.cfg
 	if err = n.certs.open(&cfg, log); err != nil {
+		return nil, err
+	}
+	n.tokens.file = cfg.MetricsTokenFile
+	if err = n.tokens.load(); err != nil {
 		return nil, err
 	}
 	// Sockets first: if a port is taken, no file is touched.

@@ -26,14 +26,14 @@ func TestPathsOfFlags(t *testing.T) {
 	const text = "# not for coordd\nuser\n"
 	for flag, more := range map[string][]string{
 		"--data-dir": nil, "--unix-socket": nil, "--audit-log": nil, "--users-file": nil,
-		"--default-password-file": nil,
-		"--join-password-file":    {"--join", "127.0.0.1:1", "--peer-listen", "127.0.0.1:0"},
-		"--tls-cert":              clientFlags(certs, "n1", "127.0.0.1:0"),
-		"--tls-key":               clientFlags(certs, "n1", "127.0.0.1:0"),
-		"--tls-ca":                clientFlags(certs, "n1", "127.0.0.1:0"),
-		"--peer-tls-cert":         peerFlags(certs, "n1", "required"),
-		"--peer-tls-key":          peerFlags(certs, "n1", "required"),
-		"--peer-tls-ca":           peerFlags(certs, "n1", "required"),
+		"--default-password-file": nil, "--metrics-token-file": nil,
+		"--join-password-file": {"--join", "127.0.0.1:1", "--peer-listen", "127.0.0.1:0"},
+		"--tls-cert":           clientFlags(certs, "n1", "127.0.0.1:0"),
+		"--tls-key":            clientFlags(certs, "n1", "127.0.0.1:0"),
+		"--tls-ca":             clientFlags(certs, "n1", "127.0.0.1:0"),
+		"--peer-tls-cert":      peerFlags(certs, "n1", "required"),
+		"--peer-tls-key":       peerFlags(certs, "n1", "required"),
+		"--peer-tls-ca":        peerFlags(certs, "n1", "required"),
 	} {
 		for _, path := range []string{"dir", "missing/x", "dangling", "loop", "pipe", "file",
 			"file/x", "/dev/zero", "/dev/full"} {
