@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tracing"
@@ -89,6 +90,14 @@ func setTraces(c *config, v string) error {
 	}
 	c.Tracing.URL = v
 	return nil
+}
+
+func setSyslog(c *config, v string) error {
+	c.Audit.Syslog = v
+	if v == "" {
+		return nil
+	}
+	return audit.CheckSyslog(v)
 }
 
 func setSample(c *config, v string) error {

@@ -300,6 +300,12 @@ var startOptions = []option{
 		setAny(func(c *config) *string { return &c.Audit.File }),
 	},
 	{
+		"audit-syslog", "",
+		"syslog for the audit trail, with or without --audit-log: local, unix:///PATH, " +
+			"udp://HOST:PORT or tcp://HOST:PORT; empty: none",
+		setSyslog,
+	},
+	{
 		"audit-log-size", "100",
 		"MiB after which the file is renamed and a new one begun; 0: never, so use SIGHUP " +
 			"after renaming it",

@@ -59,6 +59,7 @@ func TestConfigErrors(t *testing.T) {
 			says: "client certificate: open no.crt"},
 		{args: "--peer-tls-cert no.crt --peer-tls-key no.key --peer-tls-ca no.ca", code: 1,
 			says: "peer certificate: open no.crt"},
+		{args: "--audit-syslog there:514", code: 1, says: "must be local, unix:///PATH, udp://"},
 		{args: "--metrics-token-file no.token", code: 1, says: "metrics token: open no.token"},
 		{args: "backup --from 127.0.0.1:1 --tls-ca ca.crt file", code: 2,
 			says: "require an address rediss://host:port"},

@@ -50,8 +50,11 @@ var errBusy = errors.New("the audit log is busy: it is opened again when it take
 
 // Config says where the trail goes.
 type Config struct {
-	File string // or Stderr; empty: there is no trail
-	Node string // named in each line
+	File string // or Stderr; empty: none
+	// Syslog is where the trail goes besides: SyslogLocal, or unix:///PATH, udp://HOST:PORT or
+	// tcp://HOST:PORT; empty: nowhere.
+	Syslog string
+	Node   string // named in each line
 	// MaxMegabytes is the size at which the file is renamed and a new one begun. 0: it grows until
 	// somebody else renames it and calls Reopen.
 	MaxMegabytes int
@@ -94,6 +97,8 @@ type lost struct {
 
 // Log is an open trail. nil is one that records nothing.
 type Log struct {
+	also     *Log      // to syslog, with a queue of its own; nil: none
+	syslog   *syslog   // out; nil: it is another
 	out      io.Writer // of the writer
 	node     string
 	file     *lumberjack.Logger // of the writer; nil: stderr
@@ -116,10 +121,12 @@ type Log struct {
 
 // Open opens the trail, or returns nil if none is configured.
 func Open(c Config) (*Log, error) {
-	if c.File == "" {
-		return nil, nil
+	also, err := openSyslog(c)
+	if err != nil || c.File == "" {
+		return also, err
 	}
 	l := newLog(os.Stderr, c)
+	l.also = also
 	if c.File != Stderr {
 		l.path = c.File
 		name, err := prepare(c.File)
@@ -133,6 +140,21 @@ func Open(c Config) (*Log, error) {
 		l.file = &lumberjack.Logger{Filename: name, MaxSize: size, MaxBackups: c.Keep}
 		l.out = l.file
 	}
+	go l.write()
+	return l, nil
+}
+
+// openSyslog opens the trail to syslog, or returns nil. Whether anybody is there is seen later.
+func openSyslog(c Config) (*Log, error) {
+	if c.Syslog == "" {
+		return nil, nil
+	}
+	s, err := newSyslog(c.Syslog, logging.NewLimited(c.Logger))
+	if err != nil {
+		return nil, err
+	}
+	l := newLog(s, c)
+	l.syslog = s
 	go l.write()
 	return l, nil
 }
@@ -176,6 +198,7 @@ func (l *Log) Record(e Event) {
 	if l == nil {
 		return
 	}
+	l.also.Record(e)
 	e.Time, e.Node = time.Now().UTC(), l.node
 	e.shorten()
 	l.mu.Lock()
@@ -229,9 +252,10 @@ func (l *Log) Dropped() uint64 {
 	if l == nil {
 		return 0
 	}
+	also := l.also.Dropped()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dropped
+	return l.dropped + also
 }
 
 // Reopen makes the next event go to a new file if somebody has renamed the current one, or made its
@@ -263,6 +287,8 @@ func (l *Log) Close() {
 	if l == nil {
 		return
 	}
+	var also sync.WaitGroup
+	also.Go(l.also.Close)
 	l.mu.Lock()
 	l.closed = true
 	l.rouse()
@@ -272,7 +298,9 @@ func (l *Log) Close() {
 	select {
 	case <-l.done:
 	case <-limit.C:
+		l.syslog.stop()
 	}
+	also.Wait()
 }
 
 // write is the writer goroutine.
@@ -309,12 +337,15 @@ func (l *Log) write() {
 		}
 		if dropped > l.reported && l.line(lost{time.Now().UTC(), "dropped",
 			dropped - l.reported}) {
+			l.warnings.Warn("the audit trail lacks events", "count", dropped-l.reported,
+				"to_syslog", l.syslog != nil)
 			l.reported = dropped
 		}
 		if closed {
 			if l.file != nil {
 				_ = l.file.Close()
 			}
+			l.syslog.hangUp()
 			return
 		}
 	}
