@@ -46,6 +46,7 @@ func TestMaxClients(t *testing.T) {
 
 // TestReserve: at maxclients administrators come in, and only they.
 func TestReserve(t *testing.T) {
+	plainOnly(t)
 	n := start(t, func(c *Config) { c.MaxClients = 2 })
 	first, second := n.dial(t), n.dial(t)
 	for _, call := range [][]string{{"ACL", "SETUSER", "ops", "on", ">ops", "+@all"},
