@@ -144,6 +144,7 @@ bench:
 
 fairness: deps
 	$(GO) run -C testdata/bench . -heavy
+	$(GO) run -C testdata/bench . -careless
 
 clients:
 	sh .ci/deps clients

@@ -37,8 +37,9 @@ type Node struct {
 	proposed       chan *entry  // in order, to the completer
 	inFlight       atomic.Int32 // those, and the one that the proposer is building
 	heavyWrite     atomic.Bool  // one of them has heavy batches
-	heavyRead      atomic.Bool  // a heavy read runs or waits for the gate
-	gate           fairGate     // for heavy reads and session work of this node
+	writeTurn      writeTurn
+	heavyRead      atomic.Bool // a heavy read runs or waits for the gate
+	gate           fairGate    // for heavy reads and session work of this node
 	costs          costs
 	pendingEntries entryList // the proposed entries, for the sweep
 	pause          proposalPause

@@ -6,6 +6,7 @@ package cluster
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -56,7 +57,7 @@ func (n *Node) propose() {
 			return false // its end wakes the loop
 		}
 		least, ready := n.roomForLight() // while it waited for the lock a first batch may come
-		turn := !n.heavyWrite.Load()
+		turn := n.hasWriteTurn()
 		did := false
 		if ready {
 			if n.proposeRaise(r.lead) {
@@ -128,6 +129,9 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool,
 	kind frameKind) (did bool, pause time.Duration) {
 	if r.lead != nil {
 		return lead(r), idlePause
+	}
+	if kind == frameWrite {
+		n.endWriteTurn() // it led when it asked for one
 	}
 	if !r.self {
 		n.refuseForwarded(q)
@@ -201,6 +205,42 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 	return n.proposeCalls(lead, scratch, calls, false), true
 }
 
+// writeTurn is the turn of heavy batches at the gate: they exclude reads from the machine, and
+// reads them. A light entry that comes meanwhile waits for one turn.
+type writeTurn struct {
+	asked atomic.Bool
+	has   atomic.Pointer[ticket]
+}
+
+// hasWriteTurn reports whether heavy batches may be proposed. If some wait, it asks for the next
+// turn, which wakes the proposer.
+func (n *Node) hasWriteTurn() bool {
+	switch {
+	case n.heavyWrite.Load():
+		return false
+	case !n.writes.hasHeavy():
+		n.endWriteTurn()
+		return false
+	case n.writeTurn.has.Load() != nil:
+		return true
+	case n.writeTurn.asked.CompareAndSwap(false, true):
+		n.loops.Add(1)
+		go func() {
+			defer n.loops.Done()
+			n.writeTurn.has.Store(n.gate.acquire(flow{}, n.cfg.ReplyWait, n.closing))
+			n.writeTurn.asked.Store(false)
+			kick(n.writes.wake)
+		}()
+	}
+	return false
+}
+
+func (n *Node) endWriteTurn() {
+	if w := n.writeTurn.has.Swap(nil); w != nil {
+		n.gate.release(w, 0)
+	}
+}
+
 // proposeHeavy proposes one entry of the heavy batches that the fair queue picks.
 func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool) {
 	n.inFlight.Add(1)
@@ -261,6 +301,7 @@ func (n *Node) complete() {
 			n.deliver(e, calls, out)
 		}
 		if e.heavy {
+			n.endWriteTurn()
 			n.heavyWrite.Store(false) // before inFlight, from which the proposer subtracts it
 		}
 		n.inFlight.Add(-1)

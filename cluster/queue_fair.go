@@ -39,6 +39,7 @@ type Workload struct {
 	// a hash of the commands; 0: unknown. Batches with equal hashes are expected to cost alike
 	Command uint64
 	Shape   uint64 // a hash of the commands and the first key
+	Light   bool   // of O(log n) work besides their bytes, whatever they were never seen to do
 	// how long it waits for a leader; 0: as long as Config says, negative: not at all
 	LeaderWait time.Duration
 }
@@ -105,7 +106,7 @@ func (c *costs) estimate(load Workload) (units uint64, known bool) {
 			v = shape
 		}
 	}
-	return v / costGrain * costGrain, v != 0 || load.Command == 0
+	return v / costGrain * costGrain, v != 0 || load.Command == 0 || load.Light
 }
 
 // record learns what a batch cost. A new shape starts from the cost of its command.

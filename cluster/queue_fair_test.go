@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -126,6 +127,11 @@ func TestFreshSourceIsNext(t *testing.T) {
 	}
 	if got := q.takeHeavy(nil, 1); len(got) != 1 || got[0] != c {
 		t.Errorf("flow %d is next", got[0].workload.Conn)
+	}
+	c = batchOf(78, newCommand, 0)
+	c.workload.Light = true
+	if q.push(c); c.heavy {
+		t.Error("a command that cannot do much waits for a turn before it was ever seen")
 	}
 }
 
@@ -299,6 +305,56 @@ func TestFairGate(t *testing.T) {
 		}
 		if s.busy || len(s.waiting) != 0 {
 			t.Error("it is still busy")
+		}
+	})
+}
+
+// Heavy writes and heavy reads, which exclude each other, have one turn together, so that a light
+// write waits for one of them at the most. Who no longer leads gives it back.
+func TestHeavyWritesTakeTurnsWithReads(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		load := Workload{Conn: 2, Command: heavyCommand}
+		lead.writes.costs.record(load, 10_000_000)
+		heavy := func() *call {
+			u := newLocalCall([]byte("heavy"), 1, lead.leaderDeadline(load)).withWorkload(load)
+			if err := lead.writes.push(u); err != nil || !u.heavy {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return u
+		}
+		holder := lead.gate.acquire(flow{id: 1}, time.Hour, lead.closing)
+		u := heavy()
+		c.write(lead, "light")
+		if got := c.read(lead, "all"); got != "light" {
+			t.Errorf("beside a heavy read: %q", got)
+		}
+		lead.gate.release(holder, 0)
+		received(t, "the heavy write", u.done)
+		if _, err := u.take(); err != nil {
+			t.Fatal(err)
+		}
+		free := func(what string) {
+			t.Helper()
+			eventually(t, what, func() bool {
+				lead.gate.mu.Lock()
+				defer lead.gate.mu.Unlock()
+				return !lead.gate.busy
+			})
+		}
+		free("a turn that has ended")
+
+		holder = lead.gate.acquire(flow{id: 1}, time.Hour, lead.closing)
+		u = heavy()
+		c.net.isolate(lead.cfg.ID)
+		eventually(t, "it no longer leads", func() bool { return lead.route.Load().lead == nil })
+		lead.gate.release(holder, 0)
+		free("a turn without leadership")
+		received(t, "the refusal", u.done)
+		if _, err := u.take(); err == nil {
+			t.Error("it was served without a leader")
 		}
 	})
 }

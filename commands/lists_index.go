@@ -60,7 +60,7 @@ func (x *Call) spendDepth(l *keyspace.List, units int) {
 }
 
 // copiedNode is the cost of copying a node of a list's tree, in units of Env.Work.
-const copiedNode = 4
+const copiedNode = 8
 
 func lset(x *Call) error {
 	l, err := findList(x, x.Args[1])

@@ -51,7 +51,7 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 	for from, left := first, limit; left > 0 && reached == last; {
 		n := min(left, parcel)
 		to := from + step*(n-1)
-		x.Spend(bits.Len(uint(l.Len())) + n/8)
+		x.Spend(bits.Len(uint(l.Len())) + n/2)
 		l.Find(value, from, to, compared, compare)
 		from, left = to+step, left-n
 	}

@@ -19,6 +19,7 @@ type Workload struct {
 	// a hash of the command; 0: unknown. Batches with the same hash should cost alike
 	Command uint64
 	Shape   uint64 // a hash of the command and its first key
+	Light   bool   // of O(log n) work besides its bytes
 	// how long it waits for a leader; 0: as long as the node lets requests wait, negative: not
 	LeaderWait time.Duration
 }

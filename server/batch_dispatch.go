@@ -366,6 +366,8 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	}
 	if b.count == 0 {
 		b.load = workloadOf(s.db, owed.spec, cmds)
+	} else {
+		b.load.Light = b.load.Light && isLight(owed.spec)
 	}
 	b.bytes = commands.AppendRequest(b.bytes, &b.req)
 	b.count++

@@ -33,10 +33,17 @@ func workloadOf(db int, spec *commands.Spec, cmds [][][]byte) Workload {
 		first = spec.Keys.Numkeys + 1
 	}
 	load := Workload{Command: h | 1, Shape: h | 1}
+	load.Light = isLight(spec)
 	if first < len(args) {
 		load.Shape = (h*hashStep+xxhash.Sum64(args[first]))*hashStep + uint64(db) | 1
 	}
 	return load
+}
+
+// isLight reports whether a command does O(log n) work besides its bytes. What SET may do more is
+// to free a value, which costs nobody anything at that moment.
+func isLight(spec *commands.Spec) bool {
+	return spec != nil && (spec.Flags&commands.Fast != 0 || spec.Name == "set")
 }
 
 // sized distinguishes batches, or calls, of different lengths.

@@ -41,7 +41,13 @@ func TestWorkloadsDistinguishBatches(t *testing.T) {
 		a, b := of(c.a), of(c.b)
 		if a.Command == 0 || a.Shape == 0 || (a.Command == b.Command) != c.command ||
 			(a.Shape == b.Shape) != c.shape {
-			t.Errorf("%q and %q: %x, %x", c.a, c.b, a, b)
+			t.Errorf("%q and %q: %+v, %+v", c.a, c.b, a, b)
+		}
+	}
+	for line, light := range map[string]bool{"SET a 1": true, "GET a": true, "KEYS *": false,
+		"EVAL s 1 a": false} {
+		if got := of(line).Light; got != light {
+			t.Errorf("%q is light: %v", line, got)
 		}
 	}
 	if load := workloadOf(0, nil, nil); load.Command == 0 || load.Shape == 0 {

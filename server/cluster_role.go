@@ -23,7 +23,7 @@ var serverSpecs = []commands.Spec{
 		OwnCategories: "dangerous", Syntax: "[section [section ...]]",
 		Summary:    "Returns information and statistics about the node and its cluster.",
 		Complexity: "O(1)",
-		Local:      &commands.Local{Run: serve(info)},
+		Local:      &commands.Local{Run: serve(info), Works: true},
 	},
 	{
 		Name: "role", Kind: commands.Session, Arity: 1, Group: "server", Since: "2.8.12",

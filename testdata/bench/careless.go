@@ -167,8 +167,8 @@ func channels(n int) func(*heavyConn) error {
 // carelessTable measures the careless loads on coordd.
 func carelessTable(s *servers, only string, work time.Duration) error {
 	fmt.Printf("The wait of a light client's SET NX beside careless ones, %v a load: median, "+
-		"longest [ms];\nlight requests that failed; changes of leader; most memory of a node [MB]; a follower's restart, with "+
-		"what it replays [s]\n", work)
+		"longest [ms];\nlight requests that failed; changes of leader; most memory of a node "+
+		"[MB]; a follower's restart,\nwith what it replays [s]\n", work)
 	fmt.Printf("%-32s %9s %9s | %9s %9s | %7s %7s %7s %7s | %9s\n", "", "leader", "", "follower",
 		"", "failed", "changes", "memory", "restart", "answered")
 	for _, l := range carelessLoads {

@@ -167,8 +167,8 @@ func (r *heavyResult) heavy() string {
 	return strconv.FormatInt(r.answered.Load(), 10)
 }
 
-// measureHeavy loads the server at port, or that at the first of the other ports, and takes locks at
-// all of them.
+// measureHeavy loads the server at port, or that at the first of the other ports, and takes locks
+// at all of them.
 func measureHeavy(l carelessLoad, port string, others []string,
 	work time.Duration) (*heavyResult, error) {
 	c, err := dial(port)
