@@ -359,6 +359,48 @@ func TestHeavyWritesTakeTurnsWithReads(t *testing.T) {
 	})
 }
 
+// The leader gives turns to the connections of a follower, not to the follower: one that has asked
+// for nothing yet is not charged for its neighbour's work.
+func TestForwardedConnectionsHaveTurnsOfTheirOwn(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, other := c.leader(), c.followers()[0]
+		var wg sync.WaitGroup
+		write := func(n *Node, conn uint64, work int, name string) {
+			load := Workload{Conn: conn, Command: heavyCommand}
+			n.costs.record(load, 10_000_000)
+			wg.Go(func() {
+				batch := fmt.Sprintf("work:%d:%s", work, name)
+				if _, err := n.Write(context.Background(), load, []byte(batch), 1); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		waiting := func(calls int) {
+			eventually(t, fmt.Sprint(calls, " calls wait"), func() bool {
+				lead.writes.mu.Lock()
+				defer lead.writes.mu.Unlock()
+				return len(lead.writes.heavy) == calls
+			})
+		}
+		write(other, 1, 4_000_000, "much")
+		wg.Wait()
+		write(lead, 3, 2_000_000, "less")
+		wg.Wait()
+		holder := lead.gate.acquire(flow{id: 9}, time.Hour, lead.closing)
+		write(lead, 3, 2_000_000, "more")
+		waiting(1)
+		write(other, 2, 2_000_000, "first")
+		waiting(2)
+		lead.gate.release(holder, 0)
+		wg.Wait()
+		const want = "work:4000000:much work:2000000:less work:2000000:first work:2000000:more"
+		if got := strings.Join(c.converged(), " "); got != want {
+			t.Errorf("served %s", got)
+		}
+	})
+}
+
 // Small work bypasses the gate until it adds up to much.
 func TestExemptWorkIsBounded(t *testing.T) {
 	var s fairGate

@@ -67,7 +67,7 @@ func TestSessionCommandsTakeTurns(t *testing.T) {
 	for _, call := range []string{
 		"COMMAND", "COMMAND DOCS", "COMMAND DOCS get", "COMMAND LIST", "COMMAND INFO get",
 		"COMMAND GETKEYS get k", "COMMAND COUNT", "CONFIG GET *", "CLIENT LIST",
-		"PUBSUB CHANNELS", "SLOWLOG GET", "LATENCY HISTOGRAM", "MEMORY STATS", "ACL CAT",
+		"PUBSUB CHANNELS", "INFO", "SLOWLOG GET", "LATENCY HISTOGRAM", "MEMORY STATS", "ACL CAT",
 	} {
 		a.call(strings.Fields(call)...)
 		if of := shared(); len(of) != 1 || of[0].Conn == 0 || of[0].Command == 0 {
@@ -117,6 +117,21 @@ func TestGetKeysOfManyArguments(t *testing.T) {
 	if got := c.call(words...); !strings.HasPrefix(got, "*100000\r\n*2\r\n$1\r\n0\r\n") ||
 		!strings.Contains(got, "$5\r\n99999\r\n") {
 		t.Errorf("%.100s", got)
+	}
+}
+
+// Who reads no replies pays for what it asks for like everybody.
+func TestSilentClientsPay(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.raw(calls("CLIENT REPLY OFF", "SET a 1"))
+	eventually(t, "the silent write", func() bool {
+		n.fake.mu.Lock()
+		defer n.fake.mu.Unlock()
+		return n.fake.lastLoad.Command != 0
+	})
+	if load := n.fake.lastLoad; load.Conn == 0 {
+		t.Errorf("%+v", load)
 	}
 }
 

@@ -71,6 +71,7 @@ var Classes = []string{
 	"a subscription that begins too late",
 	"unknown users taken for none",
 	"strangers who take what users share",
+	"a share that is not the connection's",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
