@@ -84,9 +84,13 @@ func (s *session) auditCertificate(name []byte, outcome string) {
 	}
 }
 
-// record adds who the client is.
+// record adds who the client is. A stranger is nobody, or strangers would use up the room that the
+// trail has for the default user.
 func (s *session) record(e audit.Event) {
-	e.User, e.Address, e.Client = s.userName(), s.addr, s.id
+	e.Address, e.Client = s.addr, s.id
+	if !s.mustAuthenticate() {
+		e.User = s.userName()
+	}
 	if chain := s.certificates(); len(chain) > 0 {
 		e.TLSSubject = chain[0].Subject.String()
 	}

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	"github.com/coordd/coordd/internal/logging"
@@ -34,12 +33,6 @@ const (
 	maxQueued = 1024 // events
 	maxArgs   = 16   // of an event
 	maxText   = 128  // bytes of one of its strings
-)
-
-// Strangers can cause failures at will: these many are recorded a second, after a burst.
-const (
-	failuresPerSecond = 100
-	failureBurst      = 500
 )
 
 // fileWait bounds how long Reopen and Close wait for a file that takes no more.
@@ -77,7 +70,7 @@ type Event struct {
 	Context string `json:"context,omitempty"`
 	Object  string `json:"object,omitempty"`
 
-	User       string `json:"user"`
+	User       string `json:"user"` // empty: the client is a stranger
 	Address    string `json:"address"`
 	TLSSubject string `json:"tls_subject,omitempty"`
 	Client     uint64 `json:"client_id"`
@@ -104,7 +97,6 @@ type Log struct {
 	file     *lumberjack.Logger // of the writer; nil: stderr
 	path     string             // as configured; empty: stderr
 	warnings *logging.Limited
-	failures *rate.Limiter
 	wake     chan struct{} // a token: there is something to write
 	done     chan struct{} // closed when the writer has ended
 
@@ -161,8 +153,7 @@ func openSyslog(c Config) (*Log, error) {
 
 func newLog(out io.Writer, c Config) *Log {
 	return &Log{out: out, node: c.Node, warnings: logging.NewLimited(c.Logger),
-		failures: rate.NewLimiter(failuresPerSecond, failureBurst),
-		wake:     make(chan struct{}, 1), done: make(chan struct{})}
+		wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // prepare creates the file, or makes an existing one private, and returns its name without links:
@@ -208,7 +199,7 @@ func (l *Log) Record(e Event) {
 		return
 	}
 	switch line, dropped := l.repeats.take(&e, len(l.queue)); {
-	case dropped, line && !e.Change && e.Outcome != OK && !l.failures.Allow():
+	case dropped:
 		l.dropped++
 	case line:
 		l.queue = append(l.queue, e)
@@ -308,6 +299,7 @@ func (l *Log) write() {
 	defer close(l.done)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
+	told := false // the trail names dropped events of this period
 	for {
 		ends := false
 		select {
@@ -335,8 +327,10 @@ func (l *Log) write() {
 				l.mu.Unlock()
 			}
 		}
-		if dropped > l.reported && l.line(lost{time.Now().UTC(), "dropped",
-			dropped - l.reported}) {
+		// one line in a period, or dropping would fill the file
+		if told = told && !ends && !closed; !told && dropped > l.reported &&
+			l.line(lost{time.Now().UTC(), "dropped", dropped - l.reported}) {
+			told = true
 			l.warnings.Warn("the audit trail lacks events", "count", dropped-l.reported,
 				"to_syslog", l.syslog != nil)
 			l.reported = dropped

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -284,11 +285,13 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d of %d events dropped", dropped, 2*maxQueued+2)
 	}
 	close(w.gate)
-	wait.For(t, 5*time.Second, "the line about dropped events", func() bool {
-		return strings.Contains(w.text(), `"dropped"`)
+	wait.For(t, 5*time.Second, "room in the queue", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.queue) == 0
 	})
-	for i := range 2 * failureBurst { // strangers leave room
-		l.Record(Event{Event: "auth", Outcome: "WRONGPASS", User: strconv.Itoa(i)})
+	for i := range maxQueued { // strangers leave room
+		l.Record(Event{Event: "auth", Args: []string{strconv.Itoa(i)}, Outcome: "WRONGPASS"})
 	}
 	l.Record(Event{Event: "last", Outcome: OK, Change: true})
 	wait.For(t, 5*time.Second, "the last event", func() bool {
@@ -304,8 +307,8 @@ func TestBounds(t *testing.T) {
 		}
 		written[name]++
 	}
-	if written["flushall"]+written["auth"]+lost != 2*maxQueued+2+2*failureBurst ||
-		lost != int(l.Dropped()) || written["auth"] > failureBurst+failuresPerSecond {
+	if written["flushall"]+written["auth"]+lost != 3*maxQueued+2 || lost != int(l.Dropped()) ||
+		written["auth"] == maxQueued {
 		t.Errorf("%v and %d lost, of which %d are counted", written, lost, l.Dropped())
 	}
 }
@@ -379,56 +382,151 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// No account fills the trail with what changes nothing, nor hides a change of its own by it, nor
-// another's by its changes.
+// trail is a trail in memory, in simulated time.
+type trail struct {
+	*Log
+	w *slowWriter
+}
+
+func startTrail() trail {
+	w := &slowWriter{gate: make(chan struct{})}
+	close(w.gate)
+	l := newLog(w, Config{Logger: slog.New(slog.DiscardHandler)})
+	go l.write()
+	return trail{l, w}
+}
+
+func (r trail) record(e Event) {
+	r.Record(e)
+	synctest.Wait()
+}
+
+// count ends the trail and returns how often it has each event, and the most repeats of one.
+func (r trail) count(t *testing.T) (lines map[string]int, repeats int64) {
+	t.Helper()
+	r.Close()
+	lines = map[string]int{}
+	for line := range strings.Lines(r.w.text()) {
+		var e Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		lines[e.Event]++
+		repeats = max(repeats, e.Count)
+	}
+	return lines, repeats
+}
+
+// What repeats itself without changing anything is counted, from whichever port.
 func TestRepeatsAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &slowWriter{gate: make(chan struct{})}
-		close(w.gate)
-		l := newLog(w, Config{Logger: slog.New(slog.DiscardHandler)})
-		go l.write()
-		record := func(e Event) {
-			l.Record(e)
-			synctest.Wait()
-		}
+		r := startTrail()
 		app := Event{Event: "auth", Args: []string{"app"}, Outcome: OK, User: "app"}
 		for port := range 5000 {
 			app.Address = fmt.Sprintf("10.0.0.1:%d", 1000+port)
-			record(app)
+			r.record(app)
 		}
-		for i := range 5000 {
-			app.Args = []string{strconv.Itoa(i)}
-			record(app)
-		}
-		for range 2 * maxChanges {
-			record(Event{Event: "flushdb", Outcome: OK, User: "app", Change: true})
-		}
-		record(Event{Event: "acl|setuser", Outcome: OK, User: "root", Change: true})
+		r.record(Event{Event: "flushdb", Outcome: OK, User: "app", Change: true})
+		r.record(Event{Event: "flushdb", Outcome: OK, User: "app", Change: true})
 		time.Sleep(period)
 		synctest.Wait()
-		record(app) // the period is a new one
-		l.Close()
-		count := map[string]int{}
-		repeats := int64(0)
-		for line := range strings.Lines(w.text()) {
-			var e Event
-			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				t.Fatal(err)
-			}
-			count[e.Event]++
-			if e.Event == "auth" {
-				repeats = max(repeats, e.Count)
-			}
-		}
-		delete(count, "dropped")
-		want := map[string]int{"auth": maxOthers + 1 + 1, "flushdb": maxChanges, "acl|setuser": 1}
-		if !maps.Equal(count, want) || repeats != 4999 {
-			t.Errorf("%v lines, want %v; %d repeats", count, want, repeats)
-		}
-		if want := uint64(5000 - (maxOthers - 1) + maxChanges); l.Dropped() != want {
-			t.Errorf("%d dropped, want %d", l.Dropped(), want)
+		r.record(app) // the period is a new one
+		lines, repeats := r.count(t)
+		if want := map[string]int{"auth": 1 + 1 + 1, "flushdb": 2}; !maps.Equal(lines, want) ||
+			repeats != 4999 || r.Dropped() > 0 {
+			t.Errorf("%v lines, want %v; %d repeats; %d dropped", lines, want, repeats,
+				r.Dropped())
 		}
 	})
+}
+
+// floods are what fills a share of the trail, and goes on.
+var floods = map[string]func(i int) Event{
+	"a stranger": func(i int) Event {
+		return Event{Event: "flood", Args: []string{strconv.Itoa(i)}, Outcome: "WRONGPASS",
+			Address: "10.0.0.1:1"}
+	},
+	"strangers": func(i int) Event {
+		return Event{Event: "flood", Args: []string{strconv.Itoa(i)}, Outcome: "WRONGPASS",
+			Address: fmt.Sprintf("10.%d.%d.1:1", i>>8&255, i&255)}
+	},
+	"denials of a user": func(i int) Event {
+		return Event{Event: "flood", Object: strconv.Itoa(i), Outcome: "NOPERM", User: "mallory"}
+	},
+	"changes of a user": func(int) Event {
+		return Event{Event: "flood", Outcome: OK, User: "mallory", Change: true}
+	},
+	"changes of users": func(i int) Event {
+		return Event{Event: "acl|setuser", Args: []string{strconv.Itoa(i)}, Outcome: OK,
+			User: "mallory", Change: true}
+	},
+}
+
+// Whoever fills a share of the trail hides nothing of others, nor another kind of what it does.
+func TestNoShareHidesAnother(t *testing.T) {
+	others := []struct {
+		Event
+		except []string // floods that take the same room
+	}{
+		{Event{Event: "a stranger's", Outcome: "NOAUTH", Address: "10.9.9.9:1"},
+			[]string{"strangers"}},
+		{Event{Event: "a login", Outcome: OK, User: "default", Address: "10.0.0.1:1"}, nil},
+		{Event{Event: "a denial", Outcome: "NOPERM", User: "app"}, nil},
+		{Event{Event: "a change", Outcome: OK, User: "app", Change: true}, nil},
+		{Event{Event: "acl|deluser", Outcome: OK, User: "app", Change: true}, nil},
+		{Event{Event: "its denial", Outcome: "NOPERM", User: "mallory"},
+			[]string{"denials of a user"}},
+		{Event{Event: "its change", Outcome: OK, User: "mallory", Change: true},
+			[]string{"changes of a user"}},
+		{Event{Event: "acl|load", Outcome: OK, User: "mallory", Change: true},
+			[]string{"changes of users"}},
+	}
+	for name, flood := range floods {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := startTrail()
+				for i := 0; r.Dropped() < 1000; i++ {
+					if i == 20_000 {
+						t.Fatal("it is not bounded")
+					}
+					r.record(flood(i))
+				}
+				for _, other := range others {
+					r.record(other.Event)
+				}
+				lines, _ := r.count(t)
+				for _, other := range others {
+					if lines[other.Event.Event] == 0 && !slices.Contains(other.except, name) {
+						t.Errorf("hides %s", other.Event.Event)
+					}
+				}
+			})
+		})
+	}
+}
+
+// No flood makes the trail grow faster than its share, so the oldest lines stay for days.
+func TestTrailGrowsSlowly(t *testing.T) {
+	const periods, steps = 4, 3000
+	for name, flood := range floods {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := startTrail()
+				for i := range periods * steps {
+					r.record(flood(i))
+					time.Sleep(period / steps)
+				}
+				r.Close()
+				burst := bursts[ofUser]
+				if name == "changes of users" {
+					burst = bursts[userChanges]
+				}
+				if n := len(r.w.text()); n > burst+periods*(more+1<<10) {
+					t.Errorf("%d bytes in %d periods", n, periods)
+				}
+			})
+		})
+	}
 }
 
 // What changes nothing leaves room in the queue.

@@ -1,49 +1,64 @@
 package audit
 
 import (
+	"encoding/json"
 	"fmt"
-	"net"
+	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/coordd/coordd/internal/halfopen"
 )
 
-// period is for how long repeats are counted, and in which a user has so many lines.
-const period = 10 * time.Second
+// period is for how long repeats are counted, and after which each share has room again.
+const period = time.Minute
 
-// Lines of a user in a period, and how many different events are remembered. No account can make
-// so many that files with what others did are deleted.
+// kind is what an event is one of, as far as its room in the trail is concerned.
+type kind int
+
+// Each kind of what a user does has room of its own, so none hides another.
 const (
-	maxChanges = 1000
-	maxOthers  = 200
-	maxCounted = 8192
+	ofHost      kind = iota // what the strangers of a host do: who has not authenticated
+	ofStrangers             // and all strangers
+	ofUser                  // what changes nothing
+	changes
+	userChanges // the changes of users
 )
+
+// bursts is how many bytes of the trail each share of a kind may have at once.
+var bursts = [...]int{ofHost: 64 << 10, ofStrangers: 256 << 10, ofUser: 256 << 10,
+	changes: 256 << 10, userChanges: 1 << 20}
+
+// more is how many bytes a share may have in each period beyond that: 90 MiB a day. It is bytes
+// that are bounded, and not lines of some sort, because they make files go.
+const more = 64 << 10
+
+// maxCounted is how many different events are remembered.
+const maxCounted = 8192
 
 // othersQueued is how many events wait before no other than a change is added.
 const othersQueued = maxQueued / 4 * 3
 
-// share is what has lines of its own.
+// share is what has room of its own in the trail.
 type share struct {
-	user   string
-	change bool
+	kind kind
+	who  string // the user or host
 }
 
 // repeats knows what was recorded since the period began. A change is always a line; of what
 // changes nothing the first is one, and the others from the same host are another, with their
 // number, when the period ends.
 type repeats struct {
-	lines   map[share]int
+	spent   map[share]int     // bytes, less what later periods gave
 	counted map[string]*Event // the newest of the repeats; Count 0: there is none
 }
 
 // take reports whether an event is a line, given how many are queued, and whether it is one that
 // was left out; a repeat is neither.
 func (r *repeats) take(e *Event, queued int) (line, dropped bool) {
-	if r.lines == nil {
-		r.lines, r.counted = map[share]int{}, map[string]*Event{}
-	}
-	of, most, room, key := share{e.User, e.Change}, maxChanges, maxQueued, ""
+	room, key := maxQueued, ""
 	if !e.Change {
-		most, room, key = maxOthers, othersQueued, e.key()
+		room, key = othersQueued, e.key()
 		if first := r.counted[key]; first != nil {
 			n := first.Count + max(e.Count, 1)
 			*first = *e
@@ -51,14 +66,38 @@ func (r *repeats) take(e *Event, queued int) (line, dropped bool) {
 			return false, false
 		}
 	}
-	if r.lines[of] >= most || queued >= room {
+	if queued >= room || !r.spend(e) {
 		return false, true
 	}
-	r.lines[of]++
 	if !e.Change && len(r.counted) < maxCounted {
+		if r.counted == nil {
+			r.counted = map[string]*Event{}
+		}
 		r.counted[key] = &Event{}
 	}
 	return true, false
+}
+
+// spend takes room for the lines of an event, or reports that one of its shares has none.
+func (r *repeats) spend(e *Event) bool {
+	of := e.shares()
+	for _, s := range of {
+		if r.spent[s] >= bursts[s.kind] {
+			return false
+		}
+	}
+	line, _ := json.Marshal(e) // never fails
+	bytes := len(line)
+	if !e.Change {
+		bytes *= 2 // for that of its repeats
+	}
+	if r.spent == nil {
+		r.spent = map[share]int{}
+	}
+	for _, s := range of {
+		r.spent[s] += bytes
+	}
+	return true
 }
 
 // end ends the period and returns the lines of the repeats, the oldest first.
@@ -68,17 +107,49 @@ func (r *repeats) end() (lines []Event) {
 			lines = append(lines, *e)
 		}
 	}
-	*r = repeats{}
+	r.counted = nil
+	for s, bytes := range r.spent {
+		if r.spent[s] = bytes - more; r.spent[s] <= 0 {
+			delete(r.spent, s)
+		}
+	}
 	slices.SortFunc(lines, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return lines
 }
 
+// shares returns where an event needs room.
+func (e *Event) shares() []share {
+	switch {
+	case e.changesUsers():
+		return []share{{userChanges, e.User}}
+	case e.Change:
+		return []share{{changes, e.User}}
+	case e.User == "":
+		return []share{{ofHost, e.host()}, {ofStrangers, ""}}
+	default:
+		return []share{{ofUser, e.User}}
+	}
+}
+
+func (e *Event) changesUsers() bool {
+	switch e.Event {
+	case "acl|setuser", "acl|deluser", "acl|load":
+		return e.Change
+	}
+	return false
+}
+
 // key is what repeats have in common.
 func (e *Event) key() string {
-	host, _, err := net.SplitHostPort(e.Address)
-	if err != nil {
-		host = e.Address // of a Unix socket
-	}
 	return fmt.Sprintf("%q", []any{e.Event, e.Args, e.Outcome, e.Reason, e.Context, e.Object,
-		e.User, host, e.TLSSubject})
+		e.User, e.host(), e.TLSSubject})
+}
+
+// host is where the client is.
+func (e *Event) host() string {
+	a, err := netip.ParseAddrPort(e.Address)
+	if err != nil {
+		return e.Address // of a Unix socket
+	}
+	return halfopen.Prefix(a.Addr()).String()
 }

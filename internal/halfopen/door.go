@@ -128,7 +128,12 @@ func Host(conn net.Conn) netip.Prefix {
 	if !ok {
 		return netip.Prefix{}
 	}
-	addr := a.AddrPort().Addr().Unmap().WithZone("")
+	return Prefix(a.AddrPort().Addr())
+}
+
+// Prefix returns the host that has an address.
+func Prefix(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
 	bits := 32
 	if addr.Is6() {
 		bits = 64
