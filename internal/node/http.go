@@ -27,8 +27,7 @@ var webTimeout = 5 * time.Second
 const (
 	webConnections = 32 // of which nobody has logged in, or tries to
 	webLogins      = 16
-	webSessions    = 24
-	webSessionsOf  = 16 // of one host
+	webSessions    = 24 // shared by users, and those of a user by hosts
 	webHeaderBytes = 8 << 10
 	// webUnacked is how long a browser may leave data unacknowledged: its machine is gone then
 	webUnacked = 15 * time.Second
@@ -96,7 +95,7 @@ type webListener struct {
 	mu       sync.Mutex
 	open     webPool // who they are is not known: probes, too
 	logins   webPool // attempts to log in: a wrong password may take long
-	sessions webPool // requests of who has logged in; full, it takes no more
+	sessions webPool // requests of who has logged in
 }
 
 func newWebListener(ln net.Listener) *webListener {
@@ -124,32 +123,58 @@ type webPool struct {
 	conns []*webConn
 }
 
-// of returns how many connections a host has.
-func (p *webPool) of(host netip.Prefix) (n int) {
-	for _, c := range p.conns {
-		if c.host == host {
-			n++
-		}
-	}
-	return n
-}
-
 // add adds a connection, and closes another one if there is no room.
 func (p *webPool) add(c *webConn) {
 	if len(p.conns) >= p.most {
-		oldest, top := p.conns[0], 0
-		for _, other := range p.conns {
-			if n := p.of(other.host); n > top {
-				oldest, top = other, n
-			}
-		}
-		oldest.leave()
-		oldest.end()
-		_ = oldest.Conn.Close()
+		crowd(p.conns, hostOf)[0].displace()
 	}
 	p.conns = append(p.conns, c)
 	c.in = p
 }
+
+// share makes room for a connection of a user: it closes one of the user who holds most, or else of
+// that user's host that holds most. It fails if they would hold less than whom it makes room for.
+func (p *webPool) share(user string, host netip.Prefix) bool {
+	if len(p.conns) < p.most {
+		return true
+	}
+	var mine []*webConn
+	for _, c := range p.conns {
+		if c.user == user {
+			mine = append(mine, c)
+		}
+	}
+	from := crowd(p.conns, func(c *webConn) string { return c.user })
+	if len(from) <= len(mine)+1 {
+		here := 0
+		for _, c := range mine {
+			if c.host == host {
+				here++
+			}
+		}
+		if from = crowd(mine, hostOf); len(from) <= here+1 {
+			return false
+		}
+	}
+	crowd(from, hostOf)[0].displace()
+	return true
+}
+
+// crowd returns the most connections that are of the same, the oldest first.
+func crowd[T comparable](conns []*webConn, of func(*webConn) T) (most []*webConn) {
+	groups := map[T][]*webConn{}
+	for _, c := range conns {
+		groups[of(c)] = append(groups[of(c)], c)
+	}
+	for _, c := range conns {
+		if g := groups[of(c)]; len(g) > len(most) {
+			most = g
+		}
+	}
+	return most
+}
+
+func hostOf(c *webConn) netip.Prefix { return c.host }
 
 type webConn struct {
 	net.Conn
@@ -158,6 +183,7 @@ type webConn struct {
 
 	// guarded by of.mu
 	in     *webPool // nil: it is closed
+	user   string   // whose request it has or had
 	cancel func()   // ends its attempt to log in; nil: there is none
 }
 
@@ -178,11 +204,14 @@ func (c *webConn) leave() {
 	}
 }
 
-// end ends the connection's attempt to log in, if any. It never blocks.
-func (c *webConn) end() {
+// displace closes the connection, and ends its attempt to log in, if any. It never blocks. The
+// caller holds mu.
+func (c *webConn) displace() {
+	c.leave()
 	if c.cancel != nil {
 		c.cancel()
 	}
+	_ = c.Conn.Close()
 }
 
 // move moves the connection to another pool, until back is called. The caller holds mu.
@@ -234,9 +263,10 @@ func logIn(page http.Handler) http.Handler {
 	})
 }
 
-// hold keeps the connection of a session's request from being closed to make room, until release is
-// called. It fails if too many are held. An attempt to log in has its connection from logIn.
-func hold(r *http.Request) (release func(), ok bool) {
+// hold keeps the connection of a user's request from being closed for requests of nobody, until
+// release is called. It fails if there is no room for it. An attempt to log in has its connection
+// from logIn.
+func hold(r *http.Request, user string) (release func(), ok bool) {
 	c := connOf(r)
 	if c == nil {
 		return nil, false
@@ -244,12 +274,12 @@ func hold(r *http.Request) (release func(), ok bool) {
 	l := c.of
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch p := &l.sessions; {
+	switch {
 	case c.in == &l.logins:
 		return func() {}, true
-	case c.in == nil, len(p.conns) >= p.most, p.of(c.host) >= webSessionsOf:
+	case c.in == nil, c.in != &l.sessions && !l.sessions.share(user, c.host):
 		return nil, false
-	default:
-		return c.move(p), true
 	}
+	c.user = user
+	return c.move(&l.sessions), true
 }

@@ -14,11 +14,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -307,25 +310,119 @@ func TestPageStreamEnds(t *testing.T) {
 	_, _ = io.Copy(io.Discard, answer.Body) // until it ends
 }
 
-// Streams leave room for probes, and for the browsers of other hosts.
-func TestPageStreamsLeaveRoom(t *testing.T) {
-	_, _, b := startPage(t, func(*Config) {})
-	b.want(200, "")(b.post("/api/login", fields{}))
-	streams := 0
-	for range 2 * webSessionsOf {
+// from returns a browser whose connections come from another address of this machine.
+func (b *browser) from(host string) *browser {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	other := newBrowser(b.t, strings.TrimPrefix(b.base, "http://"))
+	other.Transport = &http.Transport{DialContext: d.DialContext}
+	b.t.Cleanup(other.CloseIdleConnections)
+	return other
+}
+
+// streams begins so many streams. It returns how many the node let in, and counts in ended those
+// that end.
+func (b *browser) streams(n int, ended *atomic.Int64) (began int) {
+	b.t.Helper()
+	for range n {
 		answer, err := b.Get(b.base + "/api/live")
 		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Cleanup(func() { _ = answer.Body.Close() })
+		if answer.StatusCode == http.StatusOK {
+			began++
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, answer.Body)
+			if answer.StatusCode == http.StatusOK {
+				ended.Add(1)
+			}
+		}()
+	}
+	return began
+}
+
+// The streams of one user, of however many hosts, leave room for probes and for other users.
+func TestPageStreamsLeaveRoom(t *testing.T) {
+	_, c, b := startPage(t, func(*Config) {})
+	for _, rules := range [][]any{{"nobody", "reset", "on", ">n", "-@all"},
+		{"ops", "on", ">o", "+@all"}} {
+		call := append([]any{"ACL", "SETUSER"}, rules...)
+		if err := c.Do(t.Context(), call...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		defer answer.Body.Close()
-		if answer.StatusCode == http.StatusOK {
-			streams++
+	}
+	var ended, lost atomic.Int64
+	began := 0
+	for _, host := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+		crowd := b.from(host)
+		crowd.want(200, "")(crowd.post("/api/login", fields{"user": "nobody", "password": "n"}))
+		if got := crowd.streams(webSessions, &ended); got == 0 {
+			t.Errorf("no streams of %s", host)
+		} else {
+			began += got
 		}
 	}
-	if streams != webSessionsOf {
-		t.Errorf("%d streams of one host", streams)
+	if n := began - int(ended.Load()); n < webSessions {
+		t.Errorf("%d streams of one user", n)
 	}
 	b.want(200, `"ready"`)(b.get("/readyz"))
+	ops := b.from("127.0.0.9")
+	ops.want(200, "")(ops.post("/api/login", fields{"user": "ops", "password": "o"}))
+	ops.want(200, "")(ops.get("/api/clients"))
+	if got := ops.streams(webSessions/2-1, &lost); got != webSessions/2-1 {
+		t.Errorf("%d streams of another user", got)
+	}
+	crowd := b.from("127.0.0.2")
+	crowd.want(200, "")(crowd.post("/api/login", fields{"user": "nobody", "password": "n"}))
+	crowd.streams(webSessions, &ended)
+	ops.want(200, "")(ops.get("/api/clients"))
+	if n := lost.Load(); n > 0 {
+		t.Errorf("%d streams of the other user ended", n)
+	}
+}
+
+// share makes room at the cost of who holds most, and never of who holds no more than the others.
+func TestSessionsAreShared(t *testing.T) {
+	for _, test := range []struct {
+		held string // user and host of each, the oldest first
+		of   string
+		gone int // index of the one that is closed; -1: none, and it is refused
+	}{
+		{"a1 a1 a1", "b1", 0},
+		{"b1 a1 a1", "b2", -1},
+		{"b1 a1 a2 a2", "b1", 2},
+		{"a1 a2 a2 a2", "a1", 1},
+		{"a1 a1 a2 a2", "a2", -1},
+		{"a1 a1 a2 a2", "a3", 0},
+		{"a1 b1 c1", "d1", -1},
+		{"a1 a1 b1 b1 b2", "a2", 0},
+		{"a1 a2 b1 b2 b2", "a1", -1},
+	} {
+		t.Run(test.held+" "+test.of, func(t *testing.T) {
+			l := newWebListener(nil)
+			of := func(text string) *webConn {
+				here, _ := net.Pipe()
+				return &webConn{Conn: here, of: l, user: text[:1],
+					host: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, text[1]}), 32)}
+			}
+			var held []*webConn
+			for _, text := range strings.Fields(test.held) {
+				held = append(held, of(text))
+				held[len(held)-1].in = &l.sessions
+			}
+			l.sessions = webPool{most: len(held), conns: slices.Clone(held)}
+			c := of(test.of)
+			if ok := l.sessions.share(c.user, c.host); ok != (test.gone >= 0) {
+				t.Errorf("has room: %v", ok)
+			}
+			for i, other := range held {
+				if gone := other.in == nil; gone != (i == test.gone) {
+					t.Errorf("%d is gone: %v", i, gone)
+				}
+			}
+		})
+	}
 }
 
 // Who guesses passwords waits for each, and keeps nobody from another address from logging in.

@@ -26,9 +26,9 @@ type Config struct {
 	Server   *Listener // accepts the page's connections
 	TLS      bool      // the port speaks TLS
 	Insecure bool      // accept passwords from other machines without TLS
-	// Hold lets a request last longer than others: its connection is not closed to make room. It
-	// returns false if too many are held; otherwise release ends it.
-	Hold func(r *http.Request) (release func(), ok bool)
+	// Hold lets a user's request last longer than others: its connection is not closed to make
+	// room for those of nobody. It returns false if too many are held; otherwise release ends it.
+	Hold func(r *http.Request, user string) (release func(), ok bool)
 }
 
 // Page is the handler of the page. Close ends its sessions.
@@ -98,16 +98,13 @@ func (p *Page) files() {
 const patience = 20 * time.Second
 
 // extend gives a request and its response more time than the port gives to strangers.
-func (p *Page) extend(w http.ResponseWriter, r *http.Request, d time.Duration) (release func(),
+func (p *Page) extend(w http.ResponseWriter, r *http.Request, user string) (release func(),
 	ok bool) {
-	if release, ok = p.cfg.Hold(r); !ok {
+	if release, ok = p.cfg.Hold(r, user); !ok {
 		fail(w, http.StatusServiceUnavailable, "too many connections to the page of this node")
 		return nil, false
 	}
-	deadline := time.Time{}
-	if d > 0 {
-		deadline = time.Now().Add(d)
-	}
+	deadline := time.Now().Add(patience)
 	c := http.NewResponseController(w)
 	if err := errors.Join(c.SetReadDeadline(deadline), c.SetWriteDeadline(deadline)); err != nil {
 		release()
@@ -132,7 +129,7 @@ func (p *Page) withSession(h sessionHandler) http.Handler {
 			fail(w, http.StatusUnauthorized, "log in")
 			return
 		}
-		release, ok := p.extend(w, r, patience)
+		release, ok := p.extend(w, r, userName(s.user))
 		if !ok {
 			return
 		}
@@ -167,7 +164,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, why)
 		return
 	}
-	release, ok := p.extend(w, r, patience)
+	release, ok := p.extend(w, r, "")
 	if !ok {
 		return
 	}
