@@ -203,6 +203,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 	s.tx = transaction{}
 	if !together {
 		s.flush()
+		s.awaitRevoked()
 		s.forgetAhead()
 	}
 }

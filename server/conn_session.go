@@ -71,6 +71,7 @@ type session struct {
 	// the user whom its certificate names; empty: none, or it was tried
 	certifiedAs string
 	usersUntil  time.Time // how long it waits for the users; zero: it has not waited yet
+	newUsers    bool      // it has changed the users, and awaitRevoked has not run yet
 	admittedBy  *Users    // those that decided about the newest command; nil: none were known
 	name        string
 	libName     string

@@ -64,6 +64,7 @@ func machineACLSpecs() []commands.Spec {
 		run := showUsers
 		if spec.Kind == commands.Write {
 			run = changeUsers
+			spec.Ran = func(c commands.Client, _ [][]byte) { c.(*session).newUsers = true }
 		}
 		spec.Local = &commands.Local{Raw: true, Run: serve(run)}
 		if spec.Carries > 0 { // what the call hides does not leave the session
@@ -75,7 +76,11 @@ func machineACLSpecs() []commands.Spec {
 			spec.Rewrite = func(c commands.Client, args [][]byte) ([][]byte, error) {
 				return c.(*session).rewriteSetUser(args)
 			}
-			spec.Ran = func(c commands.Client, args [][]byte) { c.(*session).hasSetUser(args) }
+			changed := spec.Ran
+			spec.Ran = func(c commands.Client, args [][]byte) {
+				changed(c, args)
+				c.(*session).hasSetUser(args)
+			}
 		}
 	}
 	return specs
@@ -91,8 +96,8 @@ func changeUsers(s *session, spec *commands.Spec, args [][]byte) {
 		s.failRaw(spec, args, commands.Errorf("ERR %v", errUsersLevel))
 	default:
 		s.request(spec, args)
-		s.flush()                      // what it changes concerns the next command
-		s.srv.pubsub.delivery.settle() // who lost rights is revoked
+		s.flush() // what it changes concerns the next command
+		s.awaitRevoked()
 	}
 }
 

@@ -4,6 +4,8 @@
 package server
 
 import (
+	"context"
+
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 )
@@ -26,6 +28,19 @@ func (s *Server) revoke() {
 type receiver struct {
 	user *acl.User // nil: nothing
 	all  bool
+}
+
+// awaitRevoked waits, once the session has changed users, until this node knows and has ended whom
+// that ends. A node that lags long does not hold up its client.
+func (s *session) awaitRevoked() {
+	if !s.newUsers {
+		return
+	}
+	s.newUsers = false
+	ctx, cancel := context.WithTimeout(context.Background(), ownDelay)
+	defer cancel()
+	_ = s.srv.backend.Barrier(ctx)
+	s.srv.pubsub.delivery.settle()
 }
 
 // revoked returns the sessions to end after a change of users, and why. Those whose user has not

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
@@ -84,5 +86,42 @@ func TestRefusedResetIsTriedOnce(t *testing.T) {
 		if strings.Contains(logged.String(), "yet") {
 			t.Errorf("%s: it was tried again:\n%s", what, logged.String())
 		}
+	}
+}
+
+// Whom a change of users ends is gone from the node that acknowledges the change, the leader or
+// not, alone or in a transaction.
+func TestRevokedAreGoneFromEachNode(t *testing.T) {
+	_, _, clients := startThree(t)
+	ctx := t.Context()
+	for i := range 40 * len(clients) {
+		c := clients[i%len(clients)]
+		admin := c.Conn()
+		call := []any{"ACL", "DELUSER", "bob"}
+		err := admin.Do(ctx, "ACL", "SETUSER", "bob", "on", ">b", "+@all", "&*").Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bob := redis.NewClient(&redis.Options{Addr: c.Options().Addr, MaxRetries: -1,
+			Username: "bob", Password: "b"})
+		if _, err := bob.Subscribe(ctx, "ch").Receive(ctx); err != nil {
+			t.Fatal(err)
+		}
+		_, err = admin.Pipelined(ctx, func(p redis.Pipeliner) error {
+			if i%2 == 0 {
+				p.Do(ctx, call...)
+				return nil
+			}
+			p.Do(ctx, "MULTI")
+			p.Do(ctx, call...)
+			return p.Do(ctx, "EXEC").Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list := c.ClientList(ctx).Val(); list == "" || strings.Contains(list, "user=bob") {
+			t.Fatalf("%d: %s", i, list)
+		}
+		_, _ = bob.Close(), admin.Close()
 	}
 }
