@@ -38,7 +38,6 @@ type tracker struct {
 	bcast, optin, optout, noloop bool
 	// the connection that receives invalidations; 0: the client's own
 	redirect uint64
-	anyUser  bool     // redirect may be another user's
 	prefixes []string // of bcast, sorted
 	after    uint64   // the newest parcel at the start: earlier changes are not sent
 
@@ -538,7 +537,7 @@ func (t *parcelDelivery) invalidate(v *invalidation) {
 			t.push(c, form(0, 1))
 		default:
 			target := t.srv.receiver(tracked.redirect)
-			if target == nil || !tracked.anyUser && target.userName() != c.userName() {
+			if target == nil || !c.maySendTo(target) {
 				tracked.broken.Store(true)
 				t.push(c, redirectBroken(tracked.redirect))
 				continue

@@ -120,13 +120,18 @@ func (s *session) mayRedirect(t *tracker) error {
 	if target == nil {
 		return errTrackTarget
 	}
-	t.anyUser = s.administers()
-	if !t.anyUser && target.userName() != s.userName() {
+	if !s.maySendTo(target) {
 		s.deny(refusedCall{reason: "command", context: s.context(), object: "client|tracking",
 			user: s.userName()}, 1)
 		return errTrackForeign
 	}
 	return nil
+}
+
+// maySendTo reports whether the user that the session has now may have messages sent to another
+// connection.
+func (s *session) maySendTo(target *session) bool {
+	return target.userName() == s.userName() || s.administers()
 }
 
 // startTracking starts tracking as t says, if that is compatible with the current mode.

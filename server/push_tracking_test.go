@@ -572,8 +572,13 @@ func TestRedirectToAnotherUser(t *testing.T) {
 	writer.call("SET", "k", "2")
 	bob.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + id + "\r\n")
 	page.want(changed)
-	if got := own.call("ECHO", "own"); got != "$3\r\nown\r\n" {
-		t.Errorf("the connection that is another user's now: %q", got)
+	n.fake.setUser(t, "chief", "-client|kill") // nor may that one send to others any more
+	writer.call("SET", "k", "3")
+	chief.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + page.id() + "\r\n")
+	for _, c := range []*client{own, page} {
+		if got := c.call("ECHO", "own"); got != "$3\r\nown\r\n" {
+			t.Errorf("a connection of another user: %q", got)
+		}
 	}
 }
 
