@@ -143,7 +143,7 @@ func agreeOnErrors(t *testing.T, info string, got map[string]float64) {
 // keeping a code from being counted.
 func TestCodesOfErrors(t *testing.T) {
 	code := regexp.MustCompile(`(?:[eE]rrorf?\(|Error +=|Error\{\w+,|Reply:)\s*"-?([A-Z]{2,24}) `)
-	texts := map[string]bool{"REDIRECT": true, "CONFIG": true, "ACL": true, "OK": true} // no errors
+	texts := map[string]bool{"CONFIG": true, "ACL": true, "OK": true} // no errors
 	used := map[string]bool{}
 	for _, dir := range []string{".", "../commands", "../fsm", "../fsm/script", "../cluster",
 		"../internal/node"} {
@@ -170,6 +170,23 @@ func TestCodesOfErrors(t *testing.T) {
 		if !used[word] {
 			t.Errorf("no error has the code %s", word)
 		}
+	}
+
+	// and those that the guarantees explain are among them
+	text, err := os.ReadFile("../docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, promise, _ := strings.Cut(string(text), "\n### 4. ")
+	promise, _, _ = strings.Cut(promise, "\n### ")
+	named := regexp.MustCompile("`([A-Z]+)`").FindAllStringSubmatch(promise, -1)
+	for _, m := range named {
+		if !errorCodes[m[1]] {
+			t.Errorf("the guarantees explain %s, which is not in errorCodes", m[1])
+		}
+	}
+	if len(named) < 10 {
+		t.Errorf("the guarantees explain %d codes", len(named))
 	}
 
 	n := start(t, nil)

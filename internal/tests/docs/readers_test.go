@@ -175,7 +175,7 @@ var readersDoc = regexp.MustCompile(`^README.md$|^docs/(guide/.*|install|migrati
 // notCommands are other words in capitals: of files, of signals, of Go, of push messages, of the
 // page, and of RedisRaft.
 var notCommands = strings.Fields("LOCK SIGHUP SIGTERM GOMEMLIMIT GOMAXPROCS GOGC AUTOMEMLIMIT " +
-	"MOVING MIGRATING FAILING SKIPPED WINDOWS QUEUES NOREPLICAS TLS RAFT.NODE RAFT.CLUSTER")
+	"MOVING MIGRATING FAILING SKIPPED WINDOWS QUEUES TLS RAFT.NODE RAFT.CLUSTER")
 
 // TestAddresses checks the form of links to other sites.
 func TestAddresses(t *testing.T) {

@@ -187,7 +187,7 @@ func commandsOf(kind string, a []string) [][]string {
 var readOnly = map[string]bool{"get": true, "count": true, "holder": true, "both": true}
 
 // retryable are the errors that say that a command did not run and will not.
-var retryable = []string{"-CLUSTERDOWN", "-TRYAGAIN", "-LOADING", "-MOVED", "-OOM", "-NOREPLICAS"}
+var retryable = []string{"-CLUSTERDOWN", "-TRYAGAIN", "-LOADING", "-MOVED", "-OOM"}
 
 // perform runs one operation, and reports whether it was answered.
 func (c *client) perform(kind string, args []string) bool {
