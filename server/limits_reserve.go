@@ -104,6 +104,8 @@ func (s *session) leaveReserve() {
 	}
 }
 
+var killWords = [][]byte{[]byte("client"), []byte("kill"), []byte("id"), []byte("0")}
+
 // administers reports whether the session's user may end connections.
 func (s *session) administers() bool {
 	kill, _ := s.srv.table.Resolve(killWords) // exists

@@ -111,8 +111,6 @@ func (s *session) parseTracking(args [][]byte) (*tracker, error) {
 	return t, nil
 }
 
-var killWords = [][]byte{[]byte("client"), []byte("kill"), []byte("id"), []byte("0")}
-
 // mayRedirect returns the error for a redirection to a connection that there is not, or that the
 // session's user may not send to. It may to those of the same user, and to any if it may end them.
 func (s *session) mayRedirect(t *tracker) error {
