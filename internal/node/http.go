@@ -277,7 +277,7 @@ func hold(r *http.Request, user string) (release func(), ok bool) {
 	switch {
 	case c.in == &l.logins:
 		return func() {}, true
-	case c.in == nil, c.in != &l.sessions && !l.sessions.share(user, c.host):
+	case c.in == nil, !l.sessions.share(user, c.host):
 		return nil, false
 	}
 	c.user = user
