@@ -191,6 +191,10 @@ func TestPageForgery(t *testing.T) {
 	}
 	b.want(403, "not under a name")(open(rebound))
 	b.want(403, "Behind a proxy")(open(header("X-Forwarded-For", "192.0.2.1")))
+	b.want(403, "Behind a proxy")(open(func(r *http.Request) {
+		r.Host = "192.0.2.7:8080"
+		r.Header.Set("Origin", "http://"+r.Host)
+	}))
 	b.want(200, `"default"`)(open(func(*http.Request) {}))
 	for _, change := range []func(*http.Request){
 		header("Origin", "http://example.org"), header("Origin", "null"),

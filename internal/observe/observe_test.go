@@ -17,6 +17,7 @@ func TestShow(t *testing.T) {
 		"größe 日本":               "größe 日本",
 		"a\x1b[31m\r\n\u202eb":   `a\u{1b}[31m\u{d}\u{a}\u{202e}b`,
 		"\xff\x00":               `\xff\u{0}`,
+		`\xff`:                   `\\xff`,
 		strings.Repeat("é", 161): strings.Repeat("é", 160) + "… (322 bytes)",
 	} {
 		if got := Show(typed); got != want {

@@ -23,6 +23,8 @@ func Show(s string) string {
 		}
 		shown++
 		switch {
+		case r == '\\': // it begins what stands for other characters
+			b.WriteString(`\\`)
 		case r == utf8.RuneError && w == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
 		case unicode.IsPrint(r):

@@ -63,12 +63,24 @@ func forwarded(r *http.Request) bool {
 // name may be another site's, which now resolves to the node (DNS rebinding): the browser then
 // takes that site's page for ours.
 func namedByAddress(r *http.Request) bool {
+	host := hostOf(r)
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host) != nil
+}
+
+// proxied reports whether a proxy on this machine has passed a request on, and says so in no
+// header: what comes over the loopback was asked of another address.
+func proxied(r *http.Request) bool {
+	ip := net.ParseIP(hostOf(r))
+	return local(r) && ip != nil && !ip.IsLoopback()
+}
+
+// hostOf returns the name or the address by which the browser knows the node.
+func hostOf(r *http.Request) string {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host) != nil
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
 // local reports whether a request comes from this machine.
@@ -95,7 +107,7 @@ func (p *Page) refusesPassword(r *http.Request) string {
 // empty: nothing forbids it.
 func refusesOpen(r *http.Request) string {
 	switch {
-	case forwarded(r):
+	case forwarded(r), proxied(r):
 		return "Behind a proxy the page requires a password: everybody seems to be on the " +
 			"proxy's machine."
 	case !namedByAddress(r):
