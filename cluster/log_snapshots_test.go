@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,10 +180,23 @@ func TestStartWithUnreadableSnapshot(t *testing.T) {
 	})
 }
 
+// gatedLog keeps what a logger writes once it is open: the start of a node may have warned.
+type gatedLog struct {
+	bytes.Buffer
+	open atomic.Bool
+}
+
+func (l *gatedLog) Write(p []byte) (int, error) {
+	if !l.open.Load() {
+		return len(p), nil
+	}
+	return l.Buffer.Write(p)
+}
+
 // TestCloseCancelsSnapshot closes a node that writes an endless snapshot, which takes no time in a
 // bubble.
 func TestCloseCancelsSnapshot(t *testing.T) {
-	var out bytes.Buffer // the log; read after Close
+	var out gatedLog // read after Close
 	c := newCluster(t, 1, func(cfg *Config) {
 		cfg.TrailingLogs = 1
 		cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
@@ -206,6 +220,7 @@ func TestCloseCancelsSnapshot(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() { failed <- n.Snapshot() }()
 	received(t, "the snapshot begins", begun)
+	out.open.Store(true)
 	c.close("n1")
 	if err := received(t, "the snapshot's end", failed); err != errStopping {
 		t.Errorf("the snapshot failed with %v", err)
