@@ -163,8 +163,12 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		start := len(r.resp.Buf)
+		from, deadlineMs := r.source(q)
 		r.command(x)
 		r.wait(q, start)
+		if from != nil && !r.tx.Blocked {
+			r.m.lend(r.env, q.Wait.Number, *from, x.Spec.Group, deadlineMs)
+		}
 		return
 	}
 	if err := r.permittedWatch(x, q.Watch); err != nil {

@@ -102,6 +102,13 @@ func (v *lent) remove(l *loan) {
 	}
 }
 
+// prolong has a loan end later than all others: its parts may come one by one.
+func (v *lent) prolong(l *loan, untilMs int64) {
+	at := slices.Index(v.loans, l)
+	v.loans = append(slices.Delete(v.loans, at, at+1), l)
+	l.untilMs = untilMs
+}
+
 // expire ends loans whose time is over.
 func (v *lent) expire(nowMs int64) {
 	for len(v.loans) > 0 && v.loans[0].untilMs <= nowMs {
@@ -191,10 +198,12 @@ func (m *Machine) lends() func(*commands.Spec) {
 	return m.waiting.lent.runs
 }
 
-// lend notes that a wait is served from a key, which had a deadline.
-func (m *Machine) lend(env *commands.Env, w *waiter, key changedKey, deadlineMs int64) {
+// lend notes that a wait is served from a key by a command of a class. deadlineMs is the key's,
+// before; 0: none.
+func (m *Machine) lend(env *commands.Env, number uint64, key changedKey, class string,
+	deadlineMs int64) {
 	m.waiting.lent.expire(m.ks.Now())
-	m.waiting.lent.add(w.number, key, w.class, deadlineMs, m.ks.Now()+lendingMs)
+	m.waiting.lent.add(number, key, class, deadlineMs, m.ks.Now()+lendingMs)
 	env.Runs = m.lends()
 }
 
@@ -219,6 +228,8 @@ func (m *Machine) giveBack(r *runner, values [][]byte) error {
 	from := l.from.key
 	if l.parts++; l.parts >= n[2] {
 		m.waiting.lent.remove(l)
+	} else {
+		m.waiting.lent.prolong(l, m.ks.Now()+lendingMs)
 	}
 	db, key := m.ks.DB(from.db), []byte(from.key)
 	absent := db.Find(key) == nil

@@ -72,6 +72,28 @@ func TestGiveBackInParts(t *testing.T) {
 	}
 }
 
+// A loan ends two seconds after its last part, and holds up the end of no other.
+func TestPartsProlongTheirLoan(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n2", 7, "BLMPOP 0 1 k LEFT COUNT 3")
+	w.wait("n2", 8, "BLPOP other 0")
+	w.run("RPUSH k a b c")
+	w.run("RPUSH other x")
+	for i, part := range []string{"LPUSH k c", "LPUSH k b", "LPUSH k a"} {
+		if got := w.putBack(7, i, 3, part); got != "+OK" {
+			t.Fatalf("part %d: %s", i, got)
+		}
+		w.clock += lendingMs * 3 / 4
+		w = w.reloaded()
+	}
+	if got := w.run("LRANGE k 0 -1"); got != "*3 $1 a $1 b $1 c" {
+		t.Error(got)
+	}
+	if got := w.putBack(8, 0, 1, "LPUSH other x"); got != notLent {
+		t.Errorf("a loan whose time is over: %s", got)
+	}
+}
+
 const notLent = "-" + string(commands.ErrNotLent)
 
 // What came between is not undone: the element stays away if a command has said since that it, or

@@ -309,6 +309,29 @@ func (r *runner) wait(q *commands.Request, start int) {
 	r.m.observe()
 }
 
+// source returns the key from which a command that is sent again takes, if it need not wait any
+// more, and its deadline: what it takes is lent, as its client may have gone before that was there.
+func (r *runner) source(q *commands.Request) (from *changedKey, deadlineMs int64) {
+	if q.Wait == nil || q.Wait.Order == 0 || r.readOnly || r.m.level < commands.LevelUsers {
+		return nil, 0
+	}
+	spec, err := r.m.table.ResolveAt(r.m.level, q.Cmds[0])
+	if err != nil {
+		return nil, 0
+	}
+	indexes := spec.WaitedKeys(q.Cmds[0])
+	if !takes(spec, q.Cmds[0], len(indexes)) {
+		return nil, 0
+	}
+	for _, i := range indexes {
+		r.env.Work += lookWork
+		if e := r.m.ks.DB(q.DB).Find(q.Cmds[0][i]); e != nil {
+			return &changedKey{q.DB, string(q.Cmds[0][i])}, e.Deadline()
+		}
+	}
+	return nil, 0
+}
+
 // serveWaiting serves those that wait for keys that may have something for them. What is beyond the
 // work of an entry, or its positions, waits for the next.
 func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
@@ -397,7 +420,7 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	env.Work += uint64(len(v.all) / movedPerUnit)
 	v.leave(w.number)
 	if lends {
-		m.lend(env, w, key, deadlineMs)
+		m.lend(env, w.number, key, w.class, deadlineMs)
 	}
 	if w.node == v.node {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,

@@ -59,6 +59,7 @@ type fakeBackend struct {
 	founding        *acl.Users // of FoundingUsers
 	level           uint64
 	hidesWaits      bool      // Waits knows none
+	term            uint64    // of the next entry
 	began           time.Time // of n2's process; zero: unknown
 	looks           int       // calls of Status
 }
@@ -395,7 +396,7 @@ func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 	f.machine.Observe(f.wants)
 	f.machine.Watch(f.watched)
 	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs,
-		Batches: batches}, true)
+		Term: f.term, Batches: batches}, true)
 	if err != nil {
 		return nil, err
 	}

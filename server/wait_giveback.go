@@ -84,11 +84,9 @@ func pushes(left bool) []byte {
 // giveBack puts back what a wait took with reply for a client that is gone, unless its key was
 // changed since in a way that relies on its absence.
 func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
-	cmds := undo(q.Cmds[0], reply)
-	if len(cmds) == 0 || s.ctx.Err() != nil {
-		return
-	}
-	s.inBackground(func() {
+	reply = bytes.Clone(reply)
+	s.inBackground(func() { // who applies the log does not wait for it
+		cmds := undo(q.Cmds[0], reply)
 		for i, args := range cmds {
 			words := [][]byte{[]byte(commands.SettingGiveBack), strconv.AppendUint(nil, number, 10),
 				strconv.AppendInt(nil, int64(i), 10), strconv.AppendInt(nil, int64(len(cmds)), 10)}
@@ -104,8 +102,14 @@ func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
 // putBack sends a part until its end is known, and reports whether it is back.
 func (s *Server) putBack(batch []byte) bool {
 	for pause := firstPause; s.ctx.Err() == nil; pause = s.rest(pause) {
-		if reply, err := s.backend.Write(s.ctx, Workload{}, batch, 1); err == nil {
+		reply, err := s.backend.Write(s.ctx, Workload{}, batch, 1)
+		switch {
+		case err == nil:
 			return !bytes.HasPrefix(reply, []byte("-"))
+		case outcomeOf(err) == Refused: // an element is larger than a request may be
+			s.log.Warn("what a blocked client took that has gone cannot be put back", "bytes",
+				len(batch), "error", err)
+			return false
 		}
 	}
 	return false

@@ -353,7 +353,11 @@ func (s *Server) leaveAll() {
 		some := slices.Clone(m.left[:min(len(m.left), leaveTogether)])
 		m.mu.Unlock()
 		left, err := s.leaveWaits(s.ctx, Workload{}, some...)
-		if err != nil { // they end with the leader's term at the latest
+		switch {
+		case err == nil:
+		case outcomeOf(err) == Refused:
+			left = make([]bool, len(some)) // for good
+		default: // they end with the leader's term at the latest
 			pause = s.rest(pause)
 		}
 		m.mu.Lock()
@@ -413,7 +417,8 @@ func (s *Server) watchWaits() {
 			continue
 		}
 		if st.Term != term {
-			term = st.Term
+			term, held = st.Term, time.Time{}
+			clear(started) // of nodes that were started again while another led
 			// It ends no wait, but as an entry of the term it drops all.
 			s.changeWaits(commands.SettingLeaveWait, "0")
 		}
