@@ -202,11 +202,15 @@ func (n *Node) leaderless() time.Duration {
 }
 
 // whatIs answers the question of another node, but not by what others said: two nodes would vouch
-// for each other's word. Without a leader this node may have missed that the other became a voter.
+// for each other's word. Without a leader this node may have missed that the other became a voter,
+// and so it has, perhaps of others too, if its leader is no voter in its log.
 func (n *Node) whatIs(id string) standing {
 	is := n.ownStanding(id)
-	if (is == standingNone || is == standingLearner) && n.route.Load().leaderID == "" {
-		return standingUnheard
+	if is == standingNone || is == standingLearner {
+		lead := n.route.Load().leaderID
+		if lead == "" || n.ownStanding(lead) != standingVoter {
+			return standingUnheard
+		}
 	}
 	return is
 }

@@ -315,6 +315,79 @@ func newestMajorityElects(t *testing.T, changes string, fromEnd bool) {
 	c.converged()
 }
 
+// TestNewestMajorityOfALearner: also if the one that was away is no voter in its own log, as it has
+// missed its own promotion.
+func TestNewestMajorityOfALearner(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "a")
+		c.converged()
+		add := func(id string) {
+			t.Helper()
+			addr := c.joiner(id, true).Status().PeerAddr
+			eventually(t, "it is added: "+id, func() bool {
+				return c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: id,
+					PeerAddr: addr}) == nil
+			})
+		}
+		remove := func(id string) {
+			t.Helper()
+			eventually(t, "it is removed: "+id, func() bool {
+				return c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: id}) == nil
+			})
+			c.close(id)
+		}
+		add("n4")
+		eventually(t, "it has caught up", func() bool {
+			l := c.leader()
+			lead := l.route.Load().lead
+			return lead != nil && l.caughtUp(lead, "n4") == nil
+		})
+		c.net.isolate("n4")
+		if err := c.leader().ChangeMembers(MemberChange{Kind: PromoteMember,
+			ID: "n4"}); err != nil {
+			t.Fatal(err)
+		}
+		if is := c.nodes["n4"].ownStanding("n4"); is != standingLearner {
+			t.Fatalf("n4 is a %v in its own log", is)
+		}
+		add("n5")
+		c.awaitVoters("n1", "n2", "n3", "n4", "n5")
+		remove("n2")
+		remove("n3")
+		c.write(c.leader(), "b")
+		c.close("n1")
+		c.net.heal("n4")
+		c.ready("n4")
+		if got := c.read(c.nodes["n4"], "all"); got != "a b" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestWhoFollowsAnUnknownHasNoWord: a node whose leader is no voter in its log says of nobody that
+// he is none: its leader's followers would disown him to each other.
+func TestWhoFollowsAnUnknownHasNoWord(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		n := c.followers()[0]
+		was := n.route.Load()
+		for leader, want := range map[string]standing{was.leaderID: standingNone,
+			"n9": standingUnheard, "": standingUnheard} {
+			r := *was
+			r.leaderID = leader
+			n.route.Store(&r)
+			if got := n.whatIs("n8"); got != want {
+				t.Errorf("following %q: %v, want %v", leader, got, want)
+			}
+			if got := n.whatIs("n1"); got != standingVoter {
+				t.Errorf("following %q: a voter is %v", leader, got)
+			}
+			n.route.Store(was)
+		}
+	})
+}
+
 // TestEmptyNodesAreNotAskedAbout: a node that claims no membership makes nobody ask about it.
 func TestEmptyNodesAreNotAskedAbout(t *testing.T) {
 	simulated(t, func(t *testing.T) {
