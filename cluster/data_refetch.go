@@ -119,7 +119,7 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 		return 0, false, fmt.Errorf("node %s is the only voter of its cluster: no other has its "+
 			"data", v.node)
 	}
-	if last.term > 0 {
+	if last.term > 0 && (before.last == 0 || before.term > 0) {
 		term = last.term
 	}
 	if owed = max(before.last, last.last); owed == 0 {

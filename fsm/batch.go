@@ -163,11 +163,11 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		start := len(r.resp.Buf)
-		from, deadlineMs := r.source(q)
+		from, changes := r.source(q), r.m.changes
 		r.command(x)
 		r.wait(q, start)
-		if from != nil && !r.tx.Blocked {
-			r.m.lend(r.env, q.Wait.Number, *from, x.Spec.Group, deadlineMs)
+		if from != nil && r.m.changes != changes { // else it has taken nothing
+			r.m.lend(r.env, q.Wait.Number, *from)
 		}
 		return
 	}

@@ -57,7 +57,8 @@ type lent struct {
 	by *commands.Spec
 }
 
-func (v *lent) add(number uint64, key changedKey, class string, deadlineMs, untilMs int64) {
+func (v *lent) add(number uint64, s source, untilMs int64) {
+	key := s.key
 	if v.numbers == nil {
 		v.numbers = map[uint64]*loan{}
 	}
@@ -65,13 +66,13 @@ func (v *lent) add(number uint64, key changedKey, class string, deadlineMs, unti
 		v.lenders[key.db] = map[string][]*lender{}
 	}
 	of := v.lenders[key.db][key.key]
-	at := slices.IndexFunc(of, func(d *lender) bool { return d.class == class })
+	at := slices.IndexFunc(of, func(d *lender) bool { return d.class == s.class })
 	if at < 0 {
 		at = len(of)
-		of = append(of, &lender{key: key, class: class})
+		of = append(of, &lender{key: key, class: s.class})
 		v.lenders[key.db][key.key] = of
 	}
-	l := &loan{number: number, from: of[at], deadlineMs: deadlineMs, untilMs: untilMs}
+	l := &loan{number: number, from: of[at], deadlineMs: s.deadlineMs, untilMs: untilMs}
 	l.from.loans++
 	v.bytes += l.from.bytes()
 	v.loans, v.numbers[number] = append(v.loans, l), l
@@ -198,12 +199,17 @@ func (m *Machine) lends() func(*commands.Spec) {
 	return m.waiting.lent.runs
 }
 
-// lend notes that a wait is served from a key by a command of a class. deadlineMs is the key's,
-// before; 0: none.
-func (m *Machine) lend(env *commands.Env, number uint64, key changedKey, class string,
-	deadlineMs int64) {
+// source is a key before a command of a class takes something from it.
+type source struct {
+	key        changedKey
+	class      string
+	deadlineMs int64 // of the key; 0: none
+}
+
+// lend notes what a wait was given.
+func (m *Machine) lend(env *commands.Env, number uint64, from source) {
 	m.waiting.lent.expire(m.ks.Now())
-	m.waiting.lent.add(number, key, class, deadlineMs, m.ks.Now()+lendingMs)
+	m.waiting.lent.add(number, from, m.ks.Now()+lendingMs)
 	env.Runs = m.lends()
 }
 
@@ -229,6 +235,7 @@ func (m *Machine) giveBack(r *runner, values [][]byte) error {
 	if l.parts++; l.parts >= n[2] {
 		m.waiting.lent.remove(l)
 	} else {
+		r.env.Work += uint64(len(m.waiting.lent.loans) / movedPerUnit)
 		m.waiting.lent.prolong(l, m.ks.Now()+lendingMs)
 	}
 	db, key := m.ks.DB(from.db), []byte(from.key)
@@ -288,7 +295,7 @@ func (v *lent) restore(c *wire.Cursor) {
 			c.Fail()
 			return
 		}
-		v.add(number, changedKey{db, c.Text()}, c.Text(), c.Varint(), c.Varint())
+		v.add(number, source{changedKey{db, c.Text()}, c.Text(), c.Varint()}, c.Varint())
 		v.numbers[number].parts = c.Varint()
 	}
 }

@@ -381,3 +381,27 @@ func TestGoldenUsers(t *testing.T) {
 		t.Errorf("%s is written otherwise now: a new format needs a new version", path)
 	}
 }
+
+// A blocking command that is sent again is refused like any other once its user has no right to it,
+// and has borrowed nothing.
+func TestUsersDecideWhenAWaitIsSentAgain(t *testing.T) {
+	u := newUsersTest(t)
+	u.want(as("", 0, "ACL SETUSER bob on nopass ~* +@all -blpop"), "+OK")
+	u.want(as("", 0, "RPUSH l x"), ":1")
+	u.want(as("", 0, "SET s x"), "+OK")
+	again := func(user, line string) []byte {
+		q := lineRequest(line)
+		q.Wait = &commands.Wait{Node: []byte("n1"), Era: 1, Number: 7, Order: 1}
+		q.User = commands.UserID{Name: []byte(user), Created: u.created(user)}
+		return commands.AppendRequest(nil, &q)
+	}
+	u.want(again("bob", "BLPOP l 0"), "-NOPERM")
+	u.want(again("bob", "BRPOP s 0"), "-WRONGTYPE")
+	if !u.m.waiting.lent.none() {
+		t.Error("something is lent that was not taken")
+	}
+	u.want(again("bob", "BRPOP l 0"), "*2")
+	if u.m.waiting.lent.none() {
+		t.Error("what was taken is not lent")
+	}
+}

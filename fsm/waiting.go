@@ -309,27 +309,27 @@ func (r *runner) wait(q *commands.Request, start int) {
 	r.m.observe()
 }
 
-// source returns the key from which a command that is sent again takes, if it need not wait any
-// more, and its deadline: what it takes is lent, as its client may have gone before that was there.
-func (r *runner) source(q *commands.Request) (from *changedKey, deadlineMs int64) {
+// source returns from where a command that is sent again takes, if it need not wait any more, nil
+// if from nowhere: what it takes is lent, as its client may have gone before that was there.
+func (r *runner) source(q *commands.Request) *source {
 	if q.Wait == nil || q.Wait.Order == 0 || r.readOnly || r.m.level < commands.LevelUsers {
-		return nil, 0
+		return nil
 	}
 	spec, err := r.m.table.ResolveAt(r.m.level, q.Cmds[0])
 	if err != nil {
-		return nil, 0
+		return nil
 	}
 	indexes := spec.WaitedKeys(q.Cmds[0])
 	if !takes(spec, q.Cmds[0], len(indexes)) {
-		return nil, 0
+		return nil
 	}
 	for _, i := range indexes {
 		r.env.Work += lookWork
 		if e := r.m.ks.DB(q.DB).Find(q.Cmds[0][i]); e != nil {
-			return &changedKey{q.DB, string(q.Cmds[0][i])}, e.Deadline()
+			return &source{changedKey{q.DB, string(q.Cmds[0][i])}, spec.Group, e.Deadline()}
 		}
 	}
-	return nil, 0
+	return nil
 }
 
 // serveWaiting serves those that wait for keys that may have something for them. What is beyond the
@@ -398,7 +398,8 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 		return v.leave(w.number) // never: the machine wrote it
 	}
 	q.Woken, q.Wait = true, nil
-	lends, deadlineMs := false, m.ks.DB(key.db).Find([]byte(key.key)).Deadline()
+	lends := false
+	from := source{key, w.class, m.ks.DB(key.db).Find([]byte(key.key)).Deadline()}
 	if spec, err := m.table.ResolveAt(m.level, q.Cmds[0]); err == nil {
 		indexes := spec.WaitedKeys(q.Cmds[0])
 		lends = takes(spec, q.Cmds[0], len(indexes))
@@ -420,7 +421,7 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	env.Work += uint64(len(v.all) / movedPerUnit)
 	v.leave(w.number)
 	if lends {
-		m.lend(env, w.number, key, w.class, deadlineMs)
+		m.lend(env, w.number, from)
 	}
 	if w.node == v.node {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,

@@ -84,7 +84,6 @@ func pushes(left bool) []byte {
 // giveBack puts back what a wait took with reply for a client that is gone, unless its key was
 // changed since in a way that relies on its absence.
 func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
-	reply = bytes.Clone(reply)
 	s.inBackground(func() { // who applies the log does not wait for it
 		cmds := undo(q.Cmds[0], reply)
 		for i, args := range cmds {

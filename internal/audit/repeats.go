@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/internal/halfopen"
@@ -131,13 +132,7 @@ func (e *Event) shares() []share {
 	}
 }
 
-func (e *Event) changesUsers() bool {
-	switch e.Event {
-	case "acl|setuser", "acl|deluser", "acl|load":
-		return e.Change
-	}
-	return false
-}
+func (e *Event) changesUsers() bool { return e.Change && strings.HasPrefix(e.Event, "acl|") }
 
 // key is what repeats have in common.
 func (e *Event) key() string {

@@ -72,15 +72,18 @@ func TestNodeThatLoads(t *testing.T) {
 
 // Whoever may not connect is turned away on all ports, without an answer.
 func TestAllowFrom(t *testing.T) {
-	own := ownAddress(t)
-	cfg := single(t.TempDir())
-	addr := func() string {
-		_, port, _ := net.SplitHostPort(ports.Addr(t))
-		return net.JoinHostPort(own, port)
+	const far = "192.0.2.7"
+	listen := func() net.Listener {
+		ln, err := Listen(ports.Addr(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return farListener{ln, net.TCPAddr{IP: net.ParseIP(far), Port: 1234}}
 	}
-	cfg.Listen, cfg.HTTPListen, cfg.Unprotected = addr(), addr(), true
-	cfg.ListenAlso = []string{ports.Addr(t)}
-	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	clients, pages := listen(), listen()
+	cfg := single(t.TempDir())
+	cfg.Unprotected, cfg.ListenAlso = true, []string{ports.Addr(t)}
+	n, err := Start(cfg, Listeners{Client: clients}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +91,15 @@ func TestAllowFrom(t *testing.T) {
 	if err := n.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	served := make(chan error, 1)
+	port := n.openWeb(pages)
+	go func() { served <- n.serveWeb(port) }()
+	defer func() { _ = n.http.Close(); <-served }()
 	near := redis.NewClient(&redis.Options{Addr: cfg.ListenAlso[0], MaxRetries: -1})
 	defer near.Close()
 	get := func() error {
 		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		answer, err := c.Get("http://" + cfg.HTTPListen + "/healthz")
+		answer, err := c.Get("http://" + pages.Addr().String() + "/healthz")
 		if err == nil {
 			_ = answer.Body.Close()
 		}
@@ -101,8 +108,8 @@ func TestAllowFrom(t *testing.T) {
 	for _, test := range []struct {
 		clients, pages string
 		client, page   bool
-	}{{"", "", true, true}, {own, "", true, true}, {"192.0.2.255", "", false, false},
-		{"192.0.2.255", own, false, true}, {own, "192.0.2.255", true, false},
+	}{{"", "", true, true}, {far, "", true, true}, {"192.0.2.255", "", false, false},
+		{"192.0.2.255", far, false, true}, {far, "192.0.2.255", true, false},
 		{"192.0.2.255", "192.0.2.255", false, false}} {
 		if err := near.ConfigSet(t.Context(), "coordd-allow-from", test.clients).Err(); err != nil {
 			t.Fatal(err)
@@ -111,11 +118,11 @@ func TestAllowFrom(t *testing.T) {
 			test.pages).Err(); err != nil {
 			t.Fatal(err)
 		}
-		far := redis.NewClient(&redis.Options{Addr: cfg.Listen, MaxRetries: -1})
-		if err := far.Ping(t.Context()).Err(); (err == nil) != test.client {
+		c := redis.NewClient(&redis.Options{Addr: clients.Addr().String(), MaxRetries: -1})
+		if err := c.Ping(t.Context()).Err(); (err == nil) != test.client {
 			t.Errorf("%+v: the client: %v", test, err)
 		}
-		_ = far.Close()
+		_ = c.Close()
 		if err := get(); (err == nil) != test.page {
 			t.Errorf("%+v: the page: %v", test, err)
 		}
@@ -126,21 +133,26 @@ func TestAllowFrom(t *testing.T) {
 	}
 }
 
-// ownAddress returns an address of this machine that is none of the loopback.
-func ownAddress(t *testing.T) string {
-	t.Helper()
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range all {
-		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-			return n.IP.String()
-		}
-	}
-	t.Skip("this machine has no address but the loopback")
-	return ""
+// farListener accepts connections that seem to come from another machine.
+type farListener struct {
+	net.Listener
+	from net.TCPAddr
 }
+
+func (l farListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return farConn{conn, &l.from}, nil
+}
+
+type farConn struct {
+	net.Conn
+	from *net.TCPAddr
+}
+
+func (c farConn) RemoteAddr() net.Addr { return c.from }
 
 // Probes do not wait for the machine.
 func TestProbesWhileTheMachineIsBusy(t *testing.T) {
