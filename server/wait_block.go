@@ -204,10 +204,10 @@ func (b *blocked) served(replies []byte, err error) ([]byte, error) {
 // show publishes that the session waits.
 func (b *blocked) show(args int) {
 	s := b.s
-	s.srv.waitQueues.blocked.Add(1)
 	b.publish()
 	s.blocked = true
 	s.show(args)
+	s.srv.waitQueues.blocked.Add(1) // who sees that one waits can find it, and unblock it
 }
 
 // publish lets others end the wait.
