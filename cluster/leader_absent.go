@@ -6,7 +6,9 @@
 // that has just started finds that it has not heard from a leader yet. Followers tell each other
 // what they find. When a majority of the voters has found the same in the same term, the one with
 // the longest log stands for election at once, and the next one a moment later, if that does not
-// win. docs/adr/0021 has the argument.
+// win. A voter that refuses its vote for a term that it entered stands a moment later as well:
+// what the dead leader sent last may have reached it after it told how long its log was.
+// docs/adr/0021 has the argument.
 
 package cluster
 
@@ -28,14 +30,23 @@ type finding struct {
 
 // findings holds the newest finding of each member.
 type findings struct {
-	mu     sync.Mutex
-	others map[string]finding
+	mu      sync.Mutex
+	others  map[string]finding
+	refused refusal // the newest
 
 	// in which the node started: in a later one, somebody may just have been elected
 	startTerm uint64
 
 	own   finding   // zero while this node has a leader; the route loop's
 	stood time.Time // the time of the finding for which this node stood; the route loop's
+}
+
+// refusal is a vote that this node refused because its own log is longer, for the term that it
+// entered by that.
+type refusal struct {
+	candidate string
+	term      uint64
+	at        time.Time
 }
 
 func (d *findings) note(member string, f finding) {
@@ -112,6 +123,39 @@ func (d *findings) turn(members raft.Configuration, self string, now time.Time,
 		ahead++
 	}
 	return at.Add(time.Duration(ahead) * headStart(beat, slowest)), votes && agree > voters/2
+}
+
+// watchRefusal stands for election when a candidate that this node refused has had the time to win
+// without it. Raft would wait up to two heartbeat timeouts, and so would the candidate. It returns
+// when to look again at the latest.
+func (n *Node) watchRefusal(leader string, term uint64, now time.Time) time.Duration {
+	n.findings.mu.Lock()
+	defer n.findings.mu.Unlock()
+	r := &n.findings.refused
+	if leader != "" {
+		*r = refusal{}
+	}
+	rank, voter := n.voterRank(r.candidate)
+	if r.term != term || !voter || !n.fitToLead() {
+		return followerTick
+	}
+	due := r.at.Add(time.Duration(rank+1) * headStart(n.cfg.HeartbeatTimeout, n.storeTime()))
+	if wait := due.Sub(now); wait > 0 {
+		return min(wait, followerTick)
+	}
+	n.logger.Info("who was refused a vote did not win, this node stands for election",
+		"refused", r.candidate, "term", term)
+	*r = refusal{}
+	n.loops.Go(func() { n.stand(term) })
+	return followerTick
+}
+
+// noteRefusal notes that this node refused a vote.
+func (n *Node) noteRefusal(candidate string, term uint64) {
+	n.findings.mu.Lock()
+	n.findings.refused = refusal{candidate: candidate, term: term, at: time.Now()}
+	n.findings.mu.Unlock()
+	kick(n.routeWake)
 }
 
 // stand makes Raft stand for election at once, as when a leader hands over: voters that have heard

@@ -82,6 +82,33 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
+// TestRefusedCandidateIsFollowed has the follower with the shorter log stand first, as one does
+// that was told the length of the other's log before the leader's last message arrived there.
+func TestRefusedCandidateIsFollowed(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newSlowCluster(t, 3)
+		lead, short, long := c.leader(), c.followers()[0], c.followers()[1]
+		c.write(lead, "before")
+		c.converged()
+		term := lead.raft.CurrentTerm()
+		c.net.refuse(lead.cfg.ID, short.cfg.ID)
+		c.net.refuse(short.cfg.ID, lead.cfg.ID)
+		c.write(lead, "after")
+		eventually(t, "one follower has more", func() bool {
+			return long.raft.LastIndex() > short.raft.LastIndex()
+		})
+		died := time.Now()
+		c.net.isolate(lead.cfg.ID) // and not die: the other one would stand by itself
+		short.stand(term)
+		eventually(t, "the other one leads", func() bool {
+			return long.Status().Role == RoleLeader && long.Status().Ready
+		})
+		if took := time.Since(died); took > slowBeat/2 {
+			t.Errorf("the election took %v", took)
+		}
+	})
+}
+
 // TestLeaderThatOneFollowerLosesStays breaks the connections of one follower to the leader, which
 // others reach: the follower finds it dead alone.
 func TestLeaderThatOneFollowerLosesStays(t *testing.T) {

@@ -80,6 +80,7 @@ func (n *Node) watchSilence(now time.Time) time.Duration {
 	} else {
 		n.findings.own = finding{}
 	}
+	soon = min(soon, n.watchRefusal(string(id), term, now))
 	rank, ok := n.electionRank(string(id))
 	if !ok || contact.IsZero() || contact.Equal(n.looked) {
 		return soon
@@ -114,9 +115,14 @@ func (n *Node) electionRank(leader string) (int, bool) {
 	if leader == "" || leader == n.cfg.ID {
 		return 0, false
 	}
+	return n.voterRank(leader)
+}
+
+// voterRank is this node's rank among the voters but one; false if it is no voter.
+func (n *Node) voterRank(except string) (int, bool) {
 	var ids []string
 	for _, s := range n.configuration().Servers {
-		if s.Suffrage == raft.Voter && string(s.ID) != leader {
+		if s.Suffrage == raft.Voter && string(s.ID) != except {
 			ids = append(ids, string(s.ID))
 		}
 	}

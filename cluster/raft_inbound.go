@@ -183,6 +183,7 @@ func (t *transport) deliver(rpc raft.RPC) {
 			return
 		}
 		t.n.introduce(&req.RPCHeader)
+		rpc.RespChan = t.watchVote(speaker(rpc), req.Term, rpc.RespChan)
 	case *raft.RequestPreVoteRequest:
 		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
 			return
@@ -212,6 +213,28 @@ func (t *transport) refusesVote(rpc raft.RPC, ends mark) bool {
 		rpc.Respond(nil, err)
 	}
 	return err != nil
+}
+
+// watchVote returns where Raft shall send its answer to a candidate, and passes it on. A node that
+// enters the candidate's term and refuses has a longer log: in its own it may have voted.
+func (t *transport) watchVote(candidate string, term uint64,
+	to chan<- raft.RPCResponse) chan<- raft.RPCResponse {
+	if t.n.raft.CurrentTerm() >= term {
+		return to
+	}
+	answer := make(chan raft.RPCResponse, 1)
+	go func() { // ends with the node at the latest
+		select {
+		case a := <-answer:
+			r, ok := a.Response.(*raft.RequestVoteResponse)
+			if ok && a.Error == nil && !r.Granted && r.Term == term {
+				t.n.noteRefusal(candidate, term)
+			}
+			to <- a
+		case <-t.stop:
+		}
+	}()
+	return answer
 }
 
 func (t *transport) pass(rpc raft.RPC) bool {

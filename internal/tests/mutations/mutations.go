@@ -63,6 +63,7 @@ var Classes = []string{
 	"state that cannot be read again",
 	"snapshot that is not read back",
 	"a vote without what was acknowledged",
+	"a refused candidate that holds up the election",
 	"work that nobody pays for",
 	"a length that is not that of C Lua",
 	"order of arrival lost with the leader",
