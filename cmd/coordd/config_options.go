@@ -30,8 +30,8 @@ type option struct {
 	set                func(c *config, value string) error
 }
 
-// isSwitch reports whether the flag alone means yes.
-func (o option) isSwitch() bool { return o.value == "no" }
+// isSwitch reports whether the flag is yes or no, and alone means yes.
+func (o option) isSwitch() bool { return o.value == "no" || o.value == "yes" }
 
 // env returns the option's environment variable: COORDD_DATA_DIR for --data-dir.
 func (o option) env() string { return envOf(o.name) }

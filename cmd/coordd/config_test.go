@@ -53,6 +53,9 @@ func TestConfigErrors(t *testing.T) {
 		{args: "--peer-listen 10.0.0.1:7000", code: 1, says: "or --insecure-peers"},
 		{args: "--peer-listen db1:7000 --insecure-peers=no", code: 1, says: "or --insecure-peers"},
 		{args: "--insecure-peers=perhaps", code: 1, says: "must be yes or no"},
+		{args: "--insecure-peers perhaps", code: 1, says: "must be yes or no"},
+		{args: "--insecure-peers no stray", code: 2, says: `unexpected argument "stray"`},
+		{args: "--peer-listen db1:7000 --insecure-peers no", code: 1, says: "or --insecure-peers"},
 		{args: "--peer-listen 10.0.0.1:7000 --peer-tls dial --peer-tls-cert a --peer-tls-key b " +
 			"--peer-tls-ca c", code: 1, says: "or --insecure-peers"},
 		{args: "--tls-listen 127.0.0.1:0 --tls-cert no.crt --tls-key no.key", code: 1,

@@ -31,7 +31,7 @@ func newFlagSet(name string) *flag.FlagSet {
 	return fs
 }
 
-// switchFlag is a flag that may stand alone, which means yes.
+// switchFlag is a flag that may stand alone, which means yes, or before yes or no.
 type switchFlag string
 
 // IsBoolFlag lets package flag accept the flag without a value.
@@ -72,10 +72,36 @@ func parseAtMost(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 		if fs.NArg() == 0 {
 			break
 		}
+		if f := switchBefore(fs, args, most == 0); f != nil {
+			if err := f.Set(fs.Arg(0)); err != nil {
+				return nil, usageError{err}
+			}
+			args = fs.Args()[1:]
+			continue
+		}
 		if len(others) == most {
 			return nil, usageError{fmt.Errorf("unexpected argument %q", shown(fs.Arg(0)))}
 		}
 		others, args = append(others, fs.Arg(0)), fs.Args()[1:]
 	}
 	return others, nil
+}
+
+// switchBefore returns the switch whose value is the first argument that fs did not parse, for
+// which package flag wants an equals sign, or nil. Where no argument may stand alone (only) any
+// value is one.
+func switchBefore(fs *flag.FlagSet, args []string, only bool) flag.Value {
+	last := len(args) - fs.NArg() - 1
+	if value := fs.Arg(0); last < 0 || !only && value != "yes" && value != "no" {
+		return nil
+	}
+	f := fs.Lookup(strings.TrimLeft(args[last], "-"))
+	if f == nil {
+		return nil
+	}
+	v, ok := f.Value.(*switchFlag)
+	if !ok {
+		return nil
+	}
+	return v
 }

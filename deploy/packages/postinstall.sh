@@ -1,6 +1,7 @@
 #!/bin/sh
-# After installing the deb or rpm: the user, and the owner of the configuration. The service is
-# neither enabled nor started: a node that starts before it has its --cluster founds one of its own.
+# After installing the deb or rpm: the user, its directory, and the owner of the configuration. The
+# directory is there before the first start, for check-config. The service is neither enabled nor
+# started: a node that starts before it has its --cluster founds one of its own.
 set -e
 if command -v systemd-sysusers >/dev/null; then
 	systemd-sysusers coordd.conf
@@ -9,6 +10,7 @@ elif ! getent passwd coordd >/dev/null; then
 		--shell /usr/sbin/nologin coordd
 fi
 chown coordd:coordd /etc/coordd /etc/coordd/coordd.conf
+install -d -o coordd -g coordd -m 0700 /var/lib/coordd
 chmod 0750 /etc/coordd
 chmod 0640 /etc/coordd/coordd.conf
 if [ -d /run/systemd/system ]; then

@@ -409,3 +409,26 @@ func TestImportGraph(t *testing.T) {
 		}
 	}
 }
+
+// TestUnit compares the settings of a unit that docs/operations.md shows with the packages' unit.
+func TestUnit(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit, err := os.ReadFile(filepath.Join(root, "deploy/packages/coordd.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := unitSetting.FindAllStringSubmatch(string(text), -1)
+	for _, m := range shown {
+		if m[1] != "ExecStart" && !strings.Contains(string(unit), "\n"+m[0][4:]+"\n") {
+			t.Errorf("docs/operations.md has a unit with %s, and the packages' has not", m[0][4:])
+		}
+	}
+	if len(shown) < 4 {
+		t.Errorf("%d settings found", len(shown))
+	}
+}
+
+var unitSetting = regexp.MustCompile(`(?m)^    ([A-Z][A-Za-z]+)=.*$`)
