@@ -13,7 +13,9 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -33,6 +35,8 @@ type findings struct {
 	mu      sync.Mutex
 	others  map[string]finding
 	refused refusal // the newest
+
+	standsIn atomic.Uint64 // the term in which this node stands if it asks itself to
 
 	// in which the node started: in a later one, somebody may just have been elected
 	startTerm uint64
@@ -126,7 +130,8 @@ func (d *findings) turn(members raft.Configuration, self string, now time.Time,
 }
 
 // watchRefusal stands for election when a candidate that this node refused has had the time to win
-// without it. Raft would wait up to two heartbeat timeouts, and so would the candidate. It returns
+// without it, and at once if it could not: the other voters are too few, since this node found the
+// leader dead. Raft would wait up to two heartbeat timeouts, and so would the candidate. It returns
 // when to look again at the latest.
 func (n *Node) watchRefusal(leader string, term uint64, now time.Time) time.Duration {
 	n.findings.mu.Lock()
@@ -135,12 +140,15 @@ func (n *Node) watchRefusal(leader string, term uint64, now time.Time) time.Dura
 	if leader != "" {
 		*r = refusal{}
 	}
-	rank, voter := n.voterRank(r.candidate)
+	others := n.votersBut(r.candidate)
+	rank, voter := slices.BinarySearch(others, n.cfg.ID)
 	if r.term != term || !voter || !n.fitToLead() {
 		return followerTick
 	}
 	due := r.at.Add(time.Duration(rank+1) * headStart(n.cfg.HeartbeatTimeout, n.storeTime()))
-	if wait := due.Sub(now); wait > 0 {
+	dead := !n.findings.own.at.IsZero() && n.findings.own.term+1 == term
+	needed := dead && len(others)-1 <= (len(others)+1)/2
+	if wait := due.Sub(now); wait > 0 && !needed {
 		return min(wait, followerTick)
 	}
 	n.logger.Info("who was refused a vote did not win, this node stands for election",
@@ -163,10 +171,11 @@ func (n *Node) noteRefusal(candidate string, term uint64) {
 func (n *Node) stand(term uint64) {
 	self := raft.ServerID(n.cfg.ID)
 	addr, err := n.ServerAddr(self)
-	if err == nil && n.raft.State() == raft.Follower && n.raft.CurrentTerm() == term {
+	if err == nil {
+		n.findings.standsIn.Store(term)
 		err = n.askToStand(self, addr)
 	}
-	if err != nil { // Raft stands later, by itself
+	if err != nil && err.Error() != errElected.Error() { // Raft stands later, by itself
 		n.logger.Warn("standing for election failed", "error", err)
 	}
 }

@@ -109,6 +109,41 @@ func TestRefusedCandidateIsFollowed(t *testing.T) {
 	})
 }
 
+// TestLateAskerDeposesNobody asks a follower to stand for election late: in the name of another
+// follower, in its own for an earlier term, and while it stores its vote for another.
+func TestLateAskerDeposesNobody(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newSlowCluster(t, 3)
+		lead, first, second := c.leader(), c.followers()[0], c.followers()[1]
+		c.write(lead, "before")
+		c.converged()
+		term := lead.raft.CurrentTerm()
+		first.findings.standsIn.Store(term - 1)
+		for _, by := range []*Node{first, second} {
+			addr, _ := by.ServerAddr(raft.ServerID(first.cfg.ID))
+			err := by.askToStand(raft.ServerID(first.cfg.ID), addr)
+			if err == nil || err.Error() != errElected.Error() {
+				t.Errorf("%s asks: %v", by.cfg.ID, err)
+			}
+		}
+		s := second.stores.stable
+		s.mu.Lock()
+		s.slots.f = slowFile{s.slots.f, 200 * time.Millisecond}
+		s.mu.Unlock()
+		c.net.isolate(lead.cfg.ID)
+		first.stand(term)
+		time.Sleep(100 * time.Millisecond)
+		second.stand(term)
+		eventually(t, "the first one leads", func() bool {
+			return first.Status().Role == RoleLeader && first.Status().Ready
+		})
+		time.Sleep(slowBeat)
+		if now := first.raft.CurrentTerm(); now != term+1 || first.Status().Role != RoleLeader {
+			t.Errorf("term %d after %d", now, term)
+		}
+	})
+}
+
 // TestLeaderThatOneFollowerLosesStays breaks the connections of one follower to the leader, which
 // others reach: the follower finds it dead alone.
 func TestLeaderThatOneFollowerLosesStays(t *testing.T) {

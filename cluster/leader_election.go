@@ -73,14 +73,13 @@ func (n *Node) watchSilence(now time.Time) time.Duration {
 		return followerTick
 	}
 	l := n.link(string(id))
-	soon := followerTick
+	soon := n.watchRefusal(string(id), term, now)
 	if id == "" && contact.IsZero() && term == n.findings.startTerm ||
 		l != nil && l.refusedAt().After(contact) {
-		soon = n.watchTurn(l, term, now)
-	} else {
+		soon = min(soon, n.watchTurn(l, term, now))
+	} else if id != "" {
 		n.findings.own = finding{}
 	}
-	soon = min(soon, n.watchRefusal(string(id), term, now))
 	rank, ok := n.electionRank(string(id))
 	if !ok || contact.IsZero() || contact.Equal(n.looked) {
 		return soon
@@ -115,17 +114,17 @@ func (n *Node) electionRank(leader string) (int, bool) {
 	if leader == "" || leader == n.cfg.ID {
 		return 0, false
 	}
-	return n.voterRank(leader)
+	return slices.BinarySearch(n.votersBut(leader), n.cfg.ID)
 }
 
-// voterRank is this node's rank among the voters but one; false if it is no voter.
-func (n *Node) voterRank(except string) (int, bool) {
+// votersBut returns the ids of the voters but one, in order.
+func (n *Node) votersBut(one string) []string {
 	var ids []string
 	for _, s := range n.configuration().Servers {
-		if s.Suffrage == raft.Voter && string(s.ID) != except {
+		if s.Suffrage == raft.Voter && string(s.ID) != one {
 			ids = append(ids, string(s.ID))
 		}
 	}
 	slices.Sort(ids)
-	return slices.BinarySearch(ids, n.cfg.ID)
+	return ids
 }

@@ -192,6 +192,22 @@ func (n *Node) fitToLead() bool {
 // mayTakeOver reports whether a leader may hand leadership over to this node.
 func (n *Node) mayTakeOver() bool { return !n.leaving.Load() && n.fitToLead() }
 
+// mayStand returns why this node may not stand for election when a node asks it to, nil: it may. A
+// late message would depose the leader that was elected since: no other than the leader may ask,
+// and this node asks itself for one term.
+func (n *Node) mayStand(asked string) error {
+	_, leader := n.raft.LeaderWithID()
+	switch {
+	case !n.mayTakeOver():
+		return errUnfit
+	case asked == n.cfg.ID && (n.raft.State() != raft.Follower ||
+		n.raft.CurrentTerm() != n.findings.standsIn.Load()),
+		asked != n.cfg.ID && leader != "" && asked != string(leader):
+		return errElected
+	}
+	return nil
+}
+
 // outnumbered reports whether more than half of the other voters have another processor
 // architecture.
 func (n *Node) outnumbered() bool {

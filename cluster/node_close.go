@@ -111,6 +111,9 @@ func (n *Node) awaitSuccessor(id string, term uint64, asked <-chan error,
 				n.link(id).noteUnfit()
 				return refused("leadership transfer: the member declines: " + err.Error())
 			}
+			if err != nil && err.Error() == errElected.Error() {
+				return refused("leadership transfer: the member declines: " + err.Error())
+			}
 			if err != nil && n.leadsIn(term) {
 				return unknown(fmt.Sprintf("the leadership transfer was in flight: %v", err))
 			}

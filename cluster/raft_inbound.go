@@ -135,6 +135,7 @@ func (l *certifiedLayer) Dial(raft.ServerAddress, time.Duration) (net.Conn, erro
 func (t *transport) receive() {
 	m := t.n.mux
 	t.rpcs, t.stop = make(chan raft.RPC), m.ctx.Done()
+	t.deciding = make(chan struct{}, 1)
 	if m.tls != nil {
 		t.certified = &certified{tls: m.tls, new: t.n.newTransport, addr: m.Addr(),
 			warnings: m.warnings, stop: t.stop, deliver: t.deliver,
@@ -174,16 +175,19 @@ func (t *transport) deliver(rpc raft.RPC) {
 			return
 		}
 	case *raft.TimeoutNowRequest: // before Raft raises the term
-		if !t.n.mayTakeOver() {
-			rpc.Respond(nil, errUnfit)
+		end := t.decide()
+		if err := t.n.mayStand(speaker(rpc)); err != nil {
+			end()
+			rpc.Respond(nil, err)
 			return
 		}
+		rpc.RespChan = t.listen(rpc.RespChan, func(raft.RPCResponse) { end() })
 	case *raft.RequestVoteRequest:
 		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
 			return
 		}
 		t.n.introduce(&req.RPCHeader)
-		rpc.RespChan = t.watchVote(speaker(rpc), req.Term, rpc.RespChan)
+		t.watchVote(&rpc, req.Term)
 	case *raft.RequestPreVoteRequest:
 		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
 			return
@@ -215,26 +219,45 @@ func (t *transport) refusesVote(rpc raft.RPC, ends mark) bool {
 	return err != nil
 }
 
-// watchVote returns where Raft shall send its answer to a candidate, and passes it on. A node that
-// enters the candidate's term and refuses has a longer log: in its own it may have voted.
-func (t *transport) watchVote(candidate string, term uint64,
-	to chan<- raft.RPCResponse) chan<- raft.RPCResponse {
-	if t.n.raft.CurrentTerm() >= term {
-		return to
+// decide makes what raises the term wait for each other: hashicorp/raft v1.7.3 stands for election
+// in whatever term it is when it comes to the request, and a vote that it gives meanwhile, which
+// takes two writes to the disk, would elect a leader that this node deposes at once.
+func (t *transport) decide() (end func()) {
+	select {
+	case t.deciding <- struct{}{}:
+		return func() { <-t.deciding }
+	case <-t.stop:
+		return func() {}
 	}
+}
+
+// listen returns where Raft shall send an answer, and passes it on after heard.
+func (t *transport) listen(to chan<- raft.RPCResponse,
+	heard func(raft.RPCResponse)) chan<- raft.RPCResponse {
 	answer := make(chan raft.RPCResponse, 1)
 	go func() { // ends with the node at the latest
 		select {
 		case a := <-answer:
-			r, ok := a.Response.(*raft.RequestVoteResponse)
-			if ok && a.Error == nil && !r.Granted && r.Term == term {
-				t.n.noteRefusal(candidate, term)
-			}
+			heard(a)
 			to <- a
 		case <-t.stop:
 		}
 	}()
 	return answer
+}
+
+// watchVote notes that this node refuses a vote. If it enters the candidate's term and refuses, its
+// log is longer: in its own it may have voted.
+func (t *transport) watchVote(rpc *raft.RPC, term uint64) {
+	end, candidate := t.decide(), speaker(*rpc)
+	enters := t.n.raft.CurrentTerm() < term
+	rpc.RespChan = t.listen(rpc.RespChan, func(a raft.RPCResponse) {
+		end()
+		r, ok := a.Response.(*raft.RequestVoteResponse)
+		if enters && ok && a.Error == nil && !r.Granted && r.Term == term {
+			t.n.noteRefusal(candidate, term)
+		}
+	})
 }
 
 func (t *transport) pass(rpc raft.RPC) bool {

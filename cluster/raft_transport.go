@@ -31,6 +31,7 @@ type transport struct {
 	certified *certified                  // nil: TLS is off
 	rpcs      chan raft.RPC               // received, for Raft
 	moving    atomic.Pointer[raft.Server] // a member without a vote that gets this address
+	deciding  chan struct{}               // holds what may raise the term and is not answered yet
 	stop      <-chan struct{}
 }
 
@@ -278,6 +279,9 @@ func (t *transport) mayReceive(id raft.ServerID) bool {
 var errUnfit = errors.New(
 	"this node asks for no votes: it is replaying its log, cannot store entries, has not got its " +
 		"state again, or has not ruled out another cluster")
+
+// errElected answers who asks a node to stand when it is too late for that.
+var errElected = errors.New("this node follows another leader, or is in a later term")
 
 // RequestPreVote asks whether the member would vote for this node.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,

@@ -64,6 +64,7 @@ var Classes = []string{
 	"snapshot that is not read back",
 	"a vote without what was acknowledged",
 	"a refused candidate that holds up the election",
+	"a late request that deposes a leader",
 	"work that nobody pays for",
 	"a length that is not that of C Lua",
 	"order of arrival lost with the leader",
