@@ -137,7 +137,7 @@ func (n *Node) watchRefusal(leader string, term uint64, now time.Time) time.Dura
 	n.findings.mu.Lock()
 	defer n.findings.mu.Unlock()
 	r := &n.findings.refused
-	if leader != "" {
+	if leader != "" && r.term <= term { // and not one that was noted since
 		*r = refusal{}
 	}
 	others := n.votersBut(r.candidate)
@@ -145,7 +145,8 @@ func (n *Node) watchRefusal(leader string, term uint64, now time.Time) time.Dura
 	if r.term != term || !voter || !n.fitToLead() {
 		return followerTick
 	}
-	due := r.at.Add(time.Duration(rank+1) * headStart(n.cfg.HeartbeatTimeout, n.storeTime()))
+	beat := n.cfg.HeartbeatTimeout
+	due := r.at.Add(beat/2 + time.Duration(rank)*headStart(beat, n.storeTime()))
 	dead := !n.findings.own.at.IsZero() && n.findings.own.term+1 == term
 	needed := dead && len(others)-1 <= (len(others)+1)/2
 	if wait := due.Sub(now); wait > 0 && !needed {

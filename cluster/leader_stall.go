@@ -124,6 +124,8 @@ func (n *Node) stalled(p *progress, now time.Time) string {
 	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored ||
 		n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
 		*p = seen
+	} else {
+		n.askAll() // nobody else asks while a new leader waits for its first entry
 	}
 	if now.Sub(p.at) > max(n.cfg.ReplyWait, stallBeats*n.cfg.HeartbeatTimeout) {
 		return "no majority stores its entries"
@@ -141,6 +143,15 @@ func (n *Node) storedByOthers() (sum uint64) {
 		l.mu.Unlock()
 	}
 	return sum
+}
+
+// askAll asks each member how far its log is. storedByOthers has the answers.
+func (n *Node) askAll() {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for _, l := range n.links {
+		l.ask(0)
+	}
 }
 
 // setStalled stops this node from sending as a leader, for a reason, or lets it resume. Entries in

@@ -303,11 +303,11 @@ func (n *Node) maintain() {
 		case <-n.stop:
 			return
 		}
-		lead := n.route.Load().lead
+		now, lead := time.Now(), n.route.Load().lead
+		n.unreached.Store(lead == nil && n.watchReach(now))
 		if lead == nil {
 			continue
 		}
-		now := time.Now()
 		n.look(lead, now)
 		due := n.watchDue(now)
 		if !due && !n.unsettled() && !n.mayRaise() {

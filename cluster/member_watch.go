@@ -125,6 +125,41 @@ func (n *Node) heardInbound(id string, now time.Time) bool {
 	return false
 }
 
+// reachedWait is for how long a node that reaches others must not be reached by any to say so.
+const reachedWait = 2 * heardLately
+
+// watchReach reports whether this node reaches others and none of them reaches it, and logs it:
+// they have a wrong address of it. maintain calls it while this node does not lead.
+func (n *Node) watchReach(now time.Time) bool {
+	reaches := false
+	for _, s := range n.configuration().Servers {
+		id := string(s.ID)
+		if id == n.cfg.ID {
+			continue
+		}
+		if n.heardInbound(id, now) {
+			if n.unreached.Load() {
+				n.logger.Info("members reach this node again", "member", id)
+			}
+			n.reachedAt = now
+			return false
+		}
+		l := n.link(id)
+		reaches = reaches || l != nil && l.up()
+	}
+	if !reaches || n.reachedAt.IsZero() {
+		n.reachedAt = now
+	}
+	if now.Sub(n.reachedAt) < reachedWait {
+		return false
+	}
+	if !n.unreached.Load() {
+		n.logger.Warn("no member reaches this node: if it moved, set --peer-advertise",
+			"address", n.mux.Addr().String())
+	}
+	return true
+}
+
 // unreachableFor returns for how long this leader has not reached a member; 0: it does, or this
 // node does not lead.
 func (n *Node) unreachableFor(id string) time.Duration {

@@ -255,6 +255,42 @@ func TestHungMemberIsUnreachable(t *testing.T) {
 	})
 }
 
+// A node that moved and still advertises its old address says that nobody reaches it, until it
+// advertises the new one.
+func TestNodeThatNobodyReaches(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		at := ""
+		c := newCluster(t, 3, func(cfg *Config) {
+			if at != "" {
+				cfg.PeerAdvertise = at
+			}
+		})
+		moved := c.followers()[0]
+		id := moved.cfg.ID
+		at = moved.mux.Addr().String()
+		c.close(id)
+		ln := c.net.listen(t, id, "")
+		c.open(id, ln)
+		eventually(t, "it says so", func() bool {
+			s := c.nodes[id].Status()
+			return s.Unreached && !s.Ready
+		})
+		for _, n := range c.nodes {
+			if n.cfg.ID != id && n.Status().Unreached {
+				t.Errorf("%s says so", n.cfg.ID)
+			}
+		}
+		c.close(id)
+		ln = c.net.listen(t, id, "")
+		at = ln.Addr().String()
+		c.open(id, ln)
+		eventually(t, "it is ready", func() bool {
+			s := c.nodes[id].Status()
+			return s.Ready && !s.Unreached
+		})
+	})
+}
+
 // A member gets no vote beside a voter that is lost: each of three nodes would then be one whose
 // loss stops the cluster. It gets the vote in exchange for the lost one.
 func TestNoPromotionBesideALostVoter(t *testing.T) {

@@ -69,6 +69,8 @@ type Node struct {
 	founding     atomic.Bool            // it is about to found a cluster
 	discovering  chan struct{}          // holds a token while it joins or founds a cluster
 	asked        string                 // a cluster that it asked to add it; with that token
+	unreached    atomic.Bool            // this node reaches others, and none of them reaches it
+	reachedAt    time.Time              // by a member, or there was none to ask; maintain's
 	stranger     atomic.Pointer[string] // see lookForStrangers; empty: there is none
 	leaving      atomic.Bool            // it stops: it is not to lead
 	changing     chan struct{}          // holds a token while a membership change runs

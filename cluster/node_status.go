@@ -45,7 +45,8 @@ type Status struct {
 	Joining     bool // waits to be added to a cluster
 	Loading     bool // loads a snapshot or replays the log
 	// Stranger says that a node of another cluster is where this one's are; empty: it is not.
-	Stranger string
+	Stranger  string
+	Unreached bool // this node reaches others, and none of them reaches it at PeerAddr
 	// Level is the machine's feature level, KnownLevel the newest that this node knows; 0 for a
 	// machine without levels.
 	Level, KnownLevel uint64
@@ -98,6 +99,7 @@ func (n *Node) Status() Status {
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
 	s.Removed, s.Joining = n.removal.removed.Load(), n.awaitsJoin()
+	s.Unreached = n.unreached.Load()
 	if why := n.stranger.Load(); why != nil {
 		s.Stranger = *why
 	}

@@ -186,8 +186,8 @@ func (t *transport) deliver(rpc raft.RPC) {
 		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
 			return
 		}
-		t.n.introduce(&req.RPCHeader)
 		t.watchVote(&rpc, req.Term)
+		t.n.introduce(&req.RPCHeader)
 	case *raft.RequestPreVoteRequest:
 		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
 			return

@@ -55,14 +55,14 @@ func (s *Server) notReady(st *Status) string {
 		return st.NotReady
 	case !st.Ready:
 		return "the node does not take commands"
-	case s.users() == nil:
-		return "the node does not know the users yet"
-	case s.users() == UsersAwaited:
-		return "the cluster does not have its first users yet"
 	case st.LogTrouble != "":
 		return st.LogTrouble
 	case st.Loading:
 		return "LOADING: the node applies what is in its log"
+	case s.users() == nil:
+		return "the node does not know the users yet"
+	case s.users() == UsersAwaited:
+		return "the cluster does not have its first users yet"
 	case st.Behind > readyEntries:
 		return fmt.Sprintf("the node is %d entries behind the leader", st.Behind)
 	case st.BehindFor > readyLag:

@@ -128,7 +128,7 @@ func (c *config) complete() error {
 		c.PeerListen = c.Members[i].PeerAddr
 	}
 	if c.PeerAdvertise == "" {
-		c.PeerAdvertise = c.Members[i].PeerAddr
+		c.PeerAdvertise, c.PeerGuessed = c.Members[i].PeerAddr, true
 	}
 	return c.completeAddresses()
 }

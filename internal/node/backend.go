@@ -301,6 +301,10 @@ func (n backend) Status() server.Status {
 		s.NotReady = "this node is waiting to join the cluster"
 	case c.Stranger != "":
 		s.NotReady = c.Stranger
+	case !c.Ready && c.Unreached:
+		s.NotReady = "no member reaches this node at " + c.PeerAddr
+	case !c.Ready && c.Loading:
+		s.NotReady = "LOADING: this node is loading its data"
 	case !c.Ready:
 		s.NotReady = "no leader is reachable, or the leader has not committed an entry of its term"
 	}

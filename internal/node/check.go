@@ -50,12 +50,30 @@ func Check(cfg Config, warn *slog.Logger) (problems []error) {
 				err)
 		}
 	}
+	warnOfGuess(&cfg, warn)
 	add(cluster.CheckDir(cfg.DataDir, cfg.ID, cfg.LogStore, fsm.CheckLevel))
 	add(checkTree(cfg.DataDir))
 	if file := cfg.Audit.File; file != "" && file != audit.Stderr {
 		add(checkWritable(filepath.Dir(file)))
 	}
 	return problems
+}
+
+// warnOfGuess warns that others look for this node where it does not listen, unless addresses are
+// translated on the way: it may have moved.
+func warnOfGuess(cfg *Config, log *slog.Logger) {
+	there, err := net.ResolveTCPAddr("tcp", cfg.PeerAdvertise)
+	here, err2 := net.ResolveTCPAddr("tcp", cfg.PeerListen)
+	if err != nil || err2 != nil || !cfg.PeerGuessed {
+		return
+	}
+	wildcard := len(here.IP) == 0 || here.IP.IsUnspecified()
+	if wildcard || here.IP.Equal(there.IP) && here.Port == there.Port {
+		return
+	}
+	log.Warn("--cluster has another address of this node than --peer-listen: members connect to "+
+		"it unless --peer-advertise is set", "address", cfg.PeerAdvertise, "listens",
+		cfg.PeerListen)
 }
 
 // checkListen reports whether the address can be listened on, by this node if it runs already.

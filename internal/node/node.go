@@ -57,8 +57,10 @@ type Config struct {
 
 	PeerListen    string // host:port for the other nodes
 	PeerAdvertise string // host:port at which they reach this one; empty: where it listens
-	PeerTLS       cluster.PeerTLSConfig
-	Members       []cluster.Member
+	// PeerGuessed: PeerAdvertise is what Members says
+	PeerGuessed bool
+	PeerTLS     cluster.PeerTLSConfig
+	Members     []cluster.Member
 	// Discover are names of the peer addresses of all nodes: a node without state joins their
 	// cluster, or, told to by RAFT FOUND, founds one with Founders empty nodes. DiscoverDNS is the
 	// DNS server to ask, host:port; empty: the system's
@@ -205,6 +207,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	if err = n.certs.open(&cfg, log); err != nil {
 		return nil, err
 	}
+	warnOfGuess(&cfg, log)
 	n.tokens.file = cfg.MetricsTokenFile
 	if err = n.tokens.load(); err != nil {
 		return nil, err
