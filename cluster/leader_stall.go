@@ -81,6 +81,19 @@ func (n *Node) logTrouble() string {
 	return ""
 }
 
+// logLogTrouble logs that the log's trouble begins or ends, and returns what it is now. Raft's own
+// lines come with each entry.
+func (n *Node) logLogTrouble(was string) string {
+	now := n.logTrouble()
+	switch {
+	case was == "" && now != "":
+		n.logger.Error("this node stores no entries", "reason", now)
+	case was != "" && now == "":
+		n.logger.Info("this node stores entries again")
+	}
+	return now
+}
+
 // storeFailing reports whether this node failed to store entries a moment ago: as a leader it would
 // do no better. It expires: if no member can store anything, one must try again once there is room.
 func (n *Node) storeFailing() bool {
@@ -100,9 +113,11 @@ func (n *Node) watchProgress() {
 	ticker := time.NewTicker(n.cfg.HeartbeatTimeout / watchDen)
 	defer ticker.Stop()
 	var p progress
+	trouble := ""
 	for {
 		select {
 		case now := <-ticker.C:
+			trouble = n.logLogTrouble(trouble)
 			why := ""
 			if n.raft.State() == raft.Leader {
 				why = n.stalled(&p, now)

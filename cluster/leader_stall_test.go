@@ -3,11 +3,16 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // slowMachine takes its time for each entry.
@@ -44,6 +49,29 @@ func TestLeaderWaitsForASlowFollower(t *testing.T) {
 				t.Fatal("it is not ready")
 			}
 			time.Sleep(20 * time.Millisecond)
+		}
+	})
+}
+
+// TestLogTroubleIsToldTwice: a full disk is one line when it begins and one when it ends, however
+// many entries fail meanwhile.
+func TestLogTroubleIsToldTwice(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		var out wait.Buffer
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+		})
+		n := c.leader()
+		for range 3 {
+			n.logs.storeFailure.Store(&storeFailure{err: errors.New("full"), at: time.Now()})
+			time.Sleep(time.Second)
+		}
+		n.logs.storeFailure.Store(nil)
+		eventually(t, "the end is told", func() bool {
+			return strings.Contains(out.String(), "this node stores entries again")
+		})
+		if n := strings.Count(out.String(), "stores no entries"); n != 1 {
+			t.Errorf("%d lines: %s", n, out.String())
 		}
 	})
 }

@@ -29,6 +29,7 @@ type MemberChange struct {
 }
 
 const (
+	askAloneEvery = time.Second // without a leader, members are asked as often as one would
 	maintainEvery = 50 * time.Millisecond
 	// changeWait bounds the wait for another change, and for Raft to begin one.
 	changeWait = 5 * time.Second
@@ -297,6 +298,7 @@ func (n *Node) caughtUp(lead *leadership, id string) error {
 func (n *Node) maintain() {
 	ticker := time.NewTicker(maintainEvery)
 	defer ticker.Stop()
+	var asked time.Time
 	for {
 		select {
 		case <-ticker.C:
@@ -306,6 +308,10 @@ func (n *Node) maintain() {
 		now, lead := time.Now(), n.route.Load().lead
 		n.unreached.Store(lead == nil && n.watchReach(now))
 		if lead == nil {
+			if n.route.Load().leaderID == "" && now.Sub(asked) >= askAloneEvery {
+				asked = now
+				n.askAll() // who lives: no leader asks
+			}
 			continue
 		}
 		n.look(lead, now)

@@ -291,6 +291,25 @@ func TestNodeThatNobodyReaches(t *testing.T) {
 	})
 }
 
+// Without a leader a node still knows who lives.
+func TestContactWithoutLeader(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 4, nil)
+		gone := []string{c.leader().cfg.ID, c.followers()[0].cfg.ID}
+		for _, id := range gone {
+			c.close(id)
+		}
+		time.Sleep(20 * time.Second)
+		for _, n := range c.nodes {
+			for _, m := range n.Status().Members {
+				if lives := m.LastContact < heardLately; lives == slices.Contains(gone, m.ID) {
+					t.Errorf("%s heard from %s %v ago", n.cfg.ID, m.ID, m.LastContact)
+				}
+			}
+		}
+	})
+}
+
 // A member gets no vote beside a voter that is lost: each of three nodes would then be one whose
 // loss stops the cluster. It gets the vote in exchange for the lost one.
 func TestNoPromotionBesideALostVoter(t *testing.T) {

@@ -83,6 +83,8 @@ func (n *Node) greetPeer(conn *stream, reader *bufio.Reader, strangers bool) (he
 		refusal = fmt.Sprintf(
 			"node %s speaks version %d of the peer protocol, node %s version %d", n.cfg.ID,
 			protocolVersion, h.id, h.version)
+	case h.id == n.cfg.ID && h.incarnation == n.incarnation:
+		refusal = fmt.Sprintf("it is node %s itself that has the address", h.id)
 	case h.id == n.cfg.ID:
 		refusal = fmt.Sprintf("both nodes have the id %q", h.id)
 	case h.id == "":

@@ -304,6 +304,9 @@ func TestMembersWithoutALeader(t *testing.T) {
 			strconv.Itoa(len(test.want))+"\r\n"+test.want+"\r\n") || all == 0 {
 			t.Errorf("%q, want %q", got, test.want)
 		}
+		if strings.Contains(got, "$7\r\nremoved\r\n") != test.removed {
+			t.Errorf("removed is %v: %q", test.removed, got)
+		}
 	}
 }
 

@@ -124,6 +124,8 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 	for _, m := range members {
 		role := "learner"
 		switch {
+		case st.Removed && m.ID == st.NodeID:
+			role = "removed"
 		case m.ID == st.LeaderID:
 			role = "leader"
 		case m.Voter:
