@@ -54,15 +54,28 @@ const (
 	fileMode fs.FileMode = 0o600
 )
 
-// makeDir creates a missing directory, whatever the umask.
+// makeDir creates a missing directory, whatever the umask. It does not create the directory that it
+// is in: where a volume should be mounted and is not, a node would begin with nothing.
 func makeDir(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+	if err := checkParent(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, dirMode); err != nil {
 		return err
 	}
 	return errors.Join(os.Chmod(dir, dirMode), files.SyncDir(filepath.Dir(filepath.Clean(dir))))
+}
+
+// checkParent reports whether a directory that is missing may be made.
+func checkParent(dir string) error {
+	parent := filepath.Dir(filepath.Clean(dir))
+	if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s does not exist: mount its volume, or make it for a new node", parent)
+	}
+	return nil
 }
 
 // tighten makes a node's files in its data directory private: older versions did not, and the
@@ -206,7 +219,7 @@ func CheckDir(dir, node, logStore string,
 	checkLevel func(what string, level uint64) error) error {
 	have, err := readVersion(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return refuseForeign(dir)
+		return errors.Join(checkParent(dir), refuseForeign(dir))
 	}
 	if err != nil {
 		return err

@@ -402,7 +402,7 @@ func TestCommitIndexIsThatOfTheMessage(t *testing.T) {
 // Only its own user can read what a node writes, including older files, whatever the umask.
 func TestDataDirectoryIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
-	dir := filepath.Join(t.TempDir(), "deep", "data")
+	dir := filepath.Join(t.TempDir(), "data")
 	for _, kind := range []string{LogStoreWAL, LogStoreBolt} {
 		dir := dir + kind
 		for start := range 2 {

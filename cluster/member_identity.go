@@ -270,9 +270,9 @@ func (n *Node) failLostDisk(who string) {
 }
 
 func lostDiskError(id, who string) error {
-	return fmt.Errorf(
-		"node %s has no data, but %s knows that it had some: it lost its disk; RAFT REMOVE %s, "+
-			"then --join an empty node under a new id", id, who, id)
+	return fmt.Errorf("node %s has no data, but %s knows that it had some: mount its volume if it "+
+		"is missing; if its disk is lost, RAFT REMOVE %s, then --join an empty node under a new id",
+		id, who, id)
 }
 
 // fail ends the node's participation for a reason that needs an operator.

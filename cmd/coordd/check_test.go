@@ -35,7 +35,8 @@ func TestCheckConfig(t *testing.T) {
 	}{
 		{"data-dir " + data + "\nlisten " + taken.Addr().String() + "\n" + tls + "/n1.key\n", 0,
 			"the configuration of node n1 is valid\n"},
-		{"data-dir " + dir + "/new/deep", 0, "valid"},
+		{"data-dir " + dir + "/new", 0, "valid"},
+		{"data-dir " + dir + "/new/deep", 1, "/new does not exist: mount its volume"},
 		{"cluster n1=127.0.0.1:7000,n2=nowhere.invalid:7000", 0, "nowhere.invalid"},
 		{"cluster n1=127.0.0.1:7000,n2=127.0.0.1:7001", 0, "unless --peer-advertise is set"},
 		{"cluster n1=127.0.0.1:7000,n2=127.0.0.1:7001\npeer-advertise 127.0.0.1:7000", 0,

@@ -303,7 +303,7 @@ func (n backend) Status() server.Status {
 		s.NotReady = c.Stranger
 	case !c.Ready && c.Unreached:
 		s.NotReady = "no member reaches this node at " + c.PeerAddr
-	case !c.Ready && c.Loading:
+	case !c.Ready && c.Loading && c.LeaderID != "":
 		s.NotReady = "LOADING: this node is loading its data"
 	case !c.Ready:
 		s.NotReady = "no leader is reachable, or the leader has not committed an entry of its term"

@@ -275,7 +275,7 @@ func TestNodeThatLostItsDisk(t *testing.T) {
 		}
 		for _, p := range lost {
 			p.waitRefusal("node " + p.id + " has no data, but ")
-			p.waitRefusal("it lost its disk; RAFT REMOVE " + p.id)
+			p.waitRefusal("if its disk is lost, RAFT REMOVE " + p.id)
 		}
 	}
 	lose(ps[2])
