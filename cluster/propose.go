@@ -247,6 +247,7 @@ func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool)
 	calls := n.writes.takeHeavy(nil, maxEntryBatches)
 	if len(calls) == 0 {
 		n.inFlight.Add(-1)
+		n.endWriteTurn() // nobody waits any more
 		return scratch, false
 	}
 	n.heavyWrite.Store(true)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -70,6 +71,34 @@ func TestWriteFirstBeforeHeavy(t *testing.T) {
 		n.inFlight.Add(-1)
 		if got := c.read(n, "all"); got != "slow first again" {
 			t.Errorf("applied: %s", got)
+		}
+	})
+}
+
+// TestTurnIsGivenBack withdraws the only heavy call while it waits for its turn: heavy reads have
+// the next one, without a write that wakes the proposer.
+func TestTurnIsGivenBack(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n := c.leader()
+		load := Workload{Conn: 2, Command: heavyCommand}
+		n.writes.costs.record(load, 10_000_000)
+		n.reads.costs.record(load, 10_000_000)
+		holder := n.gate.acquire(flow{id: 1}, time.Hour, n.closing)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			_, err := n.Write(ctx, load, []byte("heavy"), 1)
+			done <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-done; err == nil {
+			t.Fatal("it was written")
+		}
+		n.gate.release(holder, 0)
+		if _, err := n.ReadLocal(load, []byte("all")); err != nil {
+			t.Error(err)
 		}
 	})
 }

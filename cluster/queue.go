@@ -468,7 +468,7 @@ func (q *queue) hasForwarded() bool {
 func (q *queue) hasHeavy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.heavy) > 0
+	return slices.ContainsFunc(q.heavy, func(c *call) bool { return c.state == callQueued })
 }
 
 // restFor returns how long the queue still has to rest.

@@ -54,7 +54,7 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 		}
 		return m.replaceUsers(r.env, values[0])
 	case name == commands.SettingLeaveWait && len(values) == 1:
-		return m.leaveWait(values[0])
+		return m.leaveWait(r.env, values[0])
 	case name == commands.SettingGiveBack && len(values) > 3:
 		return m.giveBack(r, values)
 	case name == commands.SettingDropWaits && len(values) == 1:

@@ -29,8 +29,9 @@ type waiting struct {
 	newest uint64 // order of the newest arrival
 	bytes  int    // that the waiters count
 
-	all     []*waiter   // in order
-	counts  []nodeCount // of all, by node, in the order in which they came
+	all     []*waiter               // in order
+	counts  []nodeCount             // of all, by node, in the order in which they came
+	inDB    [keyspace.Databases]int // waiters by database
 	numbers map[uint64]*waiter
 	queues  map[changedKey][]*waiter // in order
 	ready   []changedKey             // may serve someone, in the order of their changes
@@ -42,7 +43,8 @@ type waiting struct {
 	// not part of the state
 	node   string // this node's id: it builds the replies of its own waiters
 	reader commands.RequestReader
-	swept  [keyspace.Databases]bool // since serveWaiting
+	// whose keys are all others since serveWaiting
+	replaced [keyspace.Databases]bool
 }
 
 // waiter is a command that waits. It is immutable.
@@ -81,6 +83,8 @@ const (
 	requestBytes  = 16
 	movedPerUnit  = 64
 	waitedKeyWork = 16
+	walkedPerUnit = 4 // waiters, of all databases
+	foundKeyWork  = 8 // a key that is waited for
 )
 
 func (w *waiter) bytes() int {
@@ -157,6 +161,9 @@ func (v *waiting) add(w *waiter) {
 // count counts a waiter that comes, or goes if sign is -1.
 func (v *waiting) count(w *waiter, sign int) {
 	v.bytes += sign * w.bytes()
+	if len(w.keys) > 0 { // all are of one database
+		v.inDB[w.keys[0].db] += sign
+	}
 	at := slices.IndexFunc(v.counts, func(c nodeCount) bool { return c.node == w.node })
 	if at < 0 {
 		at = len(v.counts)
@@ -221,6 +228,7 @@ func (v *waiting) enter(term, index uint64) (dropped bool) {
 	}
 	v.term, v.era, v.eras = term, index, nil
 	v.all, v.counts, v.ready, v.bytes = nil, nil, nil, 0
+	v.inDB = [keyspace.Databases]int{}
 	clear(v.numbers)
 	clear(v.queues)
 	clear(v.isReady)
@@ -263,19 +271,22 @@ func (v *waiting) addReady(k changedKey) {
 	}
 }
 
-// changedAll is changed for all keys of a database.
-func (v *waiting) changedAll(db int) {
-	if v.swept[db] { // all are ready since the newest request began
-		return
-	}
-	v.swept[db] = true
+// changedAll is changed for all keys of a database, which serveWaiting looks at once, and only if
+// there are any.
+func (v *waiting) changedAll(db int) { v.replaced[db] = true }
+
+// findReady is changed for the keys that a database has got from another one, and returns its work.
+func (v *waiting) findReady(db int) (work uint64) {
+	work = uint64(len(v.all) / walkedPerUnit)
 	for _, w := range v.all {
-		for _, k := range w.keys {
-			if k.db == db {
+		if len(w.keys) > 0 && w.keys[0].db == db {
+			work += foundKeyWork * uint64(len(w.keys))
+			for _, k := range w.keys {
 				v.changed(k)
 			}
 		}
 	}
+	return work
 }
 
 // wait keeps a command that found nothing, if its request asks for that, and adds its place to the
@@ -336,7 +347,12 @@ func (r *runner) source(q *commands.Request) *source {
 // work of an entry, or its positions, waits for the next.
 func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 	v := &m.waiting
-	v.swept = [keyspace.Databases]bool{}
+	for db := range v.replaced {
+		if v.replaced[db] && v.inDB[db] > 0 && m.ks.DB(db).Size() > 0 {
+			env.Work += v.findReady(db)
+		}
+	}
+	v.replaced = [keyspace.Databases]bool{}
 	for len(v.ready) > 0 && !m.Held() && env.Work < limit && m.morePositions() {
 		key := v.ready[0]
 		if len(v.queues[key]) > 0 {
@@ -447,8 +463,11 @@ func (m *Machine) WaitingNodes() (ids []string) {
 }
 
 // leaveWait ends the wait of a number in decimal.
-func (m *Machine) leaveWait(number []byte) error {
+func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
 	n, ok := commands.ParseInt(number)
+	if w := m.waiting.numbers[uint64(n)]; w != nil {
+		env.Work += waitedKeyWork * uint64(len(w.keys))
+	}
 	had := ok && m.waiting.leave(uint64(n))
 	m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
 		Wait: uint64(n)})

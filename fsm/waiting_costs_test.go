@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 
@@ -34,8 +34,10 @@ func TestLargeWaitersThatFindNothing(t *testing.T) {
 	t.Error("20 entries ran no request")
 }
 
-// A flush costs work for each key that is waited for, and a request for all its flushes once.
-func TestFlushesWithManyWaitedKeys(t *testing.T) {
+// A swap costs work for each key that is waited for, once a request, if there is anything for them.
+// One of databases for which nobody waits costs nothing, and neither does a flush, which leaves
+// nothing.
+func TestSwapsWithManyWaitedKeys(t *testing.T) {
 	detector.Skip(t)
 	const keys = 50_000
 	w := newWaitMachine(t)
@@ -46,23 +48,70 @@ func TestFlushesWithManyWaitedKeys(t *testing.T) {
 	q := commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args(append(words, "0")...)}}
 	q.Wait = &commands.Wait{Node: []byte("n1"), Era: w.eras["n1"], Number: 1}
 	w.place(w.apply(q))
-	for _, line := range []string{"FLUSHDB", "SWAPDB 0 1"} {
-		x := lineRequest(line)
-		e := &Entry{Term: 1, ClockMs: w.clock, WallUs: w.clock * 1000,
-			Batches: [][]byte{commands.AppendRequest(nil, &x)}}
-		r := mustApply(t, w.Machine, w.Index()+1, e, true)
-		if r.Spent < lookWork*keys {
-			t.Errorf("%s over %d waited keys: %d units of work", line, keys, r.Spent)
+	spent := func(line string, times int) uint64 {
+		var batch []byte
+		for range times {
+			x := lineRequest(line)
+			batch = commands.AppendRequest(batch, &x)
+		}
+		e := &Entry{Term: 1, ClockMs: w.clock, WallUs: w.clock * 1000, Batches: [][]byte{batch}}
+		return mustApply(t, w.Machine, w.Index()+1, e, true).Spent
+	}
+	fill := lineRequest("SET other 1")
+	fill.DB = 1
+	w.apply(fill)
+	if got := spent("SWAPDB 0 1", 1); got < (foundKeyWork+lookWork)*keys {
+		t.Errorf("a swap over %d waited keys: %d units of work", keys, got)
+	}
+	for _, line := range []string{"SWAPDB 3 4", "SWAPDB 1 2", "FLUSHDB", "FLUSHALL"} {
+		if got := spent(line, 10); got > keys {
+			t.Errorf("10 of %s beside %d waited keys: %d units of work", line, keys, got)
 		}
 	}
-	v := &w.waiting
-	v.swept = [keyspace.Databases]bool{}
-	for i, want := range []int{keys, 0} {
-		v.changedAll(0)
-		if len(v.ready) != want {
-			t.Errorf("flush %d: %d keys are looked at, want %d", i, len(v.ready), want)
+	if n := len(w.waiting.ready); n > 0 {
+		t.Errorf("%d keys are left to be looked at", n)
+	}
+}
+
+// TestRequestsAreChargedBesideManyWaits compares time with units of work for requests that have
+// nothing to do with the many keys that others wait for.
+func TestRequestsAreChargedBesideManyWaits(t *testing.T) {
+	detector.Skip(t)
+	const keys, clients, times = 100_000, 100, 500
+	took := map[int]map[string]time.Duration{}
+	for _, waited := range []int{0, keys} {
+		took[waited] = map[string]time.Duration{}
+		w := newWaitMachine(t)
+		for c := range clients {
+			words := []string{"BLPOP"}
+			for i := range waited / clients {
+				words = append(words, fmt.Sprintf("%d:%d", c, i))
+			}
+			if len(words) > 1 {
+				w.wait("n1", uint64(c+1), strings.Join(append(words, "0"), " "))
+			}
 		}
-		v.ready = nil
-		clear(v.isReady)
+		for _, line := range []string{"SWAPDB 3 4", "FLUSHDB", "FLUSHALL", "SET k v", "DEL k"} {
+			var batch []byte
+			for range times {
+				x := lineRequest(line)
+				x.DB = 5
+				batch = commands.AppendRequest(batch, &x)
+			}
+			took[waited][line] = time.Hour
+			for range 3 { // the least is what the work takes
+				e := &Entry{Term: 1, ClockMs: w.clock, WallUs: w.clock * 1000,
+					Batches: [][]byte{batch}}
+				began := time.Now()
+				mustApply(t, w.Machine, w.Index()+1, e, true)
+				took[waited][line] = min(took[waited][line], time.Since(began))
+			}
+		}
+	}
+	for line, alone := range took[0] {
+		if beside := took[keys][line]; beside > 10*alone+5*time.Millisecond {
+			t.Errorf("%d times %s: %v, and beside %d waited keys %v", times, line, alone, keys,
+				beside)
+		}
 	}
 }

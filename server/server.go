@@ -158,6 +158,7 @@ type Server struct {
 	pubsub          *pubsub
 	waitQueues      waitQueues
 	machineWaits    machineWaits
+	underway        underway
 	tracking        tracking
 	hints           hints
 	stats           stats
@@ -435,7 +436,7 @@ func (s *Server) Close() {
 		}
 		s.mu.Unlock()
 	}
-	s.awaitLeaving()
+	s.underway.await(leaveLimit)
 	s.ending.Lock()
 	s.cancel()
 	s.ending.Unlock()

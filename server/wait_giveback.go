@@ -84,7 +84,7 @@ func pushes(left bool) []byte {
 // giveBack puts back what a wait took with reply for a client that is gone, unless its key was
 // changed since in a way that relies on its absence.
 func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
-	s.inBackground(func() { // who applies the log does not wait for it
+	s.outlasting(func() { // who applies the log does not wait for it
 		cmds := undo(q.Cmds[0], reply)
 		for i, args := range cmds {
 			words := [][]byte{[]byte(commands.SettingGiveBack), strconv.AppendUint(nil, number, 10),

@@ -29,7 +29,8 @@ const (
 	// servedLimit is how long a command that has been served waits for its reply, which this node
 	// gets when it applies the entry.
 	servedLimit = 10 * time.Second
-	// leaveLimit is how long the end of the server waits for the machine to forget waits.
+	// leaveLimit is how long the end of the server waits for the machine to forget waits, and to
+	// get back what was taken.
 	leaveLimit = time.Second
 	// leaveTogether is how many waits are left in one batch.
 	leaveTogether = 256
@@ -46,8 +47,8 @@ type machineWaits struct {
 	era     uint64 // of the node's waits, as far as known
 	number  uint64 // of the newest
 	waiting map[uint64]*waiter
-	left    []uint64      // the machine is to forget them: their clients are gone
-	leaving chan struct{} // closed when left is empty; nil: it is
+	left    []uint64 // the machine is to forget them: their clients are gone
+	leaving bool     // leaveAll runs
 	// gone are the requests whose clients are gone, encoded, until their WaitEnded
 	gone map[uint64][]byte
 }
@@ -336,11 +337,8 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 // startLeaving has the machine forget what is in machineWaits.left. The caller holds the mutex.
 func (s *Server) startLeaving() {
 	m := &s.machineWaits
-	if len(m.left) > 0 && m.leaving == nil && s.ctx.Err() == nil {
-		leaving := make(chan struct{})
-		if s.inBackground(s.leaveAll) {
-			m.leaving = leaving
-		}
+	if len(m.left) > 0 && !m.leaving {
+		m.leaving = s.outlasting(s.leaveAll)
 	}
 }
 
@@ -365,8 +363,7 @@ func (s *Server) leaveAll() {
 			pause = firstPause
 		}
 	}
-	close(m.leaving)
-	m.leaving = nil
+	m.leaving = false
 }
 
 // rest waits for a pause, and returns the next one.
@@ -378,19 +375,61 @@ func (s *Server) rest(pause time.Duration) time.Duration {
 	return min(2*pause, longestPause)
 }
 
-// awaitLeaving waits until the machine has forgotten the waits of clients that are gone, for
-// leaveLimit at most.
-func (s *Server) awaitLeaving() {
-	s.machineWaits.mu.Lock()
-	leaving := s.machineWaits.leaving
-	s.machineWaits.mu.Unlock()
-	if leaving == nil {
-		return
+// underway counts what the end of the server waits for: that the machine forgets the waits of
+// clients that are gone, and that what they took is put back.
+type underway struct {
+	mu    sync.Mutex
+	count int
+	none  chan struct{} // closed when count falls to 0; nil: it is
+}
+
+func (u *underway) begin() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count++; u.count == 1 {
+		u.none = make(chan struct{})
 	}
-	select {
-	case <-leaving:
-	case <-time.After(leaveLimit):
+}
+
+func (u *underway) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.count--; u.count == 0 {
+		close(u.none)
+		u.none = nil
 	}
+}
+
+// await waits until nothing is under way, also of what begins meanwhile, for limit at most.
+func (u *underway) await(limit time.Duration) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		u.mu.Lock()
+		none := u.none
+		u.mu.Unlock()
+		if none == nil {
+			return
+		}
+		select {
+		case <-none:
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// outlasting is inBackground for what the end of the server waits for.
+func (s *Server) outlasting(f func()) bool {
+	s.underway.begin()
+	runs := s.inBackground(func() {
+		defer s.underway.end()
+		f()
+	})
+	if !runs {
+		s.underway.end()
+	}
+	return runs
 }
 
 // watchWaits drops the waits of nodes that this node does not reach, or that have been started

@@ -542,3 +542,30 @@ func TestCloseWithoutALeader(t *testing.T) {
 		n.fake.set(func() { n.fake.fail = nil })
 	})
 }
+
+// TestGiveBackOutlastsTheServer ends a server while what a wait took goes back to a leader that is
+// slow, for a client that is gone: the server waits for that.
+func TestGiveBackOutlastsTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		c := n.popping(t, "BLPOP", "l", "0")
+		leave, back, begun := make(chan struct{}), make(chan struct{}), make(chan struct{}, 9)
+		n.fake.set(func() { n.fake.gate, n.fake.begun = leave, begun })
+		_ = c.Close()
+		<-begun
+		n.fake.set(func() { n.fake.gate = back })
+		n.fake.change(t, commandOf("RPUSH", "l", "x"))
+		<-begun // the element goes back
+		close(leave)
+		synctest.Wait()
+		go func() {
+			time.Sleep(200 * time.Millisecond)
+			close(back)
+		}()
+		n.Close()
+		n.fake.set(func() { n.fake.gate = nil })
+		if keys := n.fake.machine.Stats().Keys[0]; keys != 1 {
+			t.Errorf("%d keys", keys)
+		}
+	})
+}

@@ -57,21 +57,24 @@ func TestClientUnblock(t *testing.T) {
 	main := n.dial(t)
 	c := n.dial(t)
 	id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
-	for _, x := range []struct{ reason, reply string }{
-		{"", "*-1\r\n"}, {"timeout", "*-1\r\n"},
-		{"ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"},
+	const refused = "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
+	for _, x := range []struct{ command, reason, reply string }{
+		{"BLPOP a b 0", "", "*-1\r\n"}, {"BLPOP a b 0", "timeout", "*-1\r\n"},
+		{"BLPOP a b 0", "ERROR", refused}, {"WAIT 9 0", "", ":1\r\n"},
+		{"WAIT 9 60000", "TIMEOUT", ":1\r\n"}, {"WAIT 9 0", "ERROR", refused},
+		{"WAITAOF 1 9 0", "", "*2\r\n:1\r\n:1\r\n"}, {"WAITAOF 1 9 0", "ERROR", refused},
 	} {
 		if got := main.call("CLIENT", "UNBLOCK", id); got != ":0\r\n" {
 			t.Fatalf("nobody waits: %q", got)
 		}
-		c.raw(pipeline([]string{"BLPOP", "a", "b", "0"}))
+		c.raw(pipeline(strings.Fields(x.command)))
 		n.waiting(t, 1)
 		call := []string{"CLIENT", "UNBLOCK", id}
 		if x.reason != "" {
 			call = append(call, x.reason)
 		}
 		if got := main.call(call...); got != ":1\r\n" {
-			t.Fatalf("%q: %q", x.reason, got)
+			t.Fatalf("%s %q: %q", x.command, x.reason, got)
 		}
 		c.want(x.reply)
 	}

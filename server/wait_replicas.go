@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -80,10 +81,14 @@ func (s *session) waitReplicated(local, want int64, timeout []byte) (own, others
 		s.quit = true
 		return 0, 0, false
 	}
-	if own, others, ok = q.await(local, want); !ok {
+	own, others, err := q.await(local, want)
+	switch {
+	case err == errUnblocked:
+		s.fail(err)
+	case err != nil:
 		s.quit = true
 	}
-	return own, others, ok
+	return own, others, err == nil
 }
 
 // replicated is an answer about the writes of a transaction: those that ask in it share one.
@@ -159,25 +164,29 @@ func (q *replicationQuestion) held(applied uint64) (own, others int64) {
 	return own, q.others
 }
 
-// await waits for a sufficient answer or the timeout. ok is false if the client or the server has
-// gone away.
-func (q *replicationQuestion) await(local, want int64) (own, others int64, ok bool) {
+// await waits for a sufficient answer, the timeout or CLIENT UNBLOCK. The error is errUnblocked if
+// that says so, another if the client or the server has gone away.
+func (q *replicationQuestion) await(local, want int64) (own, others int64, err error) {
 	s := q.s
 	w := &replicationWaiter{waiter: waiter{conn: s.conn, wakeup: make(chan struct{}, 1)}, q: q,
 		local: local, want: want}
 	s.srv.replication.join(s.srv, w)
 	defer s.srv.replication.leave(w)
+	w.waits = true
+	s.waiter.Store(&w.waiter)
+	s.srv.waitQueues.blocked.Add(1) // who sees that one waits can unblock it
+	defer func() {
+		s.srv.waitQueues.blocked.Add(-1)
+		s.waiter.Store(nil)
+	}()
 	defer func() { _ = s.conn.SetReadDeadline(time.Time{}) }()
 	for {
-		if own, others, ok = w.prepareSleep(); ok {
-			return own, others, true
+		if own, others, done, err := w.prepareSleep(); done {
+			return own, others, err
 		}
 		// checked after setting the deadline: closing sets a later one
-		if s.srv.closing.Load() || s.killed.Load() {
-			return 0, 0, false
-		}
-		if !s.watchClient(q.left(pollInterval)) {
-			return 0, 0, false
+		if s.srv.closing.Load() || s.killed.Load() || !s.watchClient(q.left(pollInterval)) {
+			return 0, 0, io.EOF
 		}
 	}
 }
@@ -189,18 +198,21 @@ type replicationWaiter struct {
 	local, want int64
 }
 
-// prepareSleep returns the result if it is sufficient or the time is up; otherwise it prepares a
-// sleep.
-func (w *replicationWaiter) prepareSleep() (own, others int64, done bool) {
+// prepareSleep returns the result if it is sufficient, the time is up or CLIENT UNBLOCK ends the
+// wait; otherwise it prepares a sleep.
+func (w *replicationWaiter) prepareSleep() (own, others int64, done bool, err error) {
 	applied := w.q.s.srv.backend.Status().Applied
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	own, others = w.q.held(applied)
-	done = own >= w.local && others >= w.want || w.q.late()
+	done = own >= w.local && others >= w.want || w.q.late() || w.unblock != ""
+	if w.unblock == unblockError {
+		err = errUnblocked
+	}
 	if w.asleep = !done; w.asleep {
 		_ = w.conn.SetReadDeadline(w.q.until)
 	}
-	return own, others, done
+	return own, others, done, err
 }
 
 func (w *replicationWaiter) receive(h *Replication, applied uint64) {
