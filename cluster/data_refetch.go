@@ -31,8 +31,12 @@ var owedKey = []byte("coordd owed")
 // owedTermKey is where it keeps that entry's term, or one above it; 0: unknown.
 var owedTermKey = []byte("coordd owed term")
 
-// refetchKey is where it keeps the same index while Refetch moves away what could tell it; 0: it
-// does not, or has ended.
+// clusterKey is where it keeps the id of the cluster that has the entry; empty: unknown. The node
+// may have no configuration that says so, and belongs to that cluster all the same.
+var clusterKey = []byte("coordd cluster")
+
+// refetchKey is where it keeps the index once more while Refetch moves away what could tell it; 0:
+// it does not, or has ended.
 var refetchKey = []byte("coordd refetch")
 
 // owingLevel is the first level whose releases know what a node owes. Refetch raises a directory to
@@ -50,8 +54,8 @@ type Refetched struct {
 }
 
 // Refetch prepares a node's data directory, on which no node runs, for getting its state from the
-// other members: it moves log and snapshots away and keeps the node's identity, term and vote. If
-// interrupted, it can be repeated.
+// other members: it moves log and snapshots away and keeps the node's identity, cluster, term and
+// vote. If interrupted, it can be repeated.
 func Refetch(dir string, m Machine, logger *slog.Logger) (done Refetched, err error) {
 	v, err := readNode(dir)
 	if err == nil {
@@ -105,11 +109,12 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 	if err := s.close(); err != nil || begun > 0 {
 		return begun, begun > 0, err
 	}
-	last, members, err := lastOnDisk(dir, v, logger)
+	found, err := lookOnDisk(dir, v, logger)
 	if err != nil {
 		return 0, false, err
 	}
-	switch have := voters(members); {
+	last := found.last
+	switch have := voters(found.members); {
 	case len(have) == 0 && before.last > 0 && last.last == 0:
 		return 0, false, refetched(dir, v.node)
 	case len(have) == 0:
@@ -132,8 +137,12 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 	if s, err = openPromisesOf(dir, v); err != nil {
 		return 0, false, err
 	}
-	err = s.stable.setNumbers(numberChange(owedKey, owed),
-		numberChange(owedTermKey, max(before.term, term)), numberChange(refetchKey, owed))
+	changes := []change{numberChange(owedKey, owed),
+		numberChange(owedTermKey, max(before.term, term)), numberChange(refetchKey, owed)}
+	if id := found.cluster(); id != "" { // else an earlier refetch may have known it
+		changes = append(changes, change{clusterKey, []byte(id)})
+	}
+	err = s.stable.setAll(changes...)
 	return owed, false, errors.Join(err, s.close())
 }
 
@@ -159,16 +168,29 @@ func (s *stableStore) checkRefetched(dir string) error {
 	return fmt.Errorf("coordd refetch was interrupted in data directory %s: run it again", dir)
 }
 
-// lastOnDisk returns the newest entry that the node had, term 0 where that cannot be told, and the
-// newest members that can be read.
-func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (is mark,
-	members raft.Configuration, err error) {
+// onDisk is what a data directory shows of the node that ran there.
+type onDisk struct {
+	last     mark               // the newest entry that it had; term 0 where that cannot be told
+	members  raft.Configuration // the newest that can be read
+	commands bool               // there is an entry for the machine, or a snapshot
+}
+
+// cluster returns the id of the cluster that the node belonged to for certain, as clusterID does.
+func (d *onDisk) cluster() string {
+	if !d.commands {
+		return ""
+	}
+	return registerOf(d.members).cluster
+}
+
+// lookOnDisk looks through the log and the snapshots, which may be damaged.
+func lookOnDisk(dir string, v dirVersion, logger *slog.Logger) (d onDisk, err error) {
 	s, err := lookAtLog(closers{}, dir, v, logger)
 	if errors.Is(err, errDamaged) {
-		return lastOfDamaged(dir, v.logStore, logger)
+		return lookAtDamaged(dir, v.logStore, logger)
 	}
 	if err != nil {
-		return is, members, err
+		return d, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	first, err1 := s.log.FirstIndex()
@@ -176,31 +198,40 @@ func lastOnDisk(dir string, v dirVersion, logger *slog.Logger) (is mark,
 	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger} // which may be damaged
 	_, newest, _, err3 := snapshots.newest()
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return is, members, err
+		return d, err
 	}
-	members = snapshots.newestMembers()
+	d.members, d.commands = snapshots.newestMembers(), newest > 0
 	for i := max(first, 1); i <= last; i++ {
 		var l raft.Log
 		if err := s.log.GetLog(i, &l); err != nil {
-			return is, members, fmt.Errorf("log entry %d: %w", i, err)
+			return d, fmt.Errorf("log entry %d: %w", i, err)
 		}
-		if l.Type == raft.LogConfiguration {
-			members = raft.DecodeConfiguration(l.Data)
-		}
-		is = mark{i, l.Term}
+		d.note(&l)
 	}
 	if newest > last {
-		is = mark{last: newest}
+		d.last = mark{last: newest}
 	}
-	if len(voters(members)) == 0 { // a segment still has what the log begins behind
-		_, members, err = salvageAll(dir, members)
+	if len(voters(d.members)) == 0 { // a segment still has what the log begins behind
+		was := d.last
+		err = d.salvageAll(dir)
+		d.last = was
 	}
-	return is, members, err
+	return d, err
 }
 
-// lastOfDamaged is lastOnDisk of a directory whose log is damaged. The mark says how far it went.
-func lastOfDamaged(dir, kind string, logger *slog.Logger) (is mark,
-	members raft.Configuration, err error) {
+// note notes an entry of the log, behind all that were noted.
+func (d *onDisk) note(l *raft.Log) {
+	switch l.Type {
+	case raft.LogConfiguration:
+		d.members = raft.DecodeConfiguration(l.Data)
+	case raft.LogCommand:
+		d.commands = true
+	}
+	d.last = mark{l.Index, l.Term}
+}
+
+// lookAtDamaged is lookOnDisk where the log is damaged. The mark says how far it went.
+func lookAtDamaged(dir, kind string, logger *slog.Logger) (d onDisk, err error) {
 	marked := filepath.Join(dir, walName)
 	if kind == LogStoreBolt {
 		marked = dir
@@ -208,45 +239,41 @@ func lastOfDamaged(dir, kind string, logger *slog.Logger) (is mark,
 	content, err := readSlots(osFiles{walfs.New()}, marked, markName, markSlot)
 	far, ok := decodeMark(content)
 	if err != nil || !ok {
-		return is, members, errors.Join(err, fmt.Errorf("it cannot be told how far the log in "+
+		return d, errors.Join(err, fmt.Errorf("it cannot be told how far the log in "+
 			"data directory %s went: RAFT REMOVE the node, and --join an empty one under a new id",
 			dir))
 	}
 	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
 	_, newest, _, err := snapshots.newest()
 	if err != nil {
-		return is, members, err
+		return d, err
 	}
-	end, members, err := salvageAll(dir, snapshots.newestMembers())
-	return mark{last: max(far.last, newest, end)}, members, err
+	d = onDisk{mark{last: max(far.last, newest)}, snapshots.newestMembers(), newest > 0}
+	err = d.salvageAll(dir)
+	return d, err
 }
 
-// salvageAll is salvage of all segments in a data directory; members are those if none has any.
-func salvageAll(dir string, members raft.Configuration) (last uint64, _ raft.Configuration,
-	err error) {
+// salvageAll is salvage of all segments in a data directory.
+func (d *onDisk) salvageAll(dir string) error {
 	names, err := entriesOf(filepath.Join(dir, walName), "", ".wal")
 	if err != nil && !missing(err) {
-		return 0, members, err
+		return err
 	}
 	for _, name := range names {
-		end, newest, err := salvage(name)
-		if err != nil {
-			return 0, members, err
-		}
-		if last = max(last, end); newest != nil {
-			members = *newest
+		if err := d.salvage(name); err != nil {
+			return err
 		}
 	}
-	return last, members, nil
+	return nil
 }
 
-// salvage returns the index of the last entry of a damaged segment, and the last configuration
-// before the damage. Behind that it looks for the next frame, wherever it is: what only seems to be
-// an entry lets the node owe more than it must.
-func salvage(name string) (last uint64, members *raft.Configuration, err error) {
+// salvage notes the index of the last entry of a damaged segment, and the last configuration before
+// the damage. Behind that it looks for the next frame, wherever it is: what only seems to be an
+// entry lets the node owe more than it must.
+func (d *onDisk) salvage(name string) error {
 	var base uint64
 	if _, err := fmt.Sscanf(filepath.Base(name), "%d-", &base); err != nil {
-		return 0, nil, fmt.Errorf("%s is no name of a segment", name)
+		return fmt.Errorf("%s is no name of a segment", name)
 	}
 	b, err := os.ReadFile(name)
 	whole := true
@@ -260,9 +287,12 @@ func salvage(name string) (last uint64, members *raft.Configuration, err error) 
 				l.Index-base > uint64(at/segmentFrameLen) {
 				break
 			}
-			last = max(last, l.Index)
+			d.last.last = max(d.last.last, l.Index)
+			d.commands = d.commands || l.Type == raft.LogCommand
 			if l.Type == raft.LogConfiguration && whole {
-				members = decodeMembers(l.Data)
+				if members := decodeMembers(l.Data); members != nil {
+					d.members = *members
+				}
 			}
 			at += segmentFrameLen + int(padded(int64(n)))
 			continue
@@ -277,7 +307,7 @@ func salvage(name string) (last uint64, members *raft.Configuration, err error) 
 		whole = false
 		at += segmentFrameLen
 	}
-	return last, members, err
+	return err
 }
 
 // decodeEntry decodes what may be no entry, of which raft-wal panics.
@@ -325,6 +355,24 @@ func moveState(dir string) (kept string, err error) {
 	return kept, nil
 }
 
+// resumeOwing reads what the node owes, and to which cluster.
+func (n *Node) resumeOwing() {
+	n.owed.Store(n.stores.stable.number(owedKey))
+	if id := n.stores.stable.text(clusterKey); id != "" && n.owed.Load() > 0 {
+		n.identity.Store(&id)
+	}
+}
+
+// owing says what a node that owes waits for, empty if it does not.
+func (n *Node) owing() string {
+	owed := n.owed.Load()
+	if !n.owes() {
+		return ""
+	}
+	return fmt.Sprintf("coordd refetch has run on this node: it waits for its cluster's leader, "+
+		"which sends it what it had, up to entry %d", owed)
+}
+
 // owes reports whether this node's log does not reach what it owes.
 func (n *Node) owes() bool {
 	owed := n.owed.Load()
@@ -336,7 +384,7 @@ func (n *Node) owes() bool {
 	}
 	if n.owed.Swap(0) != 0 {
 		n.logger.Info("the node has again what it had", "index", owed)
-		err := n.stores.stable.setNumbers(numberChange(owedKey, 0), numberChange(owedTermKey, 0))
+		err := n.stores.stable.setAll(numberChange(owedKey, 0), numberChange(owedTermKey, 0))
 		if err != nil { // the next start tries again
 			n.logger.Warn("cannot write what the node owes", "error", err)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // damageSnapshots makes what is in a closed node's snapshots unreadable.
@@ -115,6 +117,188 @@ func TestRefetchedNodeVotes(t *testing.T) {
 			eventually(t, "nothing is owed", func() bool { return !c.nodes[broken].owes() })
 			c.closeAll()
 		}
+	})
+}
+
+// refetch sets the state of a closed node aside.
+func (c *testCluster) refetch(id string) {
+	c.t.Helper()
+	if _, err := Refetch(filepath.Join(c.dir, id), newToy(), testLogger()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestRefetchedNodeIsNoJoiner: a member that is started with Join gets its state again and does not
+// ask to be added, which its cluster refuses. Meanwhile it says what it waits for.
+func TestRefetchedNodeIsNoJoiner(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 2, func(cfg *Config) {
+			if cfg.ID == "n3" {
+				cfg.Join, cfg.Members = true, nil
+			}
+		})
+		n3 := c.joiner("n3", true)
+		added := Member{ID: "n3", PeerAddr: n3.Status().PeerAddr}
+		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: added.ID,
+			PeerAddr: added.PeerAddr}); err != nil {
+			t.Fatal(err)
+		}
+		c.members = append(c.members, added)
+		c.awaitVoters("n1", "n2", "n3")
+		c.write(c.leader(), "w")
+		c.converged()
+		c.closeAll()
+		c.refetch("n3")
+		c.reopen("n3")
+		if s := c.nodes["n3"].Status(); s.Joining || s.Ready ||
+			!strings.Contains(s.Owing, "waits for its cluster's leader") {
+			t.Errorf("before it hears from the others: %+v", s)
+		}
+		c.reopen("n1")
+		c.reopen("n2")
+		c.ready("n3")
+		c.write(c.leader(), "more")
+		c.converged()
+		eventually(t, "nothing is owed", func() bool { return c.nodes["n3"].Status().Owing == "" })
+	})
+}
+
+// refetchedPods has a found a cluster of a, b and c, closes all, and sets the state of a aside.
+func refetchedPods(t *testing.T) (p *pods, cluster string) {
+	p = newPods(t)
+	for _, id := range []string{"a", "b", "c"} {
+		p.run(id)
+	}
+	cluster = p.found("a")
+	p.awaitVoters("a", "b", "c")
+	p.write(p.leader(), "w")
+	p.converged()
+	for _, id := range []string{"a", "b", "c"} {
+		p.close(id)
+		p.unregister(id)
+	}
+	p.refetch("a")
+	return p, cluster
+}
+
+// TestRefetchedNodeStaysInItsCluster: a node that was refetched, and has no configuration, knows
+// its cluster. It neither joins another one nor takes anything from it, and goes on in its own.
+func TestRefetchedNodeStaysInItsCluster(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		p, cluster := refetchedPods(t)
+		for _, id := range []string{"d", "e", "f"} {
+			p.run(id)
+		}
+		other := p.found("d")
+		p.awaitVoters("d", "e", "f")
+		p.write(p.leader(), "of the other cluster")
+		a := p.run("a")
+		eventually(t, "a sees the other cluster", func() bool {
+			return strings.Contains(a.Status().Stranger, other)
+		})
+		if err := p.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "a",
+			PeerAddr: a.Status().PeerAddr}); err != nil {
+			t.Fatal(err) // an operator's error
+		}
+		for range 20 {
+			time.Sleep(discoverEvery) // of the simulation
+			if s := a.Status(); a.clusterID() != cluster || s.Joining || len(s.Members) > 0 {
+				t.Fatalf("a is in cluster %s, it was in %s: %+v", a.clusterID(), cluster, s)
+			}
+		}
+		for _, id := range []string{"d", "e", "f"} {
+			p.close(id)
+			p.unregister(id)
+		}
+		p.run("b")
+		p.run("c")
+		if got := p.sameCluster(); got != cluster {
+			t.Errorf("the cluster is %s, it was %s", got, cluster)
+		}
+		if got := strings.Join(p.converged(), " "); got != "w" {
+			t.Errorf("the list is %s", got)
+		}
+	})
+}
+
+// TestRefetchedNodeIsNotEmpty: no cluster is founded with a node that was refetched, whether it is
+// told to found one or an empty node beside it is. known: whether it knew its cluster for certain.
+func TestRefetchedNodeIsNotEmpty(t *testing.T) {
+	for known, wants := range map[bool][]string{
+		true:  {"", "exists, and this node joins it"},
+		false: {"coordd refetch has run on this node", "node a founds a cluster already"}} {
+		runSimulated(t, fmt.Sprint("it knows its cluster: ", known), func(t *testing.T) {
+			p, cluster := (*pods)(nil), ""
+			if known {
+				p, cluster = refetchedPods(t)
+			} else { // it has founded one, and nobody has heard of it
+				p = newPods(t)
+				a := p.run("a")
+				p.run("b")
+				p.run("c")
+				eventually(t, "a begins", func() bool {
+					return a.found(t.Context()) == "" && !a.awaitsJoin()
+				})
+				p.close("a")
+				p.lose("b")
+				p.lose("c")
+				p.refetch("a")
+			}
+			p.founders = 2
+			a, d := p.run("a"), p.run("d")
+			p.run("e")
+			got, err := a.Found()
+			if a.CanFound() || got != cluster || known != (err == nil) ||
+				err != nil && !strings.Contains(err.Error(), wants[0]) {
+				t.Errorf("a is told to found a cluster: %q, %v; it was in %q", got, err, cluster)
+			}
+			if got, err := d.Found(); err == nil || !strings.Contains(err.Error(), wants[1]) {
+				t.Errorf("d is told to found a cluster: %q, %v, want %s", got, err, wants[1])
+			}
+			if !d.awaitsJoin() {
+				t.Error("d takes part in a cluster")
+			}
+			if known {
+				p.run("b")
+				p.run("c")
+				if got := p.sameCluster(); got != cluster {
+					t.Errorf("the cluster is %s, it was %s", got, cluster)
+				}
+			}
+		})
+	}
+}
+
+// A register that may still be replaced is none to stay with: no entry for the machine follows it.
+func TestRefetchKeepsACertainCluster(t *testing.T) {
+	var d onDisk
+	for _, step := range []struct {
+		entry raft.Log
+		want  string
+	}{
+		{raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
+			Data: raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{
+				{ID: "n1", Address: "h:1"}, register{cluster: "k"}.server()}})}, ""},
+		{raft.Log{Index: 2, Term: 1, Type: raft.LogCommand}, "k"},
+	} {
+		if d.note(&step.entry); d.cluster() != step.want {
+			t.Errorf("after entry %d: cluster %q, want %q", d.last.last, d.cluster(), step.want)
+		}
+	}
+}
+
+// TestRefetchedNodeWasRemoved: a node that discovers others learns of its removal also while it has
+// no configuration.
+func TestRefetchedNodeWasRemoved(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		p, _ := refetchedPods(t)
+		p.run("b")
+		p.run("c")
+		if err := p.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		a := p.run("a")
+		eventually(t, "a knows that it was removed", func() bool { return a.Status().Removed })
 	})
 }
 
@@ -234,8 +418,10 @@ func TestRefetchSalvages(t *testing.T) {
 			if err := os.WriteFile(segment, old, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			last, _, err := salvage(segment)
-			if err != nil || last > want+1 || last < want-1 { // it may be part of the last one
+			var found onDisk
+			err := found.salvage(segment)
+			if last := found.last.last; err != nil || last > want+1 || last < want-1 {
+				// it may be part of the last one
 				t.Fatalf("byte %d: %d, %v; it had entry %d", at, last, err, want)
 			}
 		}

@@ -39,7 +39,7 @@ const (
 )
 
 var stableKeys = [][]byte{currentTermKey, lastVoteTermKey, lastVoteCandKey, incarnationKey,
-	foundingKey, removedKey, owedKey, owedTermKey, refetchKey}
+	foundingKey, removedKey, owedKey, owedTermKey, clusterKey, refetchKey}
 
 // stableStore is that record. Raft panics if it cannot write the term, and a node that cannot write
 // either must not take part in an election: the process ends, with a reason.
@@ -249,11 +249,11 @@ func (s *stableStore) SetUint64(key []byte, value uint64) error {
 	return s.writeLocked(change{key, now})
 }
 
-// setNumbers writes several numbers at once.
-func (s *stableStore) setNumbers(numbers ...change) error {
+// setAll writes several values at once.
+func (s *stableStore) setAll(changes ...change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.writeLocked(numbers...)
+	return s.writeLocked(changes...)
 }
 
 // resetTerm undoes the first term.

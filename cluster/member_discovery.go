@@ -153,7 +153,11 @@ func (n *Node) discover() {
 	n.awaitCluster(ctx)
 	for ctx.Err() == nil {
 		n.lookForStrangers(ctx)
-		pauseDiscovery(ctx, strangersEvery)
+		every := strangersEvery
+		if len(n.view().source) == 0 { // its leader learns by the look where it is
+			every = discoverEvery
+		}
+		pauseDiscovery(ctx, every)
 	}
 }
 
@@ -237,6 +241,9 @@ func (n *Node) Found() (cluster string, err error) {
 		if cluster = n.clusterID(); cluster != "" {
 			return cluster, nil
 		}
+		if why := n.owing(); why != "" {
+			return "", notRun(why)
+		}
 		if time.Now().After(deadline) {
 			return "", unknown("the founding has begun, and waits for a majority of the nodes")
 		}
@@ -291,6 +298,10 @@ func (n *Node) lookForStrangers(ctx context.Context) {
 	}
 	var why string
 	for _, s := range seen {
+		if s.h.removed && s.h.cluster == own { // one that owes has no link that would tell it
+			n.markRemoved()
+			return
+		}
 		if s.err == nil && s.h.cluster != "" && s.h.cluster != own {
 			why = fmt.Sprintf("node %s of another cluster, %s, is among the nodes of --discover; "+
 				"this one belongs to cluster %s", s.h.id, s.h.cluster, own)

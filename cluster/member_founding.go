@@ -62,7 +62,8 @@ func (s *stores) founding() string { return s.stable.text(foundingKey) }
 // for a leader and found nothing. The node has promised nothing, since the first vote is given in
 // term 2.
 func (s *stores) undoFounding() error {
-	if s.stable.number(currentTermKey) != 1 || s.stable.number(lastVoteTermKey) > 0 {
+	if s.stable.number(currentTermKey) != 1 || s.stable.number(lastVoteTermKey) > 0 ||
+		s.stable.number(owedKey) > 0 { // Refetch has moved the configuration away
 		return nil
 	}
 	last, err1 := s.log.LastIndex()
@@ -104,7 +105,7 @@ func (n *Node) checkFounding(existing bool) error {
 	have := voters(stored)
 	switch {
 	case !ok:
-		n.joining = founding == foundedByJoin || n.owed.Load() > 0
+		n.joining = founding == foundedByJoin && n.owed.Load() == 0 // else it is a member
 		return nil
 	case founding == "": // of a version that did not record it
 		founding = "1 " + strings.Join(have, ",")

@@ -127,7 +127,8 @@ func (n *Node) view() *view {
 
 // clusterID returns the id of the cluster that this node belongs to for certain: the register is
 // committed, or a later log entry implies that it is, since no entry for the machine is logged
-// before. Empty: there is none, or it may still be replaced.
+// before. A node that owes keeps the one that it had. Empty: there is none, or it may still be
+// replaced.
 func (n *Node) clusterID() string {
 	if id := n.identity.Load(); id != nil {
 		return *id

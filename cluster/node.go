@@ -217,7 +217,7 @@ func (n *Node) startRaft() error {
 	n.transport = transport
 	rc := n.cfg.raftConfig()
 	existing := false
-	n.owed.Store(n.stores.stable.number(owedKey))
+	n.resumeOwing()
 	n.stores.stable.fatal = n.cfg.Fatal
 	err := n.stores.undoFounding()
 	if err == nil {
@@ -308,6 +308,9 @@ func (c *Config) memberConfiguration(own string) raft.Configuration {
 func (n *Node) start() {
 	if n.stores.wasRemoved() {
 		n.markRemoved()
+	}
+	if why := n.owing(); why != "" {
+		n.logger.Info("the node is not ready", "reason", why, "cluster", n.clusterID())
 	}
 	n.raft.RegisterObserver(raft.NewObserver(nil, false, n.observeRaft))
 	n.findings.startTerm = n.raft.CurrentTerm()

@@ -47,6 +47,8 @@ type Status struct {
 	// Stranger says that a node of another cluster is where this one's are; empty: it is not.
 	Stranger  string
 	Unreached bool // this node reaches others, and none of them reaches it at PeerAddr
+	// Owing says that the node waits for what it had before it was refetched; empty: it does not.
+	Owing string
 	// Level is the machine's feature level, KnownLevel the newest that this node knows; 0 for a
 	// machine without levels.
 	Level, KnownLevel uint64
@@ -103,6 +105,7 @@ func (n *Node) Status() Status {
 	if why := n.stranger.Load(); why != nil {
 		s.Stranger = *why
 	}
+	s.Owing = n.owing()
 	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.restoring.Load(),
 		n.stores.snapshots.open.Load() > 0
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()

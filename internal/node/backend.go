@@ -303,6 +303,8 @@ func (n backend) Status() server.Status {
 		s.NotReady = c.Stranger
 	case !c.Ready && c.Unreached:
 		s.NotReady = "no member reaches this node at " + c.PeerAddr
+	case !c.Ready && c.Owing != "":
+		s.NotReady = c.Owing
 	case !c.Ready && c.Loading && c.LeaderID != "":
 		s.NotReady = "LOADING: this node is loading its data"
 	case !c.Ready:
