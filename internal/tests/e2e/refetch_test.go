@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,4 +54,37 @@ func TestRefetchedNode(t *testing.T) {
 		return c.Set(context.Background(), "alone", 1, 0).Err() == nil
 	})
 	w.finish(t, c)
+}
+
+// TestRefetchedNodeThatJoined does the same to a node that is started with --join, as ever. Alone,
+// it says what it waits for.
+func TestRefetchedNodeThatJoined(t *testing.T) {
+	tier.Check(t)
+	f := newFleet(t)
+	n1 := f.start("n1")
+	n2 := f.start("n2", n1)
+	n3 := f.start("n3", n1, n2)
+	n1.waitVoters("n1", "n2", "n3")
+	w := startStrict(n1, n2)
+	w.more(t, 300)
+	n3.kill()
+	succeed(t, "refetch", "--data-dir", n3.dataDir())
+	n3.start()
+	n3.waitReady()
+	w.more(t, 300)
+	n2.kill()
+	c := n3.client()
+	wait.For(t, 20*time.Second, "the other two serve", func() bool {
+		return c.Set(context.Background(), "alone", 1, 0).Err() == nil
+	})
+	w.finish(t, c)
+
+	n1.kill()
+	n3.kill()
+	succeed(t, "refetch", "--data-dir", n3.dataDir())
+	n3.start()
+	wait.For(t, 20*time.Second, "n3 says what it waits for", func() bool {
+		v, _ := n3.raft("STATUS")
+		return strings.Contains(fmt.Sprint(v), "it waits for its cluster's leader")
+	})
 }
