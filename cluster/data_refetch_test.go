@@ -402,7 +402,7 @@ func TestRefetchSalvages(t *testing.T) {
 			c.write(c.leader(), "w")
 		}
 		c.converged()
-		want := c.nodes[id].applied()
+		want, cluster := c.nodes[id].applied(), c.nodes[id].clusterID()
 		c.close(id)
 		segment := onlySegment(t, dir)
 		data, err := os.ReadFile(segment)
@@ -423,6 +423,9 @@ func TestRefetchSalvages(t *testing.T) {
 			if last := found.last.last; err != nil || last > want+1 || last < want-1 {
 				// it may be part of the last one
 				t.Fatalf("byte %d: %d, %v; it had entry %d", at, last, err, want)
+			}
+			if at+2*segmentFrameLen > end && found.cluster() != cluster {
+				t.Errorf("the end is damaged: cluster %q, it was in %s", found.cluster(), cluster)
 			}
 		}
 	})
