@@ -12,6 +12,8 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}"
 
 FROM scratch
 COPY --from=build /out/coordd /coordd
+# authorities for backups to S3, OTLP and rediss:// of others
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build --chown=65532:65532 --chmod=700 /out/data /var/lib/coordd
 USER 65532:65532
 WORKDIR /var/lib/coordd
