@@ -25,7 +25,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 		return nil, err
 	}
 	park := func(term uint64) { _ = t.park(id, term) }
-	p := &pipeline{AppendPipeline: inner, t: t, length: t.length(id), may: t.receiver(id),
+	p := &pipeline{AppendPipeline: inner, t: t, id: id, length: t.length(id), may: t.receiver(id),
 		moving: func() bool { return t.movingFrom(id, target) }, park: park,
 		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
 		failed: make(chan raft.AppendFuture, 1), stop: make(chan struct{}),
@@ -61,6 +61,7 @@ func (t *transport) receiver(id raft.ServerID) func() bool {
 type pipeline struct {
 	raft.AppendPipeline
 	t       *transport
+	id      raft.ServerID
 	length  *messageLength
 	may     func() bool       // see receiver
 	moving  func() bool       // see errMoving
@@ -90,6 +91,7 @@ const tellAfter = time.Millisecond
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	p.t.extend(req, p.length)
+	p.t.withhold(p.id, req)
 	sent, err := p.trySend(req, resp)
 	if err == nil {
 		return sent, nil

@@ -6,6 +6,7 @@ package cluster
 import (
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,8 +56,12 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	}
 	length, began := t.length(id), time.Now()
 	t.extend(req, length)
+	withheld := t.withhold(id, req)
 	err := t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
 	length.answered(len(req.Entries), time.Since(began), err == nil && resp.Success)
+	if withheld && err == nil && resp.Success && len(req.Entries) == 0 {
+		_ = t.pause(commitTimeout, req.Term) // Raft sends the same again at once
+	}
 	if err == nil && t.movingFrom(id, target) {
 		return errMoving
 	}
@@ -154,6 +159,24 @@ func (t *transport) extend(req *raft.AppendEntriesRequest, length *messageLength
 	if t.n.leadsIn(req.Term) { // all the while, so these are its entries
 		req.Entries = entries
 	}
+}
+
+// withhold cuts from a message the entry of a configuration in which the member has no vote, and
+// what follows, until that is committed. It reports whether it did. It takes its vote, perhaps. If
+// the leader was lost when nobody else had the entry, the member would refuse the others for their
+// shorter logs, who may need its vote, and hashicorp/raft v1.7.3 would not let it stand (the Raft
+// thesis does, section 4.2.2): a majority of the voters before and after could elect nobody. Nobody
+// waits for the member, which does not count for the entry. Raft sends from the first entry on that
+// was not in the message. The first configuration of all takes no vote.
+func (t *transport) withhold(id raft.ServerID, req *raft.AppendEntriesRequest) bool {
+	for i, l := range req.Entries {
+		if l.Type == raft.LogConfiguration && l.Index > max(t.n.committed(), 1) &&
+			!slices.Contains(voters(raft.DecodeConfiguration(l.Data)), string(id)) {
+			req.Entries = req.Entries[:i]
+			return true
+		}
+	}
+	return false
 }
 
 // InstallSnapshot sends a snapshot.

@@ -65,6 +65,7 @@ var Classes = []string{
 	"a vote without what was acknowledged",
 	"a refused candidate that holds up the election",
 	"a late request that deposes a leader",
+	"a change under way that stops elections",
 	"work that nobody pays for",
 	"a length that is not that of C Lua",
 	"order of arrival lost with the leader",

@@ -1,0 +1,173 @@
+// Tests of changes of the voters that are under way.
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// TestMajorityElectsBesideAChange loses the leader while a change of the voters is under way, and
+// some of those that may have its entry have it. If the others are a majority by the configurations
+// that there are, the old and the new one, they elect a leader. In the end all know the same
+// voters.
+func TestMajorityElectsBesideAChange(t *testing.T) {
+	for _, row := range []struct {
+		voters   int  // before
+		promotes bool // a learner, else a voter loses its vote
+		longer   bool // the learner has one entry more than others
+	}{
+		{voters: 4}, {voters: 3}, {voters: 5}, {voters: 2, promotes: true},
+		{voters: 3, promotes: true}, {voters: 3, promotes: true, longer: true},
+	} {
+		others := row.voters // besides the leader, with the learner
+		if !row.promotes {
+			others -= 2 // without the one that leaves
+		}
+		for have := range 1 << others {
+			if row.longer && have&1 == 0 {
+				continue
+			}
+			name := fmt.Sprintf("%+v have %b", row, have)
+			runSimulated(t, name, func(t *testing.T) {
+				electsBesideAChange(t, row.voters, row.promotes, row.longer, have)
+			})
+		}
+	}
+}
+
+func electsBesideAChange(t *testing.T, size int, promotes, longer bool, have int) {
+	nodes := size
+	if promotes {
+		nodes++
+	}
+	learner := fmt.Sprint("n", nodes)
+	c := newCluster(t, nodes, func(cfg *Config) { cfg.Learner = promotes && cfg.ID == learner })
+	eventually(t, "the voters are those", func() bool {
+		return len(voters(c.leader().configuration())) == size
+	})
+	lead := c.leader()
+	c.write(lead, "a")
+	c.converged()
+	lead.changing <- struct{}{} // it makes no other change
+	others, who := c.followers(), c.followers()[0]
+	if promotes {
+		who = c.nodes[learner]
+	} else {
+		others = others[1:]
+	}
+	slices.Reverse(others) // the learner has the first bit
+	var holders, rest []*Node
+	for i, n := range others {
+		if have>>i&1 == 1 {
+			holders = append(holders, n)
+		} else {
+			c.net.refuse(lead.cfg.ID, n.cfg.ID)
+		}
+		rest = append(rest, n)
+	}
+	contact := who.raft.LastContact()
+	heard := func() bool { return who.raft.LastContact().Sub(contact) > 10*commitTimeout }
+	s, _ := lead.member(who.cfg.ID)
+	if promotes {
+		lead.raft.AddVoter(s.ID, s.Address, 0, 0)
+	} else {
+		lead.raft.DemoteVoter(s.ID, 0, 0)
+		rest = append(rest, who)
+	}
+	has := func(n *Node) bool {
+		return len(voters(n.configuration())) != size
+	}
+	eventually(t, "they have the entry, and who leaves has had the time to get it", func() bool {
+		return !slices.ContainsFunc(holders, func(n *Node) bool { return !has(n) }) &&
+			(promotes || heard())
+	})
+	if longer {
+		for _, n := range holders {
+			if n != who {
+				c.net.refuse(lead.cfg.ID, n.cfg.ID)
+			}
+		}
+		last := who.raft.LastIndex()
+		go func() { _, _ = lead.write(context.Background(), []byte("b"), 1) }()
+		eventually(t, "the learner has more", func() bool { return who.raft.LastIndex() > last })
+	}
+	after := voters(lead.configuration())
+	c.net.isolate(lead.cfg.ID)
+
+	old, new, know := 0, 0, len(holders) // of the rest, those with a vote, and with the entry
+	for _, n := range rest {
+		if !promotes || n != who {
+			old++
+		}
+		if slices.Contains(after, n.cfg.ID) {
+			new++
+		}
+	}
+	byOld, byNew := old > size/2 || know == len(rest), new > len(after)/2 || know == 0
+	if !byOld || !byNew {
+		return // it needs the leader
+	}
+	lead2 := c.leader()
+	c.write(lead2, "c")
+	<-lead.changing
+	c.close(lead.cfg.ID)
+	c.converged()
+	want := voters(lead2.configuration())
+	eventually(t, "all know the voters", func() bool {
+		return !slices.ContainsFunc(rest, func(n *Node) bool {
+			return !slices.Equal(voters(n.configuration()), want)
+		})
+	})
+}
+
+// TestWithheld: a message ends before the first entry by which the member has no vote and which is
+// not committed, also one that is sent without a pipeline.
+func TestWithheld(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, n := c.leader(), c.followers()[0]
+		c.write(lead, "a")
+		c.converged()
+		id, last := raft.ServerID(n.cfg.ID), lead.committed()
+		with := raft.EncodeConfiguration(lead.configuration())
+		without := raft.EncodeConfiguration(raft.Configuration{Servers: []raft.Server{{ID: id,
+			Suffrage: raft.Nonvoter}}})
+		config := func(index uint64, data []byte) *raft.Log {
+			return &raft.Log{Type: raft.LogConfiguration, Index: index, Data: data,
+				Term: lead.raft.CurrentTerm()}
+		}
+		command := &raft.Log{Type: raft.LogCommand, Data: without, Index: last + 1}
+		for what, test := range map[string]struct {
+			entries []*raft.Log
+			left    int
+		}{
+			"it keeps its vote":      {[]*raft.Log{config(last+1, with)}, 1},
+			"it loses its vote":      {[]*raft.Log{config(last+1, without)}, 0},
+			"that is committed":      {[]*raft.Log{config(last, without)}, 1},
+			"it has not had one":     {[]*raft.Log{config(1, without)}, 1},
+			"it loses it in between": {[]*raft.Log{command, config(last+2, without), command}, 1},
+			"no configuration":       {[]*raft.Log{command}, 1},
+		} {
+			req := &raft.AppendEntriesRequest{Entries: test.entries}
+			cut := lead.transport.withhold(id, req)
+			if len(req.Entries) != test.left || cut != (test.left < len(test.entries)) {
+				t.Errorf("%s: %d entries are left, %v", what, len(req.Entries), cut)
+			}
+		}
+		req := &raft.AppendEntriesRequest{Term: lead.raft.CurrentTerm(), PrevLogEntry: last,
+			PrevLogTerm: lead.raft.CurrentTerm(), Entries: []*raft.Log{config(last+1, without)},
+			RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+				ID: []byte(lead.cfg.ID), Addr: []byte(lead.mux.Addr().String())}}
+		var resp raft.AppendEntriesResponse
+		if err := lead.transport.AppendEntries(id, raft.ServerAddress(n.mux.Addr().String()), req,
+			&resp); err != nil || !resp.Success || n.raft.LastIndex() != last {
+			t.Errorf("sent: %+v, %v, the member has %d entries, want %d", resp, err,
+				n.raft.LastIndex(), last)
+		}
+	})
+}
