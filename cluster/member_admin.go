@@ -15,7 +15,7 @@ import (
 const (
 	// adminWait bounds the search for the leader; adminAnswer the wait for one leader's answer.
 	adminWait   = 5 * time.Second
-	adminAnswer = 12 * time.Second
+	adminAnswer = 15 * time.Second
 	adminPause  = 50 * time.Millisecond
 )
 

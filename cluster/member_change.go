@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -39,6 +41,8 @@ const (
 	// heardLately is how recently a connected member must have been heard from; the leader asks
 	// every second.
 	heardLately = 3 * time.Second
+	// storeWait is how long the voters have to store an entry before a change that needs them.
+	storeWait = 3 * time.Second
 )
 
 // errElsewhere says that the next leader must make the change.
@@ -186,28 +190,72 @@ func (n *Node) removeMember(id string) error {
 	return err
 }
 
-// checkRest refuses a removal after which the cluster could not commit.
+// checkRest refuses to take a vote after which the cluster could not commit.
 func (n *Node) checkRest(without string) error {
-	rest, connected := 0, 0
-	for _, s := range n.configuration().Servers {
-		if s.Suffrage != raft.Voter || string(s.ID) == without {
-			continue
-		}
-		rest++
-		if string(s.ID) == n.cfg.ID || n.hears(string(s.ID)) {
+	rest, connected := slices.DeleteFunc(voters(n.configuration()),
+		func(id string) bool { return id == without }), 0
+	for _, id := range rest {
+		if id == n.cfg.ID || n.hears(id) {
 			connected++
 		}
 	}
 	switch {
-	case rest == 0:
+	case len(rest) == 0:
 		return refused(fmt.Sprintf("node %s is the last voter", without))
-	case connected < rest/2+1:
+	case connected < len(rest)/2+1:
 		return refused(
 			fmt.Sprintf(
 				"without node %s there is no majority: only %d of %d voters are connected",
-				without, connected, rest))
+				without, connected, len(rest)))
 	}
-	return nil
+	return n.checkStore(rest)
+}
+
+// checkStore refuses a change to voters of which no majority stores a new entry in time. A member
+// whose disk is full, or that is far behind, is connected all the same, and a change that needs it
+// cannot be undone: that needs it too.
+func (n *Node) checkStore(voters []string) error {
+	term, last := n.raft.CurrentTerm(), n.raft.LastIndex()
+	n.raft.Barrier(storeWait)
+	late := time.NewTimer(storeWait)
+	defer late.Stop()
+	ticker := time.NewTicker(drainCheck)
+	defer ticker.Stop()
+	for n.leadsIn(term) {
+		var lack []string
+		for _, id := range voters {
+			if !n.stored(id, term, last+1) {
+				lack = append(lack, id)
+			}
+		}
+		if len(voters)-len(lack) > len(voters)/2 {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-late.C:
+			return refused(fmt.Sprintf("there would be no majority that stores entries: in %v "+
+				"these members have not stored a new one: %s", storeWait, strings.Join(lack, ", ")))
+		case <-n.stop:
+			return errStopping
+		}
+	}
+	return errElsewhere
+}
+
+// stored reports whether a voter is known to have stored an entry of this leader, and asks it.
+func (n *Node) stored(id string, term, index uint64) bool {
+	if id == n.cfg.ID {
+		return min(n.raft.LastIndex(), n.logs.durableTo()) >= index
+	}
+	l := n.link(id)
+	if l == nil {
+		return false
+	}
+	l.ask(0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.report.term == term && l.report.lastIndex >= index
 }
 
 // hears reports whether a member was heard from lately.
@@ -234,6 +282,9 @@ func (n *Node) promoteMember(lead *leadership, id string) error {
 	}
 	if err := n.caughtUp(lead, id); err != nil {
 		return refused(fmt.Sprintf("node %s cannot be promoted yet: %v", id, err))
+	}
+	if err := n.checkStore(append(voters(n.configuration()), id)); err != nil {
+		return err
 	}
 	n.logger.Info("member promoted to voter", "member", id)
 	return configured(n.raft.AddVoter(s.ID, s.Address, 0, changeWait))

@@ -1,12 +1,16 @@
-// Tests of changes of the voters that are under way.
+// Tests of changes of the voters that are under way, or that need a voter that stores nothing.
 
 package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -169,5 +173,146 @@ func TestWithheld(t *testing.T) {
 			t.Errorf("sent: %+v, %v, the member has %d entries, want %d", resp, err,
 				n.raft.LastIndex(), last)
 		}
+	})
+}
+
+// unwritable is a log whose disk is full at times.
+type unwritable struct {
+	raft.LogStore
+	full *atomic.Bool
+}
+
+func (u unwritable) StoreLogs(logs []*raft.Log) error {
+	if u.full.Load() {
+		return errors.New("no space left on device")
+	}
+	return u.LogStore.StoreLogs(logs)
+}
+
+// unwritables returns what fills the disks of nodes.
+func unwritables() (full map[string]*atomic.Bool, change func(*Config)) {
+	full = map[string]*atomic.Bool{}
+	return full, func(cfg *Config) {
+		if full[cfg.ID] == nil {
+			full[cfg.ID] = &atomic.Bool{}
+		}
+		f := full[cfg.ID]
+		cfg.wrapLog = func(s raft.LogStore) raft.LogStore { return unwritable{s, f} }
+	}
+}
+
+// refusedFor checks that a change is refused and that the answer names who does not store.
+func refusedFor(t *testing.T, id string, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrRefused) || !strings.HasSuffix(err.Error(), "a new one: "+id) {
+		t.Errorf("the change: %v, want it refused for %s", err, id)
+	}
+}
+
+// late is a log that stores what it is given when its disk is no longer full.
+type late struct{ unwritable }
+
+func (l late) StoreLogs(logs []*raft.Log) error {
+	for l.full.Load() {
+		time.Sleep(time.Millisecond) // between two looks
+	}
+	return l.LogStore.StoreLogs(logs)
+}
+
+// TestRemovalBesideAFullDisk removes a voter that the others need, as one of them stores nothing,
+// though it has stored everything until then and is connected.
+func TestRemovalBesideAFullDisk(t *testing.T) {
+	for _, behind := range []bool{false, true} { // it gets nothing more, or all that is new late
+		runSimulated(t, fmt.Sprint("behind ", behind), func(t *testing.T) {
+			full, change := unwritables()
+			c := newCluster(t, 3, func(cfg *Config) {
+				change(cfg)
+				if wrap := cfg.wrapLog; behind {
+					cfg.wrapLog = func(s raft.LogStore) raft.LogStore {
+						return late{wrap(s).(unwritable)}
+					}
+				}
+			})
+			lead, needed, bad := c.leader(), c.followers()[0].cfg.ID, c.followers()[1].cfg.ID
+			c.write(lead, "a")
+			c.converged()
+			full[bad].Store(true)
+			t.Cleanup(func() { full[bad].Store(false) }) // before the nodes are closed
+			remove := MemberChange{Kind: RemoveMember, ID: needed}
+			refusedFor(t, bad, lead.ChangeMembers(remove))
+			refusedFor(t, bad, lead.ChangeMembers(MemberChange{Kind: RemoveMember,
+				ID: lead.cfg.ID}))
+			c.write(lead, "b")
+			full[bad].Store(false)
+			eventually(t, "the removal", func() bool { return lead.ChangeMembers(remove) == nil })
+			c.close(needed)
+			c.write(lead, "c")
+			c.converged()
+		})
+	}
+}
+
+// TestNoLearnerBesideAFullDisk starts a voter with --learner, which the others need: it keeps its
+// vote while one of them stores nothing.
+func TestNoLearnerBesideAFullDisk(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		full, change := unwritables()
+		learner := ""
+		c := newCluster(t, 3, func(cfg *Config) {
+			change(cfg)
+			cfg.Learner = cfg.ID == learner
+		})
+		lead, bad := c.leader(), c.followers()[1].cfg.ID
+		c.write(lead, "a")
+		c.converged()
+		learner = c.followers()[0].cfg.ID
+		c.close(learner)
+		c.reopen(learner)
+		lead.changing <- struct{}{}
+		c.ready(learner)
+		full[bad].Store(true)
+		eventually(t, "the leader knows", func() bool { return !lead.wantsVote(learner) })
+		<-lead.changing
+		eventually(t, "it tries to take the vote", func() bool { return len(lead.changing) == 1 })
+		c.write(lead, "b")
+		full[bad].Store(false)
+		eventually(t, "the learner", func() bool { return len(voters(lead.configuration())) == 2 })
+		c.write(lead, "c")
+		c.converged()
+	})
+}
+
+// TestPromotionOfAFullDisk gives the second vote to a member that has all and stores nothing more.
+func TestPromotionOfAFullDisk(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		full, change := unwritables()
+		learner := "n2"
+		c := newCluster(t, 2, func(cfg *Config) {
+			change(cfg)
+			cfg.Learner = cfg.ID == learner
+		})
+		eventually(t, "one votes", func() bool {
+			return len(voters(c.leader().configuration())) == 1
+		})
+		n1 := c.leader()
+		c.write(n1, "a")
+		n1.changing <- struct{}{} // it is not promoted yet
+		learner = ""
+		c.close("n2")
+		c.reopen("n2")
+		c.ready("n2")
+		lead := n1.route.Load().lead
+		eventually(t, "it has caught up", func() bool {
+			n1.link("n2").ask(0)
+			return n1.wantsVote("n2") && n1.caughtUp(lead, "n2") == nil
+		})
+		full["n2"].Store(true)
+		refusedFor(t, "n2", n1.promoteMember(lead, "n2"))
+		<-n1.changing
+		c.write(n1, "b")
+		full["n2"].Store(false)
+		eventually(t, "its vote", func() bool { return len(voters(n1.configuration())) == 2 })
+		c.write(n1, "c")
+		c.converged()
 	})
 }

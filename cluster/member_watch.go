@@ -17,7 +17,7 @@ const (
 	// watchGap: after a longer pause between two looks this node, not the members, was away.
 	watchGap = time.Second
 	// longestWork is what a transfer, a removal and its registration take at most.
-	longestWork = 3 * changeWait
+	longestWork = 3*changeWait + storeWait
 	// wantedLately is how recently a node must have asked for the address of a member to count as
 	// its replacement. A node that waits asks every few seconds.
 	wantedLately = 30 * time.Second
