@@ -102,6 +102,40 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
+var (
+	alertRule  = regexp.MustCompile(`(?m)^ *- alert: (\w+)$`)
+	runbookURL = regexp.MustCompile(`(?m)^ *runbook_url: (\S+)$`)
+	alertTitle = regexp.MustCompile(`(?m)^## (Coordd\w+)$`)
+)
+
+// TestAlertsAreExplained: docs/alerts.md has a section for each alert, in the order of the rules,
+// and each alert links to its own.
+func TestAlertsAreExplained(t *testing.T) {
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	rules, links, titles := read("deploy/prometheus/coordd-alerts.yml"), []string{}, []string{}
+	for _, m := range runbookURL.FindAllStringSubmatch(rules, -1) {
+		links = append(links, m[1])
+	}
+	for _, m := range alertTitle.FindAllStringSubmatch(read("docs/alerts.md"), -1) {
+		titles = append(titles, m[1])
+	}
+	for i, m := range alertRule.FindAllStringSubmatch(rules, -1) {
+		want := "https://github.com/coordd/coordd/blob/main/docs/alerts.md#" + strings.ToLower(m[1])
+		if i >= len(links) || links[i] != want {
+			t.Errorf("%s does not link to %s", m[1], want)
+		}
+		if i >= len(titles) || titles[i] != m[1] {
+			t.Errorf("docs/alerts.md does not explain %s, number %d", m[1], i+1)
+		}
+	}
+}
+
 // TestWatchedMetricsExist finds the names of metrics in the dashboard, the rules and their tests.
 func TestWatchedMetricsExist(t *testing.T) {
 	known := map[string]bool{}
