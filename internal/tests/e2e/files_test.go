@@ -89,7 +89,7 @@ func TestFilesArePrivate(t *testing.T) {
 	dir := t.TempDir()
 	defer syscall.Umask(syscall.Umask(0))
 	path := func(name string) string { return filepath.Join(dir, name) }
-	p := startProcessesWith(t, 1, func(p *process) { p.setFlag("--data-dir", path("data/n1")) },
+	p := startProcessesWith(t, 1, func(p *process) { p.setFlag("--data-dir", path("data")) },
 		"--snapshot-entries", "64", "--unix-socket", path("socket"),
 		"--audit-log", path("audit"))[0]
 	c, ctx := p.client(), context.Background()
