@@ -144,8 +144,9 @@ type Spec struct {
 	Grows func(x *Call) bool
 	// Script returns what a call, with the right number of arguments, runs. nil: no script.
 	Script func(args [][]byte) Script
-	// Secret reports whether MONITOR and the slow log hide args[i]. nil: they hide nothing.
-	Secret func(args [][]byte, i int) bool
+	// Secret calls hide with the index of each argument that MONITOR and the slow log hide. nil:
+	// they hide nothing.
+	Secret Secret
 	// Carries is where a call of another command begins in the arguments, as in those of COMMAND
 	// GETKEYS. 0: there is none.
 	Carries int

@@ -21,7 +21,7 @@ func ACLSubcommands() []Spec {
 			Group: "server", Since: "6.0.0", Syntax: "username [rule [rule ...]]",
 			Summary:    "Creates and modifies a user and its rules.",
 			Complexity: "O(N) where N is the number of rules, of the user and given",
-			Secret:     func(_ [][]byte, i int) bool { return i > 1 },
+			Secret:     SecretFrom(2),
 			Handler:    aclSetUser,
 		},
 		{

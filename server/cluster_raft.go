@@ -81,7 +81,7 @@ func foundSpec() commands.Spec {
 	spec := since("0.2.0", raftSub("found", -2, "[AUTH username password]",
 		"Founds a cluster with the empty nodes that wait for it, and returns its id.", raftFound))
 	spec.Flags |= commands.Founding
-	spec.Secret = func(_ [][]byte, i int) bool { return i > 2 }
+	spec.Secret = commands.SecretFrom(3)
 	spec.Audit = auditFound
 	return spec
 }
@@ -241,17 +241,17 @@ func (s *session) change(c MemberChange) {
 	s.w.Status("OK")
 }
 
-// foundingWords returns the name and the password that RAFT FOUND gives; ok is false if its words
-// are wrong.
-func foundingWords(args [][]byte) (given [][]byte, ok bool) {
-	if len(args) == 5 && is(args[2], "auth") {
-		return args[3:], true
+// foundingWords returns the name and the password that the words after RAFT FOUND give; ok is false
+// if they are wrong.
+func foundingWords(words [][]byte) (given [][]byte, ok bool) {
+	if len(words) == 3 && is(words[0], "auth") {
+		return words[1:], true
 	}
-	return nil, len(args) == 2
+	return nil, len(words) == 0
 }
 
 func raftFound(s *session, _ *commands.Spec, args [][]byte) {
-	if _, ok := foundingWords(args); !ok {
+	if _, ok := foundingWords(args[2:]); !ok {
 		s.fail(subcommandSyntax(args))
 		return
 	}

@@ -59,8 +59,12 @@ var serverSpecs = []commands.Spec{
 			audited(auditConfigSet, secret(configSub("set", -4,
 				"parameter value [parameter value ...]",
 				"Sets parameters: those of all nodes for good, others until the node stops.",
-				configSet), func(args [][]byte, i int) bool {
-				return i > 2 && (is(args[i-1], "requirepass") || is(args[i-1], "masterauth"))
+				configSet), func(args [][]byte, hide func(i int)) {
+				for i := 3; i < len(args); i++ {
+					if is(args[i-1], "requirepass") || is(args[i-1], "masterauth") {
+						hide(i)
+					}
+				}
 			})),
 			configSub("resetstat", 2, "", "Resets the counters of INFO.", configResetStat),
 			configSub("rewrite", 2, "",

@@ -2,7 +2,11 @@
 
 package server
 
-import "github.com/coordd/coordd/commands"
+import (
+	"iter"
+
+	"github.com/coordd/coordd/commands"
+)
 
 const sessionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.Fast
 
@@ -40,15 +44,15 @@ var connectionSpecs = []commands.Spec{
 		Flags:   sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax:  "[protover:integer [AUTH username password] [SETNAME clientname]]",
 		Summary: "Starts a session: sets the protocol, the user and the name.", Complexity: "O(1)",
-		Secret: helloSecret, Audit: auditHello, Local: &commands.Local{Run: serve(hello)},
+		Secret: helloSecret, Audit: auditTries, Local: &commands.Local{Run: serve(hello)},
 	},
 	{
 		Name: "auth", Kind: commands.Session, Arity: -2, Group: "connection", Since: "1.0.0",
 		Flags:  sessionFlags | commands.NoAuth | commands.AllowBusy,
 		Syntax: "[username] password", Summary: "Authenticates the connection.",
 		Complexity: "O(1)",
-		Secret:     func(_ [][]byte, i int) bool { return i > 0 },
-		Audit:      auditAuth,
+		Secret:     commands.SecretFrom(1),
+		Audit:      auditTries,
 		Local:      &commands.Local{Run: serve(auth)},
 	},
 	{
@@ -109,10 +113,44 @@ var connectionSpecs = []commands.Spec{
 	},
 }
 
-// helloSecret reports whether an argument of HELLO follows AUTH: the user and the password. The
-// version may be missing.
-func helloSecret(args [][]byte, i int) bool {
-	return i > 1 && is(args[i-1], "auth") || i > 2 && is(args[i-2], "auth")
+// helloOption is an option of HELLO with its words. It is empty for a word that is no option.
+type helloOption [][]byte
+
+// authenticates reports whether the option is AUTH, and no other.
+func (o helloOption) authenticates() bool { return len(o) == 3 }
+
+// helloOptions returns the options of HELLO in order, each with the index where it begins. A word
+// that is no option is the last one.
+func helloOptions(args [][]byte) iter.Seq2[int, helloOption] {
+	return func(yield func(int, helloOption) bool) {
+		for i := 2; i < len(args); {
+			var option helloOption
+			switch left := args[i:]; {
+			case is(left[0], "auth") && len(left) > 2:
+				option = left[:3]
+			case is(left[0], "setname") && len(left) > 1:
+				option = left[:2]
+			}
+			if !yield(i, option) || option == nil {
+				return
+			}
+			i += len(option)
+		}
+	}
+}
+
+// helloSecret hides the users and passwords of HELLO, and all that is no option: of a call without
+// a version, or a password with a space, that may be one.
+func helloSecret(args [][]byte, hide func(i int)) {
+	for at, option := range helloOptions(args) {
+		switch {
+		case option == nil:
+			commands.SecretFrom(at)(args, hide)
+		case option.authenticates():
+			hide(at + 1)
+			hide(at + 2)
+		}
+	}
 }
 
 func pingHandler(x *commands.Call) error {
@@ -184,8 +222,8 @@ func selectDB(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
-// hello keeps the protocol if an option is invalid. A user or a name takes effect immediately, as
-// in Redis.
+// hello keeps the protocol if an option is invalid. Each user or name takes effect immediately, as
+// in Redis 7.0.
 func hello(s *session, _ *commands.Spec, args [][]byte) {
 	proto := s.proto
 	if len(args) > 1 {
@@ -200,24 +238,9 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 		}
 		proto = int(n)
 	}
-	for i := 2; i < len(args); i++ {
-		left := len(args) - 1 - i
-		switch {
-		case is(args[i], "auth") && left >= 2:
-			if err := s.authenticate(args[0], args[i+1:i+3]); err != nil {
-				s.fail(err)
-				return
-			}
-			i += 2
-		case is(args[i], "setname") && left >= 1:
-			if err := checkName(clientNames, args[i+1]); err != nil {
-				s.fail(err)
-				return
-			}
-			s.name = string(args[i+1]) // even if an invalid option follows
-			i++
-		default:
-			s.fail(commands.Errorf("ERR Syntax error in HELLO option '%s'", args[i]))
+	for at, option := range helloOptions(args) {
+		if err := s.greetAs(option, args[at], args[0]); err != nil {
+			s.fail(err)
 			return
 		}
 	}
@@ -227,6 +250,22 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 	}
 	s.setProto(proto)
 	s.greet()
+}
+
+// greetAs does what an option of HELLO says, and returns the error for a word that is none. command
+// is HELLO as the client wrote it.
+func (s *session) greetAs(option helloOption, word, command []byte) error {
+	switch {
+	case option == nil:
+		return commands.Errorf("ERR Syntax error in HELLO option '%s'", word)
+	case option.authenticates():
+		return s.authenticate(command, option[1:])
+	}
+	if err := checkName(clientNames, option[1]); err != nil {
+		return err
+	}
+	s.name = string(option[1])
+	return nil
 }
 
 // mayGreet returns the error for HELLO of a client that must authenticate. While the node does not

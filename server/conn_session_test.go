@@ -57,6 +57,7 @@ func TestReserve(t *testing.T) {
 	}
 	full := "-" + string(errMaxClients) + "\r\n"
 	for _, call := range [][]string{{"PING"}, {"HELLO", "3"}, {"AUTH", "app", "app"},
+		{"HELLO", "3", "SETNAME", "auth"}, {"HELLO", "3", "SETNAME", "auth", "auth", "x"},
 		{"HELLO", "3", "AUTH", "app", "app"}, {"CLIENT", "KILL", "ID", "1"}, {"MULTI"}} {
 		c := n.dial(t)
 		if got := c.call(call...); got != full {

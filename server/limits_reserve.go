@@ -62,8 +62,12 @@ func (s *Server) turnAwayLater(conn net.Conn) {
 // mayTry reports whether a connection that may have to leave may run a command.
 func (s *session) mayTry(spec *commands.Spec, args [][]byte) bool {
 	if spec.Name == "hello" {
-		_, authenticates := auditHello(args[1:])
-		return authenticates
+		for _, option := range helloOptions(args) {
+			if option.authenticates() {
+				return true
+			}
+		}
+		return false
 	}
 	return spec.Has(commands.NoAuth)
 }

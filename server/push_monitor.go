@@ -196,15 +196,12 @@ func redact(table *commands.Table, spec *commands.Spec, args [][]byte) [][]byte 
 		return args
 	}
 	var shown [][]byte
-	for i := range args[first:] {
-		if !spec.Secret(args[first:], i) {
-			continue
-		}
+	spec.Secret(args[first:], func(i int) {
 		if shown == nil {
 			shown = append(shown, args...)
 		}
 		shown[first+i] = redactedArg
-	}
+	})
 	if shown == nil {
 		return args
 	}

@@ -60,7 +60,7 @@ func help(s *session, container string, lines []string) {
 }
 
 // secret declares which arguments of a command MONITOR and the slow log hide.
-func secret(spec commands.Spec, hidden func(args [][]byte, i int) bool) commands.Spec {
+func secret(spec commands.Spec, hidden commands.Secret) commands.Spec {
 	spec.Secret = hidden
 	return spec
 }

@@ -14,6 +14,8 @@ const (
 	wordNoPerm = "NOPERM" // auditDenial records it, with its reason
 	wordNoAuth = "NOAUTH"
 	wordDenied = "DENIED" // protected mode
+	// wordWrongPass is of a try, which auditTry records with its name.
+	wordWrongPass = "WRONGPASS"
 )
 
 // wordUnknown is the code word of a reply that says that a command may have run.
@@ -29,11 +31,9 @@ func (s *session) audit(spec *commands.Spec, args [][]byte, failed bool) {
 		return
 	}
 	e := audit.Event{Event: spec.FullName(), Args: texts(shown), Outcome: audit.OK}
-	e.Change = spec.Name != "auth" && spec.Name != "hello" // reads are not audited
-	switch {
+	switch e.Change = !failed || s.failure == wordUnknown; { // reads are not audited
 	case failed:
 		e.Outcome = s.failure
-		e.Change = e.Change && s.failure == wordUnknown
 	case spec.Kind == commands.Write:
 		e.Applied = s.srv.backend.Status().Applied
 	}
@@ -48,7 +48,7 @@ func (s *session) auditRefusal(spec *commands.Spec, word string) {
 	}
 	e := audit.Event{Outcome: word}
 	switch {
-	case word == wordNoPerm:
+	case word == wordNoPerm || word == wordWrongPass:
 		return
 	case word == wordNoAuth || word == wordDenied:
 		e.Event = eventDenied
@@ -63,8 +63,21 @@ func (s *session) auditRefusal(spec *commands.Spec, word string) {
 	s.record(e)
 }
 
-// auditDenial records what the user may not do. A failed authentication is recorded as the call
-// that failed.
+// auditTry records a try to be a user. given is a password, or a name and a password; command is
+// the full name of the command that gave them.
+func (s *session) auditTry(command string, given [][]byte, err error) {
+	if s.srv.cfg.Audit == nil {
+		return
+	}
+	e := audit.Event{Event: command, Args: texts(given[:len(given)-1]), Outcome: audit.OK}
+	if err != nil {
+		e.Outcome = errorWord(err.Error())
+	}
+	s.record(e)
+}
+
+// auditDenial records what the user may not do. It is auditTry that records who failed to
+// authenticate.
 func (s *session) auditDenial(d refusedCall, count int64) {
 	if s.srv.cfg.Audit == nil || d.reason == denialReasons[0] {
 		return
@@ -110,23 +123,9 @@ func texts(args [][]byte) (all []string) {
 	return all
 }
 
-// auditAuth shows the name that AUTH gives.
-func auditAuth(args [][]byte) ([][]byte, bool) {
-	if len(args) != 2 {
-		return nil, true
-	}
-	return args[:1], true
-}
-
-// auditHello shows the name that HELLO gives. Without AUTH the trail does not have it.
-func auditHello(args [][]byte) ([][]byte, bool) {
-	for i, a := range args {
-		if i > 0 && is(a, "auth") {
-			return args[min(i+1, len(args)):min(i+2, len(args))], true
-		}
-	}
-	return nil, false
-}
+// auditTries is of commands that authenticate: auditTry records what they do. The trail has the
+// calls that are refused.
+func auditTries([][]byte) ([][]byte, bool) { return nil, false }
 
 // auditReset keeps a call out of the trail that resets nothing.
 func auditReset(args [][]byte) ([][]byte, bool) {
@@ -135,7 +134,8 @@ func auditReset(args [][]byte) ([][]byte, bool) {
 
 // auditFound shows the name that RAFT FOUND gives.
 func auditFound(args [][]byte) ([][]byte, bool) {
-	return args[min(1, len(args)):min(2, len(args))], true
+	given, _ := foundingWords(args)
+	return given[:min(1, len(given))], true
 }
 
 // auditConfigSet shows the parameters that CONFIG SET names, but no word that may be a value.

@@ -1,13 +1,19 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -18,6 +24,13 @@ import (
 // its lines without times and client ids.
 func startAudited(t *testing.T) (*node, func() []string) {
 	t.Helper()
+	trail, lines := openTrail(t)
+	return start(t, func(c *Config) { c.Audit = trail }), lines
+}
+
+// openTrail opens a trail. The function that it returns is startAudited's.
+func openTrail(t *testing.T) (*audit.Log, func() []string) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit")
 	trail, err := audit.Open(audit.Config{File: path, Node: "n1",
 		Logger: slog.New(slog.DiscardHandler)})
@@ -25,8 +38,7 @@ func startAudited(t *testing.T) (*node, func() []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(trail.Close)
-	n := start(t, func(c *Config) { c.Audit = trail })
-	return n, func() (lines []string) {
+	return trail, func() (lines []string) {
 		trail.Close()
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -47,7 +59,11 @@ func startAudited(t *testing.T) (*node, func() []string) {
 			if e.Applied > 0 {
 				shown += " indexed"
 			}
-			lines = append(lines, shown+", "+e.User)
+			shown += ", " + e.User
+			if e.Count > 0 {
+				shown += fmt.Sprint(" * ", e.Count)
+			}
+			lines = append(lines, shown)
 		}
 		return lines
 	}
@@ -131,7 +147,7 @@ func TestAudit(t *testing.T) {
 	stranger.call("FLUSHALL")
 	want = append(want, "denied: NOAUTH set, ", "denied: NOAUTH flushall, ")
 	stranger.call("AUTH", "heart")
-	want = append(want, "auth: ok, default", "config|set maxclients: ERR, default")
+	want = append(want, "auth: ok, default", "config|set maxclients: ERR, default * 1")
 	got := trail()
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s\n\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -141,12 +157,75 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestTriesAreAudited makes random calls of HELLO. Each name that is tried has a line, with what
+// came of it, whichever words there are besides; no password is shown.
+func TestTriesAreAudited(t *testing.T) {
+	trail, lines := openTrail(t) // not in the bubble, whose end its files do not see
+	want := map[string]int{}
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, func(c *Config) { c.Audit = trail })
+		root := n.dial(t)
+		for _, name := range []string{"app", "auth", "setname"} {
+			root.call("ACL", "SETUSER", name, "on", ">pw-"+name)
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		pick := func(words ...string) string { return words[r.IntN(len(words))] }
+		for i := range 300 {
+			call, goesOn := []string{"HELLO", "3"}, true
+			for range r.IntN(40) {
+				user, option := pick("app", "auth", "setname"), []string(nil)
+				switch k := r.IntN(60); {
+				case k < 30:
+					option = []string{pick("SETNAME", "setname"), pick("auth", "setname", "x")}
+				case k < 57:
+					option = []string{pick("AUTH", "auth"), user, "pw-" + user}
+					if goesOn {
+						want["hello "+user+": ok"]++
+					}
+				case k < 59:
+					user = fmt.Sprint("nobody-", len(want), "-", i)
+					option = []string{"AUTH", user, "pw-guess"}
+					if goesOn {
+						want["hello "+user+": WRONGPASS"]++
+					}
+					goesOn = false
+				default:
+					option, goesOn = []string{pick("nonsense", "pw-a")}, false
+				}
+				call = append(call, option...)
+			}
+			if got := n.dial(t).call(call...); (got[0] == '%') != goesOn {
+				t.Fatalf("%q: %q", call, got)
+			}
+			args := commandtest.Args(call...)
+			spec, _ := n.table.Resolve(args)
+			if shown := redact(n.table, spec, args); bytes.Contains(bytes.Join(shown, nil),
+				[]byte("pw-")) {
+				t.Errorf("%q is shown as %q", call, shown)
+			}
+		}
+	})
+	got := map[string]int{}
+	for _, line := range lines() {
+		try, who, _ := strings.Cut(line, ", ")
+		times := 1
+		if _, after, counted := strings.Cut(who, " * "); counted {
+			times, _ = strconv.Atoi(after)
+		}
+		if strings.HasPrefix(try, "hello") {
+			got[try] += times
+		}
+	}
+	if !maps.Equal(got, want) || len(want) < 50 || want["hello app: ok"] < 100 {
+		t.Errorf("%v\n\nwant %v", got, want)
+	}
+}
+
 // TestAuditShowsNoSecret checks that no audited call shows an argument that MONITOR hides.
 func TestAuditShowsNoSecret(t *testing.T) {
 	table := testTable()
-	for _, args := range [][]string{{"AUTH", "secret"}, {"AUTH", "u", "secret"},
-		{"HELLO", "3", "AUTH", "u", "secret"}, {"HELLO", "AUTH", "AUTH", "AUTH", "secret"},
-		{"ACL", "SETUSER", "u", ">secret"}, {"CONFIG", "SET", "requirepass", "secret"},
+	for _, args := range [][]string{{"ACL", "SETUSER", "u", ">secret"},
+		{"CONFIG", "SET", "requirepass", "secret"},
 		{"CONFIG", "SET", "requirepass", "my", "secret"}, {"FUNCTION", "LOAD", "secret"},
 		{"FUNCTION", "RESTORE", "secret"}} {
 		spec, err := table.Resolve(commandtest.Args(args...))

@@ -368,6 +368,33 @@ func TestFoundingHidesThePassword(t *testing.T) {
 		"[RAFT FOUND AUTH (redacted) (redacted)] [ops] true" {
 		t.Error(got)
 	}
+	if shown, _ := spec.Audited(commandtest.Args("RAFT", "FOUND", "ops", "secret")); shown != nil {
+		t.Errorf("without AUTH: %s", shown)
+	}
+}
+
+// The trail has whose password was tried in vain, as whom nothing may be founded, and who may.
+func TestFoundingIsAudited(t *testing.T) {
+	users, _, err := acl.New(testTable().Catalog(commands.FeatureLevel)).Replace("", []byte(
+		"user default off\nuser ops on #"+acl.Hash([]byte("ops"))+" +@all\n"+
+			"user bob on #"+acl.Hash([]byte("bob"))+" +@all -@admin\n"), 1,
+		commands.MaxRequestWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, trail := startAudited(t)
+	n.fake.users.Store(UsersAwaited)
+	n.fake.set(func() { n.fake.founding, n.fake.st.Loading = users, true })
+	c := n.dial(t)
+	for _, words := range [][]string{{"nobody", "pw"}, {"bob", "bob"}, {"ops", "ops"}} {
+		c.call(append([]string{"RAFT", "FOUND", "AUTH"}, words...)...)
+	}
+	want := []string{"raft|found nobody: WRONGPASS, ",
+		"denied: NOPERM command toplevel raft|found, ", "raft|found bob: NOPERM, ",
+		"raft|found ops: ok, "}
+	if got := trail(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
 }
 
 // Whoever gives the default user a password knows it: also on a node that lags, in a transaction,
@@ -425,6 +452,10 @@ func TestCarriedSecrets(t *testing.T) {
 	for call, want := range map[string]string{
 		"HELLO 3 AUTH u pw SETNAME n":             "HELLO 3 AUTH * * SETNAME n",
 		"HELLO AUTH u pw":                         "HELLO AUTH * *",
+		"HELLO 3 SETNAME auth AUTH u pw":          "HELLO 3 SETNAME auth AUTH * *",
+		"HELLO 3 AUTH u my pw":                    "HELLO 3 AUTH * * *",
+		"HELLO 3 AUTH u pw AUTH u":                "HELLO 3 AUTH * * * *",
+		"HELLO 3 nonsense AUTH u pw":              "HELLO 3 * * * *",
 		"COMMAND GETKEYS AUTH u pw":               "COMMAND GETKEYS AUTH * *",
 		"COMMAND GETKEYS GET k":                   "COMMAND GETKEYS GET k",
 		"COMMAND GETKEYS nothing pw":              "COMMAND GETKEYS nothing pw",

@@ -135,11 +135,19 @@ func (s *session) founding(spec *commands.Spec) *acl.Users {
 // admitFounding is admit for RAFT FOUND before there is a cluster: it asks the first users of that.
 // Without a password, protected mode decides, as it would afterwards.
 func (s *session) admitFounding(first *acl.Users, spec *commands.Spec, args [][]byte) error {
+	given, _ := foundingWords(args[2:])
+	err := s.mayFound(first, spec, args, given)
+	if given != nil && err != nil {
+		s.auditTry(spec.FullName(), given, err)
+	}
+	return err
+}
+
+func (s *session) mayFound(first *acl.Users, spec *commands.Spec, args, given [][]byte) error {
 	if s.srv.config.protected.Load() && outside(s.conn) && first.Default().NoPass() {
 		return errProtected
 	}
 	name, hash := []byte(userDefault), []byte(nil)
-	given, _ := foundingWords(args)
 	if given != nil {
 		name, hash = given[0], []byte(acl.Hash(given[1]))
 	}
@@ -269,8 +277,15 @@ func auth(s *session, _ *commands.Spec, args [][]byte) {
 }
 
 // authenticate makes a user the session's. given is a password, or a name and a password; command
-// is the name of the command that gave them.
+// is the name of the command that gave them. It is here that the trail learns of a try, since one
+// HELLO can have several.
 func (s *session) authenticate(command []byte, given [][]byte) error {
+	err := s.identify(command, given)
+	s.auditTry(lowerWord(command), given, err)
+	return err
+}
+
+func (s *session) identify(command []byte, given [][]byte) error {
 	switch users, err := s.knownUsers(); {
 	case err != nil:
 		return err
