@@ -121,6 +121,9 @@ func TestAudit(t *testing.T) {
 		{"SLOWLOG LEN", nil},
 		{"LATENCY RESET command", []string{"latency|reset command: ok, default"}},
 		{"DEBUG SLEEP 0", []string{"debug SLEEP: ok, default"}},
+		{"LOCKS RELEASE l secret 5", []string{"locks|release l 5: ok indexed, default"}},
+		{"LOCKS EXTEND l secret 5 7", []string{"locks|extend l 5 7: ok indexed, default"}},
+		{"LOCKS EXTEND l 5 secret 7", []string{"locks|extend l 7: ERR, default"}},
 		{"SCRIPT FLUSH", []string{"script|flush: ok indexed, default"}},
 		{"MULTI", nil},
 		{"FLUSHDB", nil},
@@ -237,6 +240,50 @@ func TestAuditShowsNoSecret(t *testing.T) {
 		if all := strings.Join(texts(shown), " "); strings.Contains(all, "secret") {
 			t.Errorf("%v shows %s", args, all)
 		}
+	}
+}
+
+// TestAuditShowsNoValue makes a call of each audited command from its syntax, and checks that the
+// trail shows nothing but words of the syntax, numbers and what these placeholders stand for.
+func TestAuditShowsNoValue(t *testing.T) {
+	shows := strings.Fields("key username library-name id host host:port ip:port event subcommand")
+	var fill func(args []commands.Arg) (call, named []string)
+	fill = func(args []commands.Arg) (call, named []string) {
+		for _, a := range args {
+			if a.Token != "" {
+				call = append(call, a.Token)
+			}
+			inner, names := fill(a.Args)
+			call, named = append(call, inner...), append(named, names...)
+			switch a.Type {
+			case commands.ArgString, commands.ArgKey, commands.ArgPattern:
+				call, named = append(call, a.Name), append(named, a.Name)
+			case commands.ArgInteger, commands.ArgDouble, commands.ArgUnixTime:
+				call = append(call, "7")
+			}
+		}
+		return call, named
+	}
+	checked := 0
+	for _, top := range testTable().All() {
+		for _, spec := range append(slices.Clone(top.Subcommands), *top) {
+			args, err := commands.ParseSyntax(spec.Syntax)
+			if err != nil || spec.Audit == nil {
+				continue
+			}
+			words, named := fill(args)
+			call := commandtest.Args(append(strings.Split(spec.FullName(), "|"), words...)...)
+			shown, _ := spec.Audited(call)
+			for _, word := range texts(shown) {
+				if slices.Contains(named, word) && !slices.Contains(shows, word) {
+					t.Errorf("%s %v shows %s", spec.FullName(), words, word)
+				}
+			}
+			checked += len(shown)
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d words are shown", checked)
 	}
 }
 

@@ -268,6 +268,7 @@ func TestPasswordsAreNowhere(t *testing.T) {
 	wait.For(t, 20*time.Second, "MONITOR", func() bool {
 		return strings.Count(lines.String(), "+OK") == 2
 	})
+	const lockValue = "value-of-a-lock" // the trail shows no values
 	secrets := []string{adminPassword, appPassword, newPassword}
 	for _, call := range [][]any{
 		{"ACL", "SETUSER", "app", ">" + newPassword}, {"ACL", "SETUSER", "app", "<" + newPassword},
@@ -279,6 +280,9 @@ func TestPasswordsAreNowhere(t *testing.T) {
 		{"MULTI"}, {"ACL", "SETUSER", "app", ">" + newPassword}, {"AUTH", "admin", adminPassword},
 		{"EXEC"}, {"CONFIG", "SET", "requirepass", newPassword}, {"CONFIG", "GET", "requirepass"},
 		{"AUTH", newPassword}, {"AUTH", "app", newPassword, newPassword}, {"EVAL", "return 1", "0"},
+		{"SET", "lock", lockValue, "NX", "PX", 60_000},
+		{"LOCKS", "EXTEND", "lock", lockValue, 1, 60_000},
+		{"LOCKS", "RELEASE", "lock", lockValue, 1},
 		{"ACL", "SAVE"}, {"ACL", "LOAD"},
 	} {
 		reply, err := admin.Do(ctx, call...).Text()
@@ -316,7 +320,8 @@ func TestPasswordsAreNowhere(t *testing.T) {
 	}
 	// The node had something to hide: its trail has these calls.
 	trail, err := os.ReadFile(filepath.Join(trails, ps[0].id))
-	for _, event := range []string{"auth", "hello", "acl|setuser", "acl|save", "config|set"} {
+	for _, event := range []string{"auth", "hello", "acl|setuser", "acl|save", "config|set",
+		"locks|extend", "locks|release"} {
 		if !bytes.Contains(trail, []byte(`"event":"`+event+`"`)) {
 			t.Errorf("the audit trail has no %s, %v:\n%s", event, err, trail)
 		}
@@ -328,6 +333,7 @@ func TestPasswordsAreNowhere(t *testing.T) {
 	for _, root := range roots {
 		searchFor(t, root, secrets)
 	}
+	searchFor(t, trails, []string{lockValue})
 	for _, s := range secrets {
 		if strings.Contains(seen.String(), s) {
 			t.Errorf("%q is in MONITOR, the slow log, a log or an answer", s)
