@@ -262,7 +262,7 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 		s.showMonitors(spec, args)
 	}
 	if s.fails == fails {
-		end = endedOK
+		end = ranEnding(s.w.Buf[min(start, len(s.w.Buf)):]) // a part may be sent already
 	}
 	s.count(spec, args, end, s.lap())
 }

@@ -38,8 +38,8 @@ func newCommandStats(table *commands.Table) map[*commands.Spec]*commandStats {
 // tally holds a session's unreported counts of one command.
 type tally struct {
 	spec  *commands.Spec
-	to    *commandStats // of spec
-	calls [4]uint64     // by ending
+	to    *commandStats       // of spec
+	calls [endingKinds]uint64 // by ending
 	took  time.Duration
 }
 
@@ -48,10 +48,15 @@ type ending uint8
 
 const (
 	endedOK      ending = iota // it ran
+	endedIdle                  // it ran, and says that it changed nothing: 0 or null
 	endedError                 // it ran, and its reply is an error of its own
 	endedNotRun                // it did not run and never will
 	endedUnknown               // it may or may not have run
+	endingKinds
 )
+
+// failed reports whether the reply is an error.
+func (e ending) failed() bool { return e >= endedError }
 
 // endingOf returns the ending of a call that got an error from the backend.
 func endingOf(err error) ending {
@@ -65,11 +70,21 @@ func endingOf(err error) ending {
 	return endedNotRun
 }
 
+// ranEnding returns the ending of a call whose reply is no error.
+func ranEnding(reply []byte) ending {
+	for _, nothing := range [...]string{":0\r", "$-1\r", "*-1\r", "_\r"} {
+		if len(reply) > len(nothing) && string(reply[:len(nothing)]) == nothing {
+			return endedIdle
+		}
+	}
+	return endedOK
+}
+
 // replyEnding returns the ending of a call from the machine's reply.
 func replyEnding(reply []byte) ending {
 	switch {
 	case reply[0] != '-':
-		return endedOK
+		return ranEnding(reply)
 	case string(reply[1:min(len(reply), 1+len(commands.ErrOOM))]) == string(commands.ErrOOM):
 		return endedNotRun
 	}
@@ -92,7 +107,7 @@ func (s *session) count(spec *commands.Spec, args [][]byte, end ending, took tim
 	s.srv.latency.note(spec, took)
 	s.trace(spec, endings[end])
 	if s.srv.cfg.Audit != nil && spec.Audit != nil {
-		s.audit(spec, args, end != endedOK)
+		s.audit(spec, args, end)
 	}
 }
 
@@ -107,17 +122,18 @@ func (s *session) lap() time.Duration {
 func (s *session) flushTally() {
 	t := &s.tally
 	failed := t.calls[endedError] + t.calls[endedNotRun] + t.calls[endedUnknown]
-	if t.to == nil || t.calls[endedOK]+failed == 0 {
+	all := t.calls[endedOK] + t.calls[endedIdle] + failed
+	if t.to == nil || all == 0 {
 		return
 	}
-	t.to.calls.Add(t.calls[endedOK] + failed)
+	t.to.calls.Add(all)
 	t.to.took.Add(int64(t.took))
 	if failed > 0 {
 		t.to.failed.Add(failed)
 		t.to.notRun.Add(t.calls[endedNotRun])
 		t.to.unknown.Add(t.calls[endedUnknown])
 	}
-	t.calls, t.took = [4]uint64{}, 0
+	t.calls, t.took = [endingKinds]uint64{}, 0
 }
 
 // countRejected counts a call that was rejected before it ran.

@@ -29,8 +29,8 @@ type traces struct {
 }
 
 // endings are the outcomes of coordd_commands_total.
-var endings = [...]string{endedOK: "ok", endedError: "error", endedNotRun: "not_run",
-	endedUnknown: "unknown"}
+var endings = [...]string{endedOK: "ok", endedIdle: "ok", endedError: "error",
+	endedNotRun: "not_run", endedUnknown: "unknown"}
 
 // begin notes that requests were read.
 func (t *traces) begin(at time.Time, requests int) {

@@ -24,16 +24,17 @@ const wordUnknown = "UNKNOWN"
 // eventDenied is the event of a denial, whose object is the command, key or channel.
 const eventDenied = "denied"
 
-// audit records a call that ran.
-func (s *session) audit(spec *commands.Spec, args [][]byte, failed bool) {
+// audit records a call that ran. It is a change if its reply does not say that it changed nothing.
+func (s *session) audit(spec *commands.Spec, args [][]byte, end ending) {
 	shown, audited := spec.Audited(args)
-	if !audited || failed && s.failure == wordNoPerm {
+	if !audited || end.failed() && s.failure == wordNoPerm {
 		return
 	}
 	e := audit.Event{Event: spec.FullName(), Args: texts(shown), Outcome: audit.OK}
-	switch e.Change = !failed || s.failure == wordUnknown; { // reads are not audited
-	case failed:
-		e.Outcome = s.failure
+	e.Change = end == endedOK // reads are not audited
+	switch {
+	case end.failed():
+		e.Outcome, e.Change = s.failure, s.failure == wordUnknown
 	case spec.Kind == commands.Write:
 		e.Applied = s.srv.backend.Status().Applied
 	}

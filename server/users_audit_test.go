@@ -243,6 +243,47 @@ func TestAuditShowsNoSecret(t *testing.T) {
 	}
 }
 
+// TestWhatChangesNothingIsCounted: a call that says that it changed nothing is one that repeats
+// itself, and takes no room of a change.
+func TestWhatChangesNothingIsCounted(t *testing.T) {
+	n, trail := startAudited(t)
+	c := n.dial(t)
+	var want, counted []string
+	for _, call := range []string{"ACL DELUSER nobody", "CLIENT KILL ID 999", "CLIENT UNBLOCK 999",
+		"LATENCY RESET", "LOCKS RELEASE l owner 5", "LOCKS EXTEND l owner 5 7"} {
+		words := strings.Fields(call)
+		for range 3 {
+			if got := c.call(words...); got != ":0\r\n" {
+				t.Fatalf("%s: %q", call, got)
+			}
+		}
+		line := strings.ToLower(words[0]+"|"+words[1]) + strings.TrimPrefix(call, words[0]+" "+
+			words[1])
+		line = strings.Replace(line, " owner", "", 1) + ": ok"
+		if words[0] == "ACL" || words[0] == "LOCKS" {
+			line += " indexed"
+		}
+		want, counted = append(want, line+", default"), append(counted, line+", default * 2")
+	}
+	c.call("MULTI")
+	c.call("LOCKS", "RELEASE", "l", "owner", "5")
+	c.call("EXEC")
+	counted[4] = strings.Replace(counted[4], "* 2", "* 3", 1)
+	for range 2 {
+		c.call("SET", "l", "owner")
+		token := strings.Trim(c.call("FENCE", "l"), ":\r\n")
+		c.call("LOCKS", "RELEASE", "l", "owner", token)
+		want = append(want, "locks|release l "+token+": ok indexed, default")
+	}
+	want = append(want, counted...)
+	slices.Sort(want)
+	got := trail()
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s\n\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestAuditShowsNoValue makes a call of each audited command from its syntax, and checks that the
 // trail shows nothing but words of the syntax, numbers and what these placeholders stand for.
 func TestAuditShowsNoValue(t *testing.T) {
