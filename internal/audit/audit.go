@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,11 +29,10 @@ const fileMode = 0o600
 // MiB.
 const neverMegabytes = math.MaxInt32
 
-// Bounds of what waits in memory and of a line.
+// Bounds of a line.
 const (
-	maxQueued = 1024 // events
-	maxArgs   = 16   // of an event
-	maxText   = 128  // bytes of one of its strings
+	maxArgs = 16  // of an event
+	maxText = 128 // bytes of one of its strings
 )
 
 // fileWait bounds how long Reopen and Close wait for a file that takes no more.
@@ -100,12 +100,13 @@ type Log struct {
 	wake     chan struct{} // a token: there is something to write
 	done     chan struct{} // closed when the writer has ended
 
-	mu      sync.Mutex
-	queue   []Event
-	repeats repeats
-	dropped uint64
-	reopen  []chan error // those who asked for another file, each with room for the answer
-	closed  bool
+	mu        sync.Mutex
+	users     queue
+	strangers queue
+	repeats   repeats
+	dropped   uint64
+	reopen    []chan error // those who asked for another file, each with room for the answer
+	closed    bool
 
 	torn     bool   // of the writer: the newest line is incomplete
 	reported uint64 // of the writer: dropped events that the trail names
@@ -153,7 +154,8 @@ func openSyslog(c Config) (*Log, error) {
 
 func newLog(out io.Writer, c Config) *Log {
 	return &Log{out: out, node: c.Node, warnings: logging.NewLimited(c.Logger),
-		wake: make(chan struct{}, 1), done: make(chan struct{})}
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		users: queue{most: maxQueued}, strangers: queue{most: strangersQueued}}
 }
 
 // prepare creates the file, or makes an existing one private, and returns its name without links:
@@ -198,11 +200,16 @@ func (l *Log) Record(e Event) {
 		l.dropped++
 		return
 	}
-	switch line, dropped := l.repeats.take(&e, len(l.queue)); {
-	case dropped:
+	q, of := &l.users, e.shares()
+	if e.User == "" {
+		q = &l.strangers
+	}
+	line, dropped := l.repeats.take(&e, of, q)
+	if line {
+		dropped = q.add(e, of[0])
+	}
+	if dropped {
 		l.dropped++
-	case line:
-		l.queue = append(l.queue, e)
 	}
 	l.rouse()
 }
@@ -308,8 +315,9 @@ func (l *Log) write() {
 			ends = true
 		}
 		l.mu.Lock()
-		events, dropped, reopen, closed := l.queue, l.dropped, l.reopen, l.closed
-		l.queue, l.reopen = nil, nil
+		events := l.takeQueued()
+		dropped, reopen, closed := l.dropped, l.reopen, l.closed
+		l.reopen = nil
 		if ends || closed {
 			events = append(events, l.repeats.end()...)
 		}
@@ -343,6 +351,15 @@ func (l *Log) write() {
 			return
 		}
 	}
+}
+
+// takeQueued empties the queues and returns what was there, the oldest first.
+func (l *Log) takeQueued() (events []Event) {
+	for _, q := range append(l.users.take(), l.strangers.take()...) {
+		events = append(events, q.Event)
+	}
+	slices.SortStableFunc(events, byTime)
+	return events
 }
 
 // openAgain goes on with what the path leads to now. It is the writer that creates the file,

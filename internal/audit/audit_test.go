@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,7 +113,7 @@ func TestRotation(t *testing.T) {
 	}
 	wait.For(t, 20*time.Second, "three files", func() bool {
 		l.mu.Lock()
-		written := len(l.queue) == 0
+		written := len(l.users.events) == 0
 		l.mu.Unlock()
 		for i := 0; written && i < 100; i++ {
 			l.Record(Event{Event: "acl|save", Args: args, Outcome: OK, User: strconv.Itoa(i),
@@ -288,7 +289,7 @@ func TestBounds(t *testing.T) {
 	wait.For(t, 5*time.Second, "room in the queue", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return len(l.queue) == 0
+		return len(l.users.events) == 0
 	})
 	for i := range maxQueued { // strangers leave room
 		l.Record(Event{Event: "auth", Args: []string{strconv.Itoa(i)}, Outcome: "WRONGPASS"})
@@ -462,7 +463,8 @@ var floods = map[string]func(i int) Event{
 	},
 }
 
-// Whoever fills a share of the trail hides nothing of others, nor another kind of what it does.
+// Whoever fills a share of the trail hides nothing of others, nor another kind of what it does,
+// also while the writer hangs.
 func TestNoShareHidesAnother(t *testing.T) {
 	others := []struct {
 		Event
@@ -482,9 +484,13 @@ func TestNoShareHidesAnother(t *testing.T) {
 			[]string{"changes of users"}},
 	}
 	for name, flood := range floods {
-		t.Run(name, func(t *testing.T) {
+		check := func(t *testing.T, hangs bool) {
 			synctest.Test(t, func(t *testing.T) {
 				r := startTrail()
+				if hangs {
+					r.w.gate = make(chan struct{})
+					r.record(Event{Event: "what it hangs with", Outcome: OK, Change: true})
+				}
 				for i := 0; r.Dropped() < 1000; i++ {
 					if i == 20_000 {
 						t.Fatal("it is not bounded")
@@ -494,6 +500,9 @@ func TestNoShareHidesAnother(t *testing.T) {
 				for _, other := range others {
 					r.record(other.Event)
 				}
+				if hangs {
+					close(r.w.gate)
+				}
 				lines, _ := r.count(t)
 				for _, other := range others {
 					if lines[other.Event.Event] == 0 && !slices.Contains(other.except, name) {
@@ -501,7 +510,9 @@ func TestNoShareHidesAnother(t *testing.T) {
 					}
 				}
 			})
-		})
+		}
+		t.Run(name, func(t *testing.T) { check(t, false) })
+		t.Run(name+" while the writer hangs", func(t *testing.T) { check(t, true) })
 	}
 }
 
@@ -529,15 +540,36 @@ func TestTrailGrowsSlowly(t *testing.T) {
 	}
 }
 
-// What changes nothing leaves room in the queue.
-func TestChangesHaveRoom(t *testing.T) {
-	var r repeats
-	for queued, want := range map[int][2]bool{othersQueued - 1: {true, true},
-		othersQueued: {false, true}, maxQueued: {false, false}} {
-		other, _ := r.take(&Event{Event: strconv.Itoa(queued)}, queued)
-		change, _ := r.take(&Event{Event: "c", Change: true}, queued)
-		if got := [2]bool{other, change}; got != want {
-			t.Errorf("%d are queued: %v, want %v", queued, got, want)
+// A full queue has of each share what it had, but for those that had the most.
+func TestQueueIsShared(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		q := queue{most: 1 + r.IntN(100)}
+		shares := 1 + r.IntN(20)
+		came, lost := map[share]int{}, 0
+		for range r.IntN(1000) {
+			s := share{changes, strconv.Itoa(r.IntN(1+r.IntN(shares)) * r.IntN(2))}
+			switch came[s]++; {
+			case !q.hasPlace(s):
+				lost++
+			case q.add(Event{}, s):
+				lost++
+			}
+		}
+		has, all := map[share]int{}, 0
+		for _, e := range q.take() {
+			has[e.of]++
+			all++
+		}
+		for s, n := range came {
+			if fair := min(n, q.most/len(came)-1); has[s] < fair {
+				t.Errorf("%d of %v came, and of %d places it has %d; all: %v", n, s, q.most, has[s],
+					came)
+			}
+			lost -= n
+		}
+		if lost+all != 0 || all > q.most {
+			t.Errorf("%d are there, %d too many are lost", all, lost+all)
 		}
 	}
 }

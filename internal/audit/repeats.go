@@ -37,9 +37,6 @@ const more = 64 << 10
 // maxCounted is how many different events are remembered.
 const maxCounted = 8192
 
-// othersQueued is how many events wait before no other than a change is added.
-const othersQueued = maxQueued / 4 * 3
-
 // share is what has room of its own in the trail.
 type share struct {
 	kind kind
@@ -54,12 +51,12 @@ type repeats struct {
 	counted map[string]*Event // the newest of the repeats; Count 0: there is none
 }
 
-// take reports whether an event is a line, given how many are queued, and whether it is one that
-// was left out; a repeat is neither.
-func (r *repeats) take(e *Event, queued int) (line, dropped bool) {
-	room, key := maxQueued, ""
+// take reports whether an event of some shares is a line, for which there must be a place, and
+// whether it is one that was left out; a repeat is neither.
+func (r *repeats) take(e *Event, of []share, q *queue) (line, dropped bool) {
+	key := ""
 	if !e.Change {
-		room, key = othersQueued, e.key()
+		key = e.key()
 		if first := r.counted[key]; first != nil {
 			n := first.Count + max(e.Count, 1)
 			*first = *e
@@ -67,7 +64,7 @@ func (r *repeats) take(e *Event, queued int) (line, dropped bool) {
 			return false, false
 		}
 	}
-	if queued >= room || !r.spend(e) {
+	if !q.hasPlace(of[0]) || !r.spend(e, of) {
 		return false, true
 	}
 	if !e.Change && len(r.counted) < maxCounted {
@@ -80,8 +77,7 @@ func (r *repeats) take(e *Event, queued int) (line, dropped bool) {
 }
 
 // spend takes room for the lines of an event, or reports that one of its shares has none.
-func (r *repeats) spend(e *Event) bool {
-	of := e.shares()
+func (r *repeats) spend(e *Event, of []share) bool {
 	for _, s := range of {
 		if r.spent[s] >= bursts[s.kind] {
 			return false
@@ -114,11 +110,13 @@ func (r *repeats) end() (lines []Event) {
 			delete(r.spent, s)
 		}
 	}
-	slices.SortFunc(lines, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	slices.SortFunc(lines, byTime)
 	return lines
 }
 
-// shares returns where an event needs room.
+func byTime(a, b Event) int { return a.Time.Compare(b.Time) }
+
+// shares returns where an event needs room. It is the first that it takes a place of.
 func (e *Event) shares() []share {
 	switch {
 	case e.changesUsers():

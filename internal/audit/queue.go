@@ -1,0 +1,65 @@
+package audit
+
+import "slices"
+
+// Bounds of what waits in memory for the writer. Strangers have places of their own.
+const (
+	maxQueued       = 1024 // events
+	strangersQueued = 256  // those of strangers, besides
+)
+
+// queue is what waits for the writer. In a full one a share gets its places from the one that has
+// the most: however much one of them does while the writer hangs, the first lines of others are
+// there.
+type queue struct {
+	most   int // events
+	events []queued
+	places map[share]int // of each share that has some
+}
+
+type queued struct {
+	Event
+	of share
+}
+
+// hasPlace reports whether add adds an event of a share.
+func (q *queue) hasPlace(s share) bool {
+	return len(q.events) < q.most || q.places[s]+1 < q.places[q.longest()]
+}
+
+// add adds an event for which there is a place, and reports whether another one lost its own.
+func (q *queue) add(e Event, s share) (lost bool) {
+	if lost = len(q.events) == q.most; lost {
+		longest := q.longest()
+		for i := len(q.events) - 1; ; i-- {
+			if q.events[i].of == longest {
+				q.events = slices.Delete(q.events, i, i+1)
+				break
+			}
+		}
+		q.places[longest]--
+	}
+	if q.places == nil {
+		q.places = map[share]int{}
+	}
+	q.events = append(q.events, queued{e, s})
+	q.places[s]++
+	return lost
+}
+
+// longest returns the share that has the most places.
+func (q *queue) longest() (longest share) {
+	for s, n := range q.places {
+		if n > q.places[longest] {
+			longest = s
+		}
+	}
+	return longest
+}
+
+// take empties the queue.
+func (q *queue) take() []queued {
+	events := q.events
+	q.events, q.places = nil, nil
+	return events
+}
