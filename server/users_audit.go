@@ -70,7 +70,8 @@ func (s *session) auditTry(command string, given [][]byte, err error) {
 	if s.srv.cfg.Audit == nil {
 		return
 	}
-	e := audit.Event{Event: command, Args: texts(given[:len(given)-1]), Outcome: audit.OK}
+	e := audit.Event{Event: command, Args: texts(given[:len(given)-1]), Outcome: audit.OK,
+		Try: true}
 	if err != nil {
 		e.Outcome = errorWord(err.Error())
 	}
@@ -94,7 +95,8 @@ func (s *session) auditDenial(d refusedCall, count int64) {
 // auditCertificate records the authentication by a client's certificate.
 func (s *session) auditCertificate(name []byte, outcome string) {
 	if s.srv.cfg.Audit != nil {
-		s.record(audit.Event{Event: "auth", Args: []string{string(name)}, Outcome: outcome})
+		s.record(audit.Event{Event: "auth", Args: []string{string(name)}, Outcome: outcome,
+			Try: true})
 	}
 }
 

@@ -79,6 +79,7 @@ type Event struct {
 	Count   int64  `json:"count,omitempty"` // how often, if more than once
 	// Change: it changed something, or may have. Only of these each is a line.
 	Change bool `json:"-"`
+	Try    bool `json:"-"` // to be a user
 }
 
 // lost is the line that stands for dropped events.

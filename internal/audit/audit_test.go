@@ -454,6 +454,10 @@ var floods = map[string]func(i int) Event{
 	"denials of a user": func(i int) Event {
 		return Event{Event: "flood", Object: strconv.Itoa(i), Outcome: "NOPERM", User: "mallory"}
 	},
+	"tries of a user": func(i int) Event {
+		return Event{Event: "flood", Args: []string{strconv.Itoa(i)}, Outcome: "WRONGPASS",
+			User: "mallory", Try: true}
+	},
 	"changes of a user": func(int) Event {
 		return Event{Event: "flood", Outcome: OK, User: "mallory", Change: true}
 	},
@@ -478,6 +482,8 @@ func TestNoShareHidesAnother(t *testing.T) {
 		{Event{Event: "acl|deluser", Outcome: OK, User: "app", Change: true}, nil},
 		{Event{Event: "its denial", Outcome: "NOPERM", User: "mallory"},
 			[]string{"denials of a user"}},
+		{Event{Event: "its try", Outcome: "WRONGPASS", User: "mallory", Try: true},
+			[]string{"tries of a user"}},
 		{Event{Event: "its change", Outcome: OK, User: "mallory", Change: true},
 			[]string{"changes of a user"}},
 		{Event{Event: "acl|load", Outcome: OK, User: "mallory", Change: true},

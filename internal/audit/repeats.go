@@ -22,13 +22,14 @@ const (
 	ofHost      kind = iota // what the strangers of a host do: who has not authenticated
 	ofStrangers             // and all strangers
 	ofUser                  // what changes nothing
+	tries                   // to be a user, of somebody who is one
 	changes
 	userChanges // the changes of users
 )
 
 // bursts is how many bytes of the trail each share of a kind may have at once.
 var bursts = [...]int{ofHost: 64 << 10, ofStrangers: 256 << 10, ofUser: 256 << 10,
-	changes: 256 << 10, userChanges: 1 << 20}
+	tries: 256 << 10, changes: 256 << 10, userChanges: 1 << 20}
 
 // more is how many bytes a share may have in each period beyond that: 90 MiB a day. It is bytes
 // that are bounded, and not lines of some sort, because they make files go.
@@ -125,6 +126,8 @@ func (e *Event) shares() []share {
 		return []share{{changes, e.User}}
 	case e.User == "":
 		return []share{{ofHost, e.host()}, {ofStrangers, ""}}
+	case e.Try:
+		return []share{{tries, e.User}}
 	default:
 		return []share{{ofUser, e.User}}
 	}
