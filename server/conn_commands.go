@@ -351,6 +351,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	// noEvict stays, as in Redis 7.0.
 	s.db, s.name, s.stale, s.muted, s.noTouch = 0, "", false, false, false
 	s.setUser(nil)
+	s.stand()
 	s.setProto(2)
 	s.w.Status("RESET")
 }

@@ -47,13 +47,14 @@ type session struct {
 	gated    bool        // it came in by Server.gate
 	tried    atomic.Bool // it may have to leave, see reserve
 	reserved bool        // it has a place of the reserve
-	counted  bool        // in Server.unauthenticated
-	trusted  atomic.Bool // it has authenticated once
-	addr     string      // of the client, host:port
-	laddr    string      // of the server
-	created  time.Time
-	in       *stream
-	out      output
+	counted  bool        // in Server.unauthenticated, see stand
+	// its host has its token of Server.door back
+	identified bool
+	addr       string // of the client, host:port
+	laddr      string // of the server
+	created    time.Time
+	in         *stream
+	out        output
 
 	db           int
 	proto        int  // 2 or 3
@@ -76,7 +77,7 @@ type session struct {
 	name        string
 	libName     string
 	libVer      string
-	early       int // commands before its client authenticated
+	early       int // commands since its client must authenticate
 	tx          transaction
 	subs        [subKinds]map[string]struct{} // of this session, as in pubsub
 	planned     map[subscription]struct{}     // of the transaction that runs: see receiveAhead
@@ -120,8 +121,8 @@ type session struct {
 	sending   atomic.Int64 // bytes of replies being sent
 	// of cron: since when the output exceeds the soft limit; zero: it does not
 	swollen time.Time
-	// of cron: since when the client must authenticate and has not; zero: it need not
-	unauthenticatedSince time.Time
+	// since when the client must authenticate and has not; nil: it need not, as far as it is known
+	unauthenticatedSince atomic.Pointer[time.Time]
 	inHand               int // bytes of replies being put in order
 	taken                int // bytes of the requests that run
 
@@ -201,7 +202,7 @@ func (s *session) skipsEarly(err error) bool {
 	switch _, unknown := s.knownUsers(); {
 	case unknown != nil:
 		s.in.skip(unknown)
-	case s.letIn():
+	case !s.stand():
 		s.in.again()
 	case err == errBigBeforeAuth:
 		s.in.skip(commands.ErrNoAuth)
@@ -219,9 +220,8 @@ func (s *session) serve() {
 		s.fail(err)
 		_ = s.send()
 	}
-	s.srv.countUnauthenticated(s)
 	for !s.quit {
-		s.in.small = s.certifiedAs == "" && !s.letIn()
+		s.in.small = s.stand() && s.certifiedAs == ""
 		s.in.most = s.allowance()
 		from := s.in.start
 		cmds, err := s.in.take()
@@ -318,6 +318,7 @@ func (s *session) readOn() bool {
 	if s.nudged {
 		s.nudged = false
 		_ = s.conn.SetReadDeadline(time.Time{})
+		s.stand() // whoever interrupts now sets a later deadline
 	}
 	if s.srv.closing.Load() { // checked after setting the deadline: Close sets a later one
 		s.takeDecrypted()

@@ -58,50 +58,47 @@ func (s *session) mustAuthenticate() bool {
 	return err != nil
 }
 
-// letIn ends the limits of a client that need not authenticate, now that this node knows the users.
-// It reports whether that is so.
-func (s *session) letIn() bool {
-	if s.mustAuthenticate() {
-		return false
-	}
-	s.authenticated()
-	return true
-}
-
-// countUnauthenticated counts a new session if its client must authenticate. Past the limit, the
-// oldest connection of the host with the most of them ends.
-func (s *Server) countUnauthenticated(c *session) {
-	if !c.mustAuthenticate() {
-		s.door.Identified(c.conn)
-		return
-	}
-	c.counted = true
-	if evicted := s.unauthenticated.Add(c.conn); evicted != nil {
-		s.stats.unauthenticatedClosed.Add(1)
-		_ = socket(evicted).Close()
-	}
-}
-
-// authenticated ends what countUnauthenticated began.
-func (s *session) authenticated() {
-	if s.counted {
-		s.counted = false
+// stand counts the session where it belongs now: for its user, among the unauthenticated, or for
+// neither while the default user needs no password. It is called at the start, whenever the
+// session's user changes, and before each read, since the users may have changed. It reports
+// whether the client must authenticate. Past the limit, the oldest connection of the host with the
+// most unauthenticated ones ends.
+func (s *session) stand() (unauthenticated bool) {
+	must := s.mustAuthenticate()
+	switch {
+	case must == s.counted:
+	case must:
+		s.counted = true
+		now := time.Now()
+		s.unauthenticatedSince.Store(&now)
+		if evicted := s.srv.unauthenticated.Add(s.conn); evicted != nil {
+			s.srv.stats.unauthenticatedClosed.Add(1)
+			_ = socket(evicted).Close()
+		}
+	default:
+		s.counted, s.early = false, 0
+		s.unauthenticatedSince.Store(nil)
 		s.srv.unauthenticated.Remove(s.conn)
+	}
+	if !must && !s.identified {
+		s.identified = true
 		s.srv.door.Identified(s.conn)
 	}
+	return must
 }
 
-// tooLate reports whether a client had its time to authenticate. One that did so before RESET may
-// take longer: it may be idle in a pool.
+// tooLate reports whether a client had its time to authenticate, at the start or since RESET.
 func (s *Server) tooLate(c *session, now time.Time) bool {
-	switch {
-	case s.cfg.AuthTimeout == 0 || c.trusted.Load():
+	since := c.unauthenticatedSince.Load()
+	switch must := c.mustAuthenticate(); {
+	case s.cfg.AuthTimeout == 0:
 		return false
-	case !c.mustAuthenticate():
-		c.unauthenticatedSince = time.Time{}
+	case !must:
+		c.unauthenticatedSince.CompareAndSwap(since, nil)
 		return false
-	case c.unauthenticatedSince.IsZero():
-		c.unauthenticatedSince = now
+	case since == nil: // the users have changed while it waits in a command
+		c.unauthenticatedSince.CompareAndSwap(nil, &now)
+		return false
 	}
-	return now.Sub(c.unauthenticatedSince) >= s.cfg.AuthTimeout
+	return now.Sub(*since) >= s.cfg.AuthTimeout
 }

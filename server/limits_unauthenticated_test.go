@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
@@ -133,7 +135,8 @@ func (in *intake) room() int {
 	return in.spare + in.held
 }
 
-// A client that must authenticate has AuthTimeout for it. One that has done so may use RESET.
+// A client that must authenticate has AuthTimeout for it, also after RESET. One that authenticates
+// again in time goes on, however often.
 func TestAuthTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 500 * time.Millisecond
@@ -144,24 +147,132 @@ func TestAuthTimeout(t *testing.T) {
 		in, reset := n.dial(t), n.dial(t)
 		in.call("AUTH", "pw")
 		reset.call("AUTH", "pw")
+		time.Sleep(2 * limit)
+		began := time.Now()
+		for range freeRequests {
+			got := in.call("RESET") + in.call("HELLO", "3") + in.call("AUTH", "pw")
+			if !strings.HasPrefix(got, "+RESET\r\n-NOAUTH ") || !strings.HasSuffix(got, "+OK\r\n") {
+				t.Fatal(got)
+			}
+		}
+		if took := time.Since(began); took >= requestDelay {
+			t.Errorf("clients of a pool are slowed down: %v", took)
+		}
 		reset.call("RESET")
+		time.Sleep(limit / 2)
+		if got := reset.call("PING"); got != "-"+string(commands.ErrNoAuth)+"\r\n" {
+			t.Error(got)
+		}
 		silent, busy := n.dial(t), n.dial(t)
 		_ = busy.SendRaw([]byte(strings.Repeat("PING\r\n", 3) + "*2\r\n$4\r\nAU"))
 		busy.next()
 		busy.next()
 		busy.next()
-		for _, c := range []*client{silent, busy, early} {
+		for _, c := range []*client{silent, busy, early, reset} {
 			c.ended()
 		}
 		info := in.call("INFO", "coordd")
-		if !strings.Contains(info, "\r\nunauthenticated_closed:3\r\n") {
+		if !strings.Contains(info, "\r\nunauthenticated_closed:4\r\n") {
 			t.Error(info)
-		}
-		if got := reset.call("PING"); got != "-"+string(commands.ErrNoAuth)+"\r\n" {
-			t.Error(got)
 		}
 	})
 }
+
+// checkStanding fails unless each session is counted once: for its user, or among the
+// unauthenticated, or for neither because the default user needs no password.
+func (n *node) checkStanding(t *testing.T) {
+	t.Helper()
+	time.Sleep(4 * authGrace) // those that end are gone, and nobody waits for room
+	synctest.Wait()
+	users, unauthenticated := map[string]int64{}, 0
+	for _, c := range n.all() {
+		id := c.user.Load()
+		switch {
+		case id != nil:
+			users[string(id.name)]++
+		case c.counted:
+			unauthenticated++
+		}
+		if must := c.mustAuthenticate(); must != c.counted ||
+			must != (c.unauthenticatedSince.Load() != nil) {
+			t.Errorf("%s: must authenticate %v, counted %v", c.addr, must, c.counted)
+		}
+	}
+	n.userClients.mu.Lock()
+	counted := maps.Clone(n.userClients.count)
+	n.userClients.mu.Unlock()
+	if !maps.Equal(users, counted) {
+		t.Errorf("sessions of users: %v, counted %v", users, counted)
+	}
+	if got := n.unauthenticated.Len(); got != unauthenticated {
+		t.Errorf("unauthenticated sessions: %d, counted %d", unauthenticated, got)
+	}
+}
+
+// Whatever clients do, and whatever becomes of the users, each session is counted once, and no
+// limit is passed.
+func TestEachSessionIsCountedOnce(t *testing.T) {
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) { standAtRandom(t, seed) })
+	}
+}
+
+func standAtRandom(t *testing.T, seed uint64) {
+	const ofUser, strangers = 3, 4
+	n := startSimulated(t, func(c *Config) {
+		c.MaxUserClients, c.MaxUnauthenticated, c.AuthTimeout = ofUser, strangers, 0
+	})
+	random := rand.New(rand.NewPCG(seed, 1))
+	change := func(words ...string) {
+		q := commands.Request{Proto: 2, User: commands.UserID{Name: []byte(userDefault)},
+			Cmds: [][][]byte{commandtest.Args(words...)}}
+		if _, err := n.fake.run("write", commands.AppendRequest(nil, &q), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	let := func() { change("ACL", "SETUSER", "app", "on", ">app", "~*", "+@all", "-@admin") }
+	changes := []func(){let, let, func() { change("ACL", "DELUSER", "app") },
+		func() { change("ACL", "SETUSER", "app", "off") }, func() { n.setPassword(t, "pw") },
+		func() { n.setPassword(t, "") }}
+	requests := []string{"AUTH app app", "AUTH app app", "AUTH app wrong", "AUTH pw", "RESET",
+		"RESET", "HELLO 3 AUTH app app", "HELLO 2", "HELLO 3 AUTH app wrong", "PING", "QUIT"}
+	clients := make([]*client, 10)
+	let()
+	n.setPassword(t, "pw")
+	for range 150 {
+		for range 1 + random.IntN(8) {
+			i := random.IntN(len(clients))
+			if clients[i] == nil {
+				clients[i] = n.dial(t)
+			}
+			c, sent := clients[i], pick(random, requests)
+			reply, err := c.Do(commandtest.Args(strings.Fields(sent)...))
+			if err != nil || sent == "QUIT" || strings.HasPrefix(string(reply), "-ERR max number") {
+				_ = c.Close()
+				clients[i] = nil
+			}
+		}
+		if random.IntN(4) == 0 {
+			pick(random, changes)()
+		}
+		n.checkStanding(t)
+		of := n.userClients.count["app"]
+		if strange := n.unauthenticated.Len(); of > ofUser || strange > strangers || t.Failed() {
+			t.Fatalf("seed %d: app has %d sessions, %d must authenticate", seed, of, strange)
+		}
+	}
+	for _, c := range clients {
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+	n.checkStanding(t)
+	if left := len(n.all()) + n.unauthenticated.Len(); left > 0 || len(n.userClients.count) > 0 {
+		t.Errorf("%d sessions, users %v", left, n.userClients.count)
+	}
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
 // serveFrom is listenFrom in simulated time.
 func (n *node) serveFrom(t *testing.T, address string) *memnet.Listener {

@@ -55,6 +55,9 @@ func (s *Server) revoked(before, users *Users) map[*session]string {
 				continue
 			}
 		}
+		if id == nil {
+			c.interrupt() // it stands elsewhere, perhaps
+		}
 		may[c] = receiver{u, err == nil && u.Full()}
 		switch {
 		case err != nil && id != nil:

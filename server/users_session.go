@@ -318,9 +318,8 @@ func (s *session) identify(command []byte, given [][]byte) error {
 // become makes a user the session's, and returns how many connections that one has.
 func (s *session) become(name []byte, created uint64) int64 {
 	clients := s.setUser(&identity{name: bytes.Clone(name), created: created})
-	s.trusted.Store(true)
 	s.certifiedAs = ""
-	s.authenticated()
+	s.stand()
 	return clients
 }
 
