@@ -128,7 +128,7 @@ func testCloseIsNotMissed(t *testing.T, prepare func(*node, *idling, func())) {
 		eventually(t, "the server closes", n.closing.Load)
 		n.all() // Close has notified the sessions when it releases this
 	})
-	n.accept(conn, false)
+	n.accept(conn, n.httpGate)
 	select {
 	case <-closed:
 	case <-time.After(30 * time.Second):

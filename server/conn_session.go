@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/halfopen"
 )
 
 // Limits of one batch.
@@ -44,10 +45,10 @@ type session struct {
 	tlsBytes int
 	// from another machine, and protected mode could not decide yet
 	unvetted bool
-	gated    bool        // it came in by Server.gate
-	tried    atomic.Bool // it may have to leave, see reserve
-	reserved bool        // it has a place of the reserve
-	counted  bool        // in Server.unauthenticated, see stand
+	gate     *halfopen.Gate // by which it came in
+	tried    atomic.Bool    // it may have to leave, see reserve
+	reserved bool           // it has a place of the reserve
+	counted  bool           // in Server.unauthenticated, see stand
 	// its host has its token of Server.door back
 	identified bool
 	addr       string // of the client, host:port

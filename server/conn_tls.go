@@ -26,7 +26,8 @@ func (s *Server) ServeTLS(ln net.Listener, cfg *tls.Config) error {
 		s.tlsPort = a.Port
 	}
 	s.mu.Unlock()
-	return s.serve(tlsconf.NewListener(s.gate.Guard(ln), cfg, s.door, s.warnings), true)
+	return s.serve(tlsconf.NewListener(s.gate.Guard(ln, s.checkAddresses), cfg, s.door,
+		s.warnings), s.gate)
 }
 
 // verifier checks a client's certificate with its chain, leaf first.

@@ -3,14 +3,10 @@
 
 package server
 
-import (
-	"net"
+import "github.com/coordd/coordd/internal/halfopen"
 
-	"github.com/coordd/coordd/internal/halfopen"
-)
-
-// GuardHTTP returns a listener for the HTTP port that accepts who may connect to it. It owns ln.
-func (s *Server) GuardHTTP(ln net.Listener) net.Listener { return s.httpGate.Guard(ln) }
+// HTTPGate returns the gate of the HTTP port.
+func (s *Server) HTTPGate() *halfopen.Gate { return s.httpGate }
 
 func addressesParam(name string, of func(*Server) *halfopen.Gate) param {
 	return param{
@@ -18,20 +14,22 @@ func addressesParam(name string, of func(*Server) *halfopen.Gate) param {
 		get:  func(s *Server) string { return of(s).Only().String() },
 		choose: func(text string) (func(*Server), error) {
 			only, err := halfopen.ParseAddresses(text)
-			return func(s *Server) {
-				of(s).Let(only)
-				for _, c := range s.all() {
-					c.checkAddress()
-				}
-			}, err
+			return func(s *Server) { of(s).Let(only) }, err
 		},
+	}
+}
+
+// checkAddresses ends the sessions whose clients may not connect any more.
+func (s *Server) checkAddresses() {
+	for _, c := range s.all() {
+		c.checkAddress()
 	}
 }
 
 // checkAddress ends the session if its client may not connect any more. It is called once the
 // session can be found, and after each change, so that none is missed.
 func (s *session) checkAddress() {
-	if s.gated && !s.srv.gate.Allows(s.conn) {
+	if !s.killed.Load() && !s.gate.Allows(s.conn) {
 		s.srv.warnings.Warn("closed a client: its address may not connect any more", "client",
 			s.addr)
 		s.dismiss()

@@ -44,7 +44,7 @@ func (n *node) stuckConn(t testing.TB, calls string) *session {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { _ = ours.Close() })
-	n.accept(theirs, false)
+	n.accept(theirs, n.httpGate)
 	all := n.all()
 	i := slices.IndexFunc(all, func(s *session) bool { return s.conn == theirs })
 	if i < 0 {
@@ -61,7 +61,7 @@ func (n *node) stuckConn(t testing.TB, calls string) *session {
 func (n *node) dialPipe(t testing.TB) *client {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	n.accept(theirs, false)
+	n.accept(theirs, n.httpGate)
 	return newClient(t, ours, nil)
 }
 

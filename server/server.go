@@ -246,6 +246,7 @@ func New(cfg Config) *Server {
 	s.userClients.most.Store(int64(cfg.MaxUserClients))
 	s.gate = halfopen.NewGate("allow-from", cfg.AllowFrom, nil, s.warnings)
 	s.httpGate = halfopen.NewGate("http-allow-from", cfg.HTTPAllowFrom, s.gate, s.warnings)
+	s.httpGate.Watch(s.checkAddresses) // the page's sessions
 	s.door = halfopen.NewDoor(halfopen.Rate{AtOnce: 3 * cfg.MaxUnauthenticated,
 		PerSecond: strangersPerSecond}, s.warnings)
 	s.unauthenticated = halfopen.New(halfopen.Limits{Most: cfg.MaxUnauthenticated,
@@ -269,20 +270,21 @@ func New(cfg Config) *Server {
 // Serve accepts connections on ln until Retire or Close, then returns nil; other ends of ln are
 // errors. It may be called for several listeners. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	a, gated := ln.Addr().(*net.TCPAddr) // not a Unix socket, nor the page, which has its own gate
-	if gated {
+	gate := s.httpGate // of the page; the clients of a Unix socket come in by any
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		s.mu.Lock()
 		if s.port == 0 {
 			s.port = a.Port
 		}
 		s.mu.Unlock()
-		ln = s.gate.Guard(ln)
+		gate = s.gate
+		ln = gate.Guard(ln, s.checkAddresses)
 	}
-	return s.serve(ln, gated)
+	return s.serve(ln, gate)
 }
 
-// serve is Serve. gated: the listener's connections come in by the gate.
-func (s *Server) serve(ln net.Listener, gated bool) error {
+// serve is Serve. The listener's connections came in by the gate.
+func (s *Server) serve(ln net.Listener, gate *halfopen.Gate) error {
 	s.mu.Lock()
 	if s.retired.Load() {
 		s.mu.Unlock()
@@ -303,7 +305,7 @@ func (s *Server) serve(ln net.Listener, gated bool) error {
 		conn, err := ln.Accept()
 		if err == nil {
 			pause = 0
-			s.accept(conn, gated)
+			s.accept(conn, gate)
 			continue
 		}
 		if s.retired.Load() {
@@ -326,7 +328,7 @@ const errMaxClients commands.Error = "ERR max number of clients reached"
 
 // accept starts a session, unless there are too many, or protected mode or the client's neighbors
 // forbid it.
-func (s *Server) accept(conn net.Conn, gated bool) {
+func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 	if _, admitted := conn.(*tls.Conn); !admitted && !s.door.Admit(conn) {
 		return
 	}
@@ -354,7 +356,7 @@ func (s *Server) accept(conn net.Conn, gated bool) {
 	}
 	s.nextID++
 	c := newSession(s, s.nextID, conn)
-	c.unvetted, c.gated = unvetted, gated
+	c.unvetted, c.gate = unvetted, gate
 	s.sessions[c.id] = c
 	if tried {
 		c.tried.Store(true)

@@ -112,7 +112,7 @@ func TestMuchBehindAWait(t *testing.T) {
 	main := n.dial(t)
 	c, end := net.Pipe()
 	defer c.Close()
-	n.accept(end, false)
+	n.accept(end, n.httpGate)
 	const times = 3 * maxAhead / 1000
 	text := strings.Repeat("x", 1000)
 	calls := pipeline([]string{"BLPOP", "l", "0"}) +

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,18 +56,43 @@ type Gate struct {
 	warnings *logging.Limited
 	only     atomic.Pointer[Addresses]
 	refused  atomic.Uint64
+
+	mu       sync.Mutex
+	watchers []func()
 }
 
 // NewGate returns a gate whose addresses are those of an option. While it has none, those of before
 // count, if that is not nil.
 func NewGate(name string, only Addresses, before *Gate, warnings *logging.Limited) *Gate {
 	g := &Gate{name: name, before: before, warnings: warnings}
-	g.Let(only)
+	g.only.Store(&only)
+	if before != nil {
+		before.Watch(g.changed)
+	}
 	return g
 }
 
-// Let changes the addresses that may connect.
-func (g *Gate) Let(only Addresses) { g.only.Store(&only) }
+// Let changes the addresses that may connect, and has those that came in before checked again.
+func (g *Gate) Let(only Addresses) {
+	g.only.Store(&only)
+	g.changed()
+}
+
+// Watch has changed called after each change of the addresses that count.
+func (g *Gate) Watch(changed func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.watchers = append(g.watchers, changed)
+}
+
+func (g *Gate) changed() {
+	g.mu.Lock()
+	watchers := slices.Clone(g.watchers)
+	g.mu.Unlock()
+	for _, changed := range watchers {
+		changed()
+	}
+}
 
 // Only returns the addresses that may connect; empty: the gate has none of its own.
 func (g *Gate) Only() Addresses { return *g.only.Load() }
@@ -79,12 +106,12 @@ func (g *Gate) Allows(conn net.Conn) bool {
 	if !ok {
 		return true
 	}
-	only := g.Only()
-	if len(only) == 0 {
-		return g.before == nil || g.before.Allows(conn)
-	}
 	addr := a.AddrPort().Addr().Unmap().WithZone("")
-	if addr.IsLoopback() {
+	only := g.Only()
+	if len(only) == 0 && g.before != nil {
+		return g.before.Allows(conn)
+	}
+	if len(only) == 0 || addr.IsLoopback() {
 		return true
 	}
 	for _, network := range only {
@@ -95,8 +122,13 @@ func (g *Gate) Allows(conn net.Conn) bool {
 	return false
 }
 
-// Guard returns a listener that accepts what comes in by the gate. It owns ln.
-func (g *Gate) Guard(ln net.Listener) net.Listener { return &guarded{ln, g} }
+// Guard returns a listener that accepts what comes in by the gate. It owns ln. changed is called
+// after each change of the addresses that count: it ends those that came in and that the gate does
+// not allow any more. It blocks for nothing.
+func (g *Gate) Guard(ln net.Listener, changed func()) net.Listener {
+	g.Watch(changed)
+	return &guarded{ln, g}
+}
 
 type guarded struct {
 	net.Listener

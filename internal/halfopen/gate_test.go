@@ -91,7 +91,8 @@ func TestGuard(t *testing.T) {
 	l.conns <- stranger
 	l.conns <- friend
 	close(l.conns)
-	ln := g.Guard(l)
+	changes := 0
+	ln := g.Guard(l, func() { changes++ })
 	if conn, err := ln.Accept(); conn != friend || err != nil {
 		t.Errorf("%v, %v", conn, err)
 	}
@@ -100,5 +101,13 @@ func TestGuard(t *testing.T) {
 	}
 	if _, err := ln.Accept(); err != net.ErrClosed {
 		t.Error(err)
+	}
+	next := halfopen.NewGate("http-allow-from", nil, g, nil)
+	next.Guard(l, func() { changes += 10 })
+	if next.Let(nil); changes != 10 {
+		t.Errorf("a change of the next gate: %d", changes)
+	}
+	if g.Let(nil); changes != 21 {
+		t.Errorf("a change that counts for both: %d", changes)
 	}
 }

@@ -35,7 +35,8 @@ const (
 
 // openWeb prepares what the HTTP port serves: the page, if it is wanted, and the pages for probes.
 func (n *Node) openWeb(ln net.Listener) *webListener {
-	l := newWebListener(n.server.GuardHTTP(ln))
+	l := newWebListener(ln)
+	l.guard(n.server.HTTPGate())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && !n.cfg.HTTPTLS {
 		n.log.Warn("the HTTP port may be reached from other machines in plain text: see --http-tls",
 			"address", a)
@@ -91,6 +92,7 @@ func (l webLog) Write(line []byte) (int, error) {
 // requests take milliseconds, so that one is idle, and a crowd of one host keeps out nobody else.
 type webListener struct {
 	net.Listener
+	gate *halfopen.Gate // nil: all may connect
 
 	mu       sync.Mutex
 	open     webPool // who they are is not known: probes, too
@@ -101,6 +103,28 @@ type webListener struct {
 func newWebListener(ln net.Listener) *webListener {
 	return &webListener{Listener: ln, open: webPool{most: webConnections},
 		logins: webPool{most: webLogins}, sessions: webPool{most: webSessions}}
+}
+
+// guard has the listener accept what comes in by the gate, and close it once that is narrower.
+func (l *webListener) guard(gate *halfopen.Gate) {
+	l.gate = gate
+	l.Listener = gate.Guard(l.Listener, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, p := range [...]*webPool{&l.open, &l.logins, &l.sessions} {
+			for _, c := range slices.Clone(p.conns) {
+				c.checkAddress()
+			}
+		}
+	})
+}
+
+// checkAddress closes the connection if its address may not connect any more. It is called once
+// the connection is in a pool, and after each change, so that none is missed. The caller holds mu.
+func (c *webConn) checkAddress() {
+	if gate := c.of.gate; gate != nil && !gate.Allows(c.Conn) {
+		c.displace()
+	}
 }
 
 // Accept implements net.Listener.
@@ -114,6 +138,7 @@ func (l *webListener) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open.add(c)
+	c.checkAddress()
 	return c, nil
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
@@ -93,6 +96,7 @@ func TestAllowFrom(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	port := n.openWeb(pages)
+	n.http.ReadTimeout, n.http.IdleTimeout = time.Hour, time.Hour // who ends is ended
 	go func() { served <- n.serveWeb(port) }()
 	defer func() { _ = n.http.Close(); <-served }()
 	near := redis.NewClient(&redis.Options{Addr: cfg.ListenAlso[0], MaxRetries: -1})
@@ -127,9 +131,72 @@ func TestAllowFrom(t *testing.T) {
 			t.Errorf("%+v: the page: %v", test, err)
 		}
 	}
+	for _, narrowed := range []string{"coordd-http-allow-from", "coordd-allow-from"} {
+		for _, option := range []string{"coordd-http-allow-from", "coordd-allow-from"} {
+			if err := near.ConfigSet(t.Context(), option, "").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn, err := net.Dial("tcp", pages.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n")
+		r := bufio.NewReader(conn)
+		if _, err := http.ReadResponse(r, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := near.ConfigSet(t.Context(), narrowed, "192.0.2.255").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = io.Copy(io.Discard, r); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: a connection of the HTTP port stays open", narrowed)
+		}
+		_ = conn.Close()
+	}
 	info := near.Info(t.Context(), "coordd").Val()
 	if strings.Contains(info, "address_refused:0\r\n") || !strings.Contains(info, "address_ref") {
 		t.Error(info)
+	}
+}
+
+// A narrower gate closes what it refuses in all pools: also streams, and attempts to log in.
+func TestNarrowerGateClosesAll(t *testing.T) {
+	gate := halfopen.NewGate("http-allow-from", nil, nil,
+		logging.NewLimited(slog.New(slog.DiscardHandler)))
+	l := newWebListener(nil)
+	l.guard(gate)
+	add := func(p *webPool, from string) *webConn {
+		_, theirs := net.Pipe()
+		c := &webConn{Conn: farConn{theirs, &net.TCPAddr{IP: net.ParseIP(from)}}, of: l}
+		p.add(c)
+		return c
+	}
+	canceled := 0
+	for _, p := range []*webPool{&l.open, &l.logins, &l.sessions} {
+		for range 3 {
+			add(p, "192.0.2.7").cancel = func() { canceled++ }
+		}
+		add(p, "10.0.0.1")
+		add(p, "127.0.0.1")
+	}
+	only, err := halfopen.ParseAddresses("10.0.0.0/8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate.Let(only)
+	for _, p := range []*webPool{&l.open, &l.logins, &l.sessions} {
+		if len(p.conns) != 2 {
+			t.Errorf("%d are left", len(p.conns))
+		}
+	}
+	if canceled != 9 {
+		t.Errorf("%d were told", canceled)
+	}
+	c := add(&l.open, "192.0.2.7") // it came in just before the change
+	if c.checkAddress(); c.in != nil {
+		t.Error("one that came in during the change stays")
 	}
 }
 
