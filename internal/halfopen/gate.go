@@ -17,7 +17,7 @@ import (
 type Addresses []netip.Prefix
 
 // ParseAddresses parses addresses and networks, such as 10.1.0.0/16 or fd00::7, separated by commas
-// or spaces.
+// or spaces. Without any, the text is empty.
 func ParseAddresses(text string) (all Addresses, err error) {
 	for _, word := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
 		network, err := netip.ParsePrefix(word)
@@ -32,6 +32,9 @@ func ParseAddresses(text string) (all Addresses, err error) {
 				network.Masked())
 		}
 		all = append(all, network)
+	}
+	if len(all) == 0 && text != "" { // nothing would let everyone in
+		return nil, fmt.Errorf("%q names no network such as 10.1.0.0/16 or fd00::/8", text)
 	}
 	return all, nil
 }
@@ -107,10 +110,7 @@ func (g *Gate) Allows(conn net.Conn) bool {
 		return true
 	}
 	addr := a.AddrPort().Addr().Unmap().WithZone("")
-	only := g.Only()
-	if len(only) == 0 && g.before != nil {
-		return g.before.Allows(conn)
-	}
+	only := g.deciding().Only()
 	if len(only) == 0 || addr.IsLoopback() {
 		return true
 	}
@@ -120,6 +120,14 @@ func (g *Gate) Allows(conn net.Conn) bool {
 		}
 	}
 	return false
+}
+
+// deciding returns the gate whose addresses count.
+func (g *Gate) deciding() *Gate {
+	for len(g.Only()) == 0 && g.before != nil {
+		g = g.before
+	}
+	return g
 }
 
 // Guard returns a listener that accepts what comes in by the gate. It owns ln. changed is called
@@ -145,7 +153,7 @@ func (l *guarded) Accept() (net.Conn, error) {
 		reset(conn)
 		if n := l.gate.refused.Add(1); n%refusals == 1 {
 			l.gate.warnings.Warn("refused connections: their address may not connect", "option",
-				l.gate.name, "from", Host(conn))
+				l.gate.deciding().name, "from", Host(conn))
 			time.Sleep(pause)
 		}
 	}

@@ -61,6 +61,8 @@ func TestParseAddresses(t *testing.T) {
 		"10.0.0.1/8":          "the network is 10.0.0.0/8",
 		"::ffff:10.0.0.0/104": "is no network",
 		"fe80::1%eth0":        "is no network",
+		",":                   `"," names no network`,
+		" ":                   `" " names no network`,
 	} {
 		if _, err := halfopen.ParseAddresses(text); err == nil ||
 			!strings.Contains(err.Error(), want) {
@@ -81,6 +83,32 @@ func (l pipeListener) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	return conn, nil
+}
+
+// A refusal names the option whose addresses count.
+func TestRefusalNamesItsOption(t *testing.T) {
+	for _, test := range []struct{ clients, pages, option string }{
+		{"10.0.0.0/8", "", "allow-from"},
+		{"10.0.0.0/8", "10.1.0.0/16", "http-allow-from"},
+		{"", "10.1.0.0/16", "http-allow-from"},
+	} {
+		var lines strings.Builder
+		warnings := logging.NewLimited(slog.New(slog.NewTextHandler(&lines, nil)))
+		clients, err := halfopen.ParseAddresses(test.clients)
+		pages, err2 := halfopen.ParseAddresses(test.pages)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		g := halfopen.NewGate("http-allow-from", pages,
+			halfopen.NewGate("allow-from", clients, nil, warnings), warnings)
+		l := pipeListener{conns: make(chan net.Conn, 1)}
+		l.conns <- from("192.0.2.1:1")
+		close(l.conns)
+		_, _ = g.Guard(l, func() {}).Accept()
+		if !strings.Contains(lines.String(), " option="+test.option+" ") {
+			t.Errorf("%+v: %s", test, lines.String())
+		}
+	}
 }
 
 // Whoever may not connect is reset, and the next one is accepted.
