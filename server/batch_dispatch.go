@@ -107,7 +107,7 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.last = spec
-	if s.tried.Load() && !s.mayTry(spec, args) && !s.mayStay() {
+	if s.at(placeTried) && !s.mayTry(spec, args) && !s.mayStay() {
 		s.srv.stats.rejected.Add(1)
 		s.refuse(spec, errMaxClients)
 		s.quit = true

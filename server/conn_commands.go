@@ -352,6 +352,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 	s.db, s.name, s.stale, s.muted, s.noTouch = 0, "", false, false, false
 	s.setUser(nil)
 	s.stand()
+	s.tryAgain()
 	s.setProto(2)
 	s.w.Status("RESET")
 }

@@ -46,9 +46,10 @@ type session struct {
 	// from another machine, and protected mode could not decide yet
 	unvetted bool
 	gate     *halfopen.Gate // by which it came in
-	tried    atomic.Bool    // it may have to leave, see reserve
-	reserved bool           // it has a place of the reserve
+	place    atomic.Int32   // a place, see seat
 	counted  bool           // in Server.unauthenticated, see stand
+	// since when it may have to leave, if so
+	triedSince atomic.Pointer[time.Time]
 	// its host has its token of Server.door back
 	identified bool
 	addr       string // of the client, host:port
@@ -192,6 +193,7 @@ func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	if srv.cfg.Tracing != nil {
 		s.traces = &traces{}
 	}
+	s.triedSince.Store(&s.created)
 	s.view = view{proto: 2, multi: -1, redirect: -1, flags: "N", used: s.created, last: "NULL"}
 	return s
 }

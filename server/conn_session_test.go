@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,85 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// emptyReserve waits until no session has a place, and fails if one is counted.
+func (n *node) emptyReserve(t *testing.T) {
+	t.Helper()
+	eventually(t, "all sessions are gone", func() bool { return len(n.all()) == 0 })
+	n.Server.mu.Lock()
+	defer n.Server.mu.Unlock()
+	if r := &n.Server.reserve; r.count != [places]int{} || r.set.Len() > 0 {
+		t.Errorf("places: %v, %d in the set", r.count, r.set.Len())
+	}
+}
+
+// A place of the reserve is taken once, whoever asks whether the session may stay.
+func TestReserveIsTakenOnce(t *testing.T) {
+	plainOnly(t)
+	n := start(t, func(c *Config) { c.MaxClients = 1 })
+	root := n.dial(t)
+	root.call("ACL", "SETUSER", "ops", "on", ">ops", "+@all")
+	c := n.dial(t)
+	s := n.sessionOf(c)
+	s.setUser(&identity{name: []byte("ops"), created: n.users().Get([]byte("ops")).Created()})
+	done := make(chan bool)
+	n.Server.mu.Lock()
+	const askers = 8 // as its own goroutine and cron do
+	for range askers {
+		go func() { done <- s.mayStay() }()
+	}
+	for range 1000 { // they come as far as the lock
+		runtime.Gosched()
+	}
+	n.Server.mu.Unlock()
+	for range askers {
+		if !<-done {
+			t.Error("it may not stay")
+		}
+	}
+	n.Server.mu.Lock()
+	if taken := n.Server.reserve.count[placeTaken]; taken != 1 {
+		t.Errorf("%d are taken", taken)
+	}
+	n.Server.mu.Unlock()
+	_, _ = c.Close(), root.Close()
+	n.emptyReserve(t)
+}
+
+// A place of the reserve is an administrator's: whoever becomes another user leaves it.
+func TestReserveIsForAdministrators(t *testing.T) {
+	plainOnly(t)
+	n := start(t, func(c *Config) { c.MaxClients = 1 })
+	root := n.dial(t)
+	root.call("ACL", "SETUSER", "ops", "on", ">ops", "+@all")
+	root.call("ACL", "SETUSER", "app", "on", ">app", "+@all", "-@admin")
+	full := "-" + string(errMaxClients) + "\r\n"
+	var all []*client
+	for range reserveClients + 1 { // twice as often is too much for the set of those who try
+		c := n.dial(t)
+		got := c.call("AUTH", "ops", "ops") + c.call("AUTH", "ops", "ops") + c.call("PING")
+		if got != "+OK\r\n+OK\r\n+PONG\r\n" {
+			t.Fatal(got)
+		}
+		if got := c.call("RESET") + c.call("AUTH", "ops", "ops"); got != "+RESET\r\n+OK\r\n" {
+			t.Fatal(got)
+		}
+		if got := c.call("AUTH", "app", "app"); got != full {
+			t.Fatal(got)
+		}
+		c.ended()
+		c = n.dial(t)
+		got = c.call("AUTH", "ops", "ops") + c.call("RESET") + c.call("PING")
+		if got != "+OK\r\n+RESET\r\n"+full {
+			t.Fatal(got)
+		}
+		all = append(all, c)
+	}
+	for _, c := range append(all, root) {
+		_ = c.Close()
+	}
+	n.emptyReserve(t)
+}
+
 func TestMaxUserClients(t *testing.T) {
 	n := start(t, func(c *Config) { c.MaxUserClients = 2 })
 	root := n.dial(t)
@@ -190,8 +270,8 @@ func TestReserveTries(t *testing.T) {
 		if took := time.Since(began); took < reserveTime || took > 2*reserveTime {
 			t.Errorf("after %v", took)
 		}
-		if s := &n.Server.reserve; s.taken != 0 {
-			t.Errorf("%d are taken", s.taken)
+		if taken := n.Server.reserve.count[placeTaken]; taken != 0 {
+			t.Errorf("%d are taken", taken)
 		}
 	})
 }

@@ -92,7 +92,7 @@ func (s *Server) checkIdle(c *session, now time.Time) {
 		c.kill()
 		return
 	}
-	if c.tried.Load() && now.Sub(c.created) >= reserveTime && !c.mayStay() {
+	if c.at(placeTried) && now.Sub(*c.triedSince.Load()) >= reserveTime && !c.mayStay() {
 		s.turnAwayLater(c.conn)
 		return
 	}

@@ -24,34 +24,62 @@ const (
 // ReserveClients is how many connections there may be besides maxclients.
 const ReserveClients = reserveClients + reserveTries
 
-// reserve counts the sessions besides maxclients. The fields are guarded by Server.mu.
+// place is what a session counts as.
+type place int32
+
+const (
+	placeNone  place = iota // it has not begun, or has ended
+	placePlain              // one of maxclients
+	placeTried              // it may have to leave
+	placeTaken              // an administrator's, above maxclients
+	places
+)
+
+// reserve counts the sessions by their places.
 type reserve struct {
 	set   *halfopen.Set // of the connections that may have to leave
-	tried int           // sessions of these
-	taken int           // sessions of administrators
+	count [places]int   // guarded by Server.mu
 }
+
+// seat changes what the session counts as: nothing else does. The caller holds mu of the server.
+func (s *session) seat(p place) {
+	r := &s.srv.reserve
+	was := place(s.place.Swap(int32(p)))
+	r.count[was]--
+	r.count[p]++
+	if was == placeTried && p != was {
+		r.set.Remove(s.conn)
+	}
+}
+
+// at reports whether the session has a place.
+func (s *session) at(p place) bool { return place(s.place.Load()) == p }
 
 func (r *reserve) init() { r.set = halfopen.New(halfopen.Limits{Most: reserveTries}) }
 
 // full reports whether there are maxclients, besides the reserve. The caller holds mu.
 func (s *Server) full() bool {
-	r := &s.reserve
-	return int64(len(s.sessions)-r.tried-r.taken) >= s.config.maxClients.Load()
+	return int64(s.reserve.count[placePlain]) >= s.config.maxClients.Load()
 }
 
-// place reports whether a new connection comes in, and whether it may have to leave.
-func (s *Server) place(conn net.Conn) (tried, ok bool) {
+// placeFor returns the place of a new connection, and whether there is one.
+func (s *Server) placeFor(conn net.Conn) (p place, ok bool) {
 	s.mu.Lock()
-	full, left := s.full(), reserveClients-s.reserve.taken
+	full, left := s.full(), reserveClients-s.reserve.count[placeTaken]
 	s.mu.Unlock()
 	if !full || left == 0 {
-		return false, !full
+		return placePlain, !full
 	}
 	evicted := s.reserve.set.Add(conn) // nobody waits there
+	return placeTried, s.displace(evicted, conn)
+}
+
+// displace turns away whom the set gave up for a connection. It reports whether that has room.
+func (s *Server) displace(evicted, conn net.Conn) bool {
 	if evicted != nil && evicted != conn {
 		s.turnAwayLater(evicted)
 	}
-	return true, evicted != conn
+	return evicted != conn
 }
 
 // turnAwayLater turns away a connection that has a session, which ends.
@@ -72,39 +100,42 @@ func (s *session) mayTry(spec *commands.Spec, args [][]byte) bool {
 	return spec.Has(commands.NoAuth)
 }
 
-// mayStay reports whether the session need not leave to make room. If so, it is asked no more.
+// mayStay reports whether the session need not leave to make room. If so, it is asked no more. Cron
+// asks too.
 func (s *session) mayStay() bool {
-	if !s.tried.Load() {
+	if !s.at(placeTried) {
 		return true
 	}
 	administers := s.user.Load() != nil && s.administers()
 	r := &s.srv.reserve
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
-	if s.srv.full() {
-		if !administers || r.taken == reserveClients {
-			return false
-		}
-		r.taken++
-		s.reserved = true
+	switch {
+	case !s.at(placeTried): // another one has asked, or the session has ended
+	case !s.srv.full():
+		s.seat(placePlain)
+	case !administers || r.count[placeTaken] == reserveClients:
+		return false
+	default:
+		s.seat(placeTaken)
 	}
-	s.endTry()
 	return true
 }
 
-// endTry is called when the session stays, or ends. The caller holds mu of the server.
-func (s *session) endTry() {
-	if s.tried.Swap(false) {
-		s.srv.reserve.tried--
-		s.srv.reserve.set.Remove(s.conn)
+// tryAgain follows a change of the session's user. A place of an administrator is for one: another
+// user has to earn a place, as with a new connection.
+func (s *session) tryAgain() {
+	if !s.at(placeTaken) || s.user.Load() != nil && s.administers() {
+		return
 	}
-}
-
-// leaveReserve is called when the session ends. The caller holds mu of the server.
-func (s *session) leaveReserve() {
-	s.endTry()
-	if s.reserved {
-		s.srv.reserve.taken--
+	now := time.Now()
+	s.triedSince.Store(&now)
+	s.srv.mu.Lock()
+	s.seat(placeTried)
+	evicted := s.srv.reserve.set.Add(s.conn)
+	s.srv.mu.Unlock()
+	if !s.srv.displace(evicted, s.conn) {
+		s.quit = true
 	}
 }
 

@@ -342,7 +342,7 @@ func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 		}
 		unvetted = !known
 	}
-	tried, ok := s.place(conn)
+	place, ok := s.placeFor(conn)
 	if !ok {
 		s.door.Identified(conn) // that is not its host's fault
 		s.turnAway(conn, errMaxClients)
@@ -358,10 +358,7 @@ func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 	c := newSession(s, s.nextID, conn)
 	c.unvetted, c.gate = unvetted, gate
 	s.sessions[c.id] = c
-	if tried {
-		c.tried.Store(true)
-		s.reserve.tried++
-	}
+	c.seat(place)
 	verify := s.verify
 	s.wg.Add(1)
 	s.mu.Unlock()
@@ -373,7 +370,7 @@ func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 		c.checkAddress()
 		c.serve()
 		s.mu.Lock()
-		c.leaveReserve()
+		c.seat(placeNone)
 		delete(s.sessions, c.id)
 		s.mu.Unlock()
 	}()

@@ -320,6 +320,7 @@ func (s *session) become(name []byte, created uint64) int64 {
 	clients := s.setUser(&identity{name: bytes.Clone(name), created: created})
 	s.certifiedAs = ""
 	s.stand()
+	s.tryAgain()
 	return clients
 }
 
