@@ -33,14 +33,19 @@ const (
 	webUnacked = 15 * time.Second
 )
 
+// warnOfPlainHTTP warns of passwords and metrics that cross a network in plain text.
+func warnOfPlainHTTP(cfg *Config, addr net.Addr, log *slog.Logger) {
+	if a, ok := addr.(*net.TCPAddr); ok && !a.IP.IsLoopback() && !cfg.HTTPTLS {
+		log.Warn("the HTTP port may be reached from other machines in plain text: see --http-tls",
+			"address", a)
+	}
+}
+
 // openWeb prepares what the HTTP port serves: the page, if it is wanted, and the pages for probes.
 func (n *Node) openWeb(ln net.Listener) *webListener {
 	l := newWebListener(ln)
 	l.guard(n.server.HTTPGate())
-	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && !n.cfg.HTTPTLS {
-		n.log.Warn("the HTTP port may be reached from other machines in plain text: see --http-tls",
-			"address", a)
-	}
+	warnOfPlainHTTP(&n.cfg, ln.Addr(), n.log)
 	pages := http.NewServeMux()
 	health := n.server.HealthHandler()
 	pages.Handle("/healthz", health)

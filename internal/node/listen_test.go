@@ -396,15 +396,9 @@ func TestPlainHTTPBeyondLoopback(t *testing.T) {
 		tls   bool
 		warns bool
 	}{{"127.0.0.1", false, false}, {"0.0.0.0", false, true}, {"0.0.0.0", true, false}} {
-		ln, err := net.Listen("tcp", net.JoinHostPort(c.host, "0"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var lines bytes.Buffer
-		n := &Node{cfg: Config{HTTPTLS: c.tls, HTTPNoPage: true}, server: &server.Server{},
-			log: slog.New(slog.NewTextHandler(&lines, nil))}
-		n.openWeb(ln)
-		_ = ln.Close()
+		warnOfPlainHTTP(&Config{HTTPTLS: c.tls}, &net.TCPAddr{IP: net.ParseIP(c.host), Port: 80},
+			slog.New(slog.NewTextHandler(&lines, nil)))
 		if warns := strings.Contains(lines.String(), "in plain text"); warns != c.warns {
 			t.Errorf("%+v: %q", c, lines.String())
 		}
