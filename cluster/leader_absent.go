@@ -41,8 +41,9 @@ type findings struct {
 	// in which the node started: in a later one, somebody may just have been elected
 	startTerm uint64
 
-	own   finding   // zero while this node has a leader; the route loop's
-	stood time.Time // the time of the finding for which this node stood; the route loop's
+	deadIn uint64    // the newest term whose leader this node found dead; the route loop's
+	own    finding   // zero while this node has a leader; the route loop's
+	stood  time.Time // the time of the finding for which this node stood; the route loop's
 }
 
 // refusal is a vote that this node refused because its own log is longer, for the term that it
@@ -71,6 +72,9 @@ func (n *Node) watchTurn(dead *link, term uint64, now time.Time) time.Duration {
 	if d.own.at.IsZero() || d.own.term != term {
 		d.own = finding{term: term, lastIndex: n.raft.LastIndex(), stores: n.storeTime(),
 			at: now}
+		if dead != nil {
+			d.deadIn = term
+		}
 	}
 	for _, s := range members.Servers {
 		if l := n.link(string(s.ID)); l != nil && l != dead {
@@ -131,24 +135,24 @@ func (d *findings) turn(members raft.Configuration, self string, now time.Time,
 
 // watchRefusal stands for election when a candidate that this node refused has had the time to win
 // without it, and at once if it could not: the other voters are too few, since this node found the
-// leader dead. Raft would wait up to two heartbeat timeouts, and so would the candidate. It returns
-// when to look again at the latest.
-func (n *Node) watchRefusal(leader string, term uint64, now time.Time) time.Duration {
+// leader dead. Raft would wait up to two heartbeat timeouts, and so would the candidate. The route
+// loop calls it while no leader is known; contact is when one was last heard from. It returns when
+// to look again at the latest.
+func (n *Node) watchRefusal(term uint64, contact, now time.Time) time.Duration {
 	n.findings.mu.Lock()
 	defer n.findings.mu.Unlock()
 	r := &n.findings.refused
-	if leader != "" && r.term <= term { // and not one that was noted since
-		*r = refusal{}
+	if r.term != term || contact.After(r.at) || !n.fitToLead() {
+		return followerTick
 	}
 	others := n.votersBut(r.candidate)
 	rank, voter := slices.BinarySearch(others, n.cfg.ID)
-	if r.term != term || !voter || !n.fitToLead() {
+	if !voter {
 		return followerTick
 	}
 	beat := n.cfg.HeartbeatTimeout
 	due := r.at.Add(beat/2 + time.Duration(rank)*headStart(beat, n.storeTime()))
-	dead := !n.findings.own.at.IsZero() && n.findings.own.term+1 == term
-	needed := dead && len(others)-1 <= (len(others)+1)/2
+	needed := n.findings.deadIn+1 == term && len(others)-1 <= (len(others)+1)/2
 	if wait := due.Sub(now); wait > 0 && !needed {
 		return min(wait, followerTick)
 	}

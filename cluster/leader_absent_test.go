@@ -83,30 +83,38 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 }
 
 // TestRefusedCandidateIsFollowed has the follower with the shorter log stand first, as one does
-// that was told the length of the other's log before the leader's last message arrived there.
+// that was told the length of the other's log before the leader's last message arrived there. The
+// other one stands in time, and at once if it knows that the leader is dead.
 func TestRefusedCandidateIsFollowed(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		c := newSlowCluster(t, 3)
-		lead, short, long := c.leader(), c.followers()[0], c.followers()[1]
-		c.write(lead, "before")
-		c.converged()
-		term := lead.raft.CurrentTerm()
-		c.net.refuse(lead.cfg.ID, short.cfg.ID)
-		c.net.refuse(short.cfg.ID, lead.cfg.ID)
-		c.write(lead, "after")
-		eventually(t, "one follower has more", func() bool {
-			return long.raft.LastIndex() > short.raft.LastIndex()
+	for name, limit := range map[string]time.Duration{"silent": slowBeat, "dead": slowBeat / 8} {
+		runSimulated(t, name, func(t *testing.T) {
+			c := newSlowCluster(t, 3)
+			lead, short, long := c.leader(), c.followers()[0], c.followers()[1]
+			c.write(lead, "before")
+			c.converged()
+			term := lead.raft.CurrentTerm()
+			c.net.refuse(lead.cfg.ID, short.cfg.ID)
+			c.net.refuse(short.cfg.ID, lead.cfg.ID)
+			c.write(lead, "after")
+			eventually(t, "one follower has more", func() bool {
+				return long.raft.LastIndex() > short.raft.LastIndex()
+			})
+			if name == "dead" { // it found so, and was told of it alone
+				long.findings.mu.Lock()
+				long.findings.deadIn = term
+				long.findings.mu.Unlock()
+			}
+			died := time.Now()
+			c.net.isolate(lead.cfg.ID) // and not die: the other one would stand by itself
+			short.stand(term)
+			eventually(t, "the other one leads", func() bool {
+				return long.Status().Role == RoleLeader && long.Status().Ready
+			})
+			if took := time.Since(died); took > limit {
+				t.Errorf("the election took %v", took)
+			}
 		})
-		died := time.Now()
-		c.net.isolate(lead.cfg.ID) // and not die: the other one would stand by itself
-		short.stand(term)
-		eventually(t, "the other one leads", func() bool {
-			return long.Status().Role == RoleLeader && long.Status().Ready
-		})
-		if took := time.Since(died); took > slowBeat {
-			t.Errorf("the election took %v", took)
-		}
-	})
+	}
 }
 
 // TestLateAskerDeposesNobody asks a follower to stand for election late: in the name of another

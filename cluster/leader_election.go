@@ -73,11 +73,14 @@ func (n *Node) watchSilence(now time.Time) time.Duration {
 		return followerTick
 	}
 	l := n.link(string(id))
-	soon := n.watchRefusal(string(id), term, now)
+	soon := followerTick
+	if id == "" {
+		soon = n.watchRefusal(term, contact, now)
+	}
 	if id == "" && contact.IsZero() && term == n.findings.startTerm ||
 		l != nil && l.refusedAt().After(contact) {
 		soon = min(soon, n.watchTurn(l, term, now))
-	} else if id != "" {
+	} else {
 		n.findings.own = finding{}
 	}
 	rank, ok := n.electionRank(string(id))

@@ -125,6 +125,18 @@ func (n *Node) heardInbound(id string, now time.Time) bool {
 	return false
 }
 
+// hasInbound reports whether a member is connected to this node, which may be idle.
+func (n *Node) hasInbound(id string) bool {
+	n.linksMu.Lock()
+	defer n.linksMu.Unlock()
+	for in := range n.inbounds {
+		if in.peer == id {
+			return true
+		}
+	}
+	return false
+}
+
 // reachedWait is for how long a node that reaches others must not be reached by any to say so.
 const reachedWait = 2 * heardLately
 
@@ -137,7 +149,7 @@ func (n *Node) watchReach(now time.Time) bool {
 		if id == n.cfg.ID {
 			continue
 		}
-		if n.heardInbound(id, now) {
+		if n.hasInbound(id) {
 			if n.unreached.Load() {
 				n.logger.Info("members reach this node again", "member", id)
 			}

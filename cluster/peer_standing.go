@@ -108,7 +108,8 @@ const (
 	// time, so that strangers cost little.
 	maxVouched = 64
 	maxAbout   = 4
-	// unheardWait is for how long this node must have had no leader before silence makes a voter.
+	// unheardWait is for how long this node must have had no leader before silence makes a node
+	// a voter.
 	unheardWait = 5 * time.Second
 )
 

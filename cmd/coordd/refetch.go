@@ -36,7 +36,7 @@ func runRefetch(_ context.Context, args []string, c console) error {
 		return err
 	}
 	fmt.Fprintf(c.stdout, "Node %s has no state any more; what was there is in %s.\nStart it as "+
-		"ever: it gets its state from the other members, and votes once it has entry %d again.\n",
+		"ever: it gets its state from the other members, and leads once it has entry %d again.\n",
 		done.Node, done.Kept, done.Owed)
 	return nil
 }

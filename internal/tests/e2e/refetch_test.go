@@ -44,7 +44,7 @@ func TestRefetchedNode(t *testing.T) {
 	broken.waitRefusal("cannot start Raft on data directory")
 	said := succeed(t, "refetch", "--data-dir", dir)
 	wantWords(t, "refetch", said, "Node n3 has no state any more",
-		filepath.Join(dir, "before-refetch-1"), "votes once it has entry ")
+		filepath.Join(dir, "before-refetch-1"), "leads once it has entry ")
 	broken.start()
 	broken.waitReady()
 	strictWriters{w}.more(t, 300)
