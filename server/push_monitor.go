@@ -132,9 +132,10 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	s.srv.pubsub.delivery.offer(parcel{line: line})
 }
 
-// called shows a command that a script of this node's clients calls.
+// called shows a command that a script of this node's clients calls, when this node applies it: on
+// a node that does not lead, that may be after the reply, and after the client has gone.
 func (s *Server) called(t *parcelDelivery, e *commands.Event) {
-	if s.monitors.size.Load() > 0 && s.session(e.Client-s.clientBase) != nil {
+	if s.monitors.size.Load() > 0 && s.numbered(e.Client-s.clientBase) {
 		s.monitors.show(t, monitorLine(e.DB, "lua", e.Args))
 	}
 }

@@ -469,6 +469,13 @@ func (s *Server) session(id uint64) *session {
 	return s.sessions[id]
 }
 
+// numbered reports whether a connection has or had this number.
+func (s *Server) numbered(id uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return id > 0 && id <= s.nextID
+}
+
 // receiver is session, except that one which is about to end is gone already.
 func (s *Server) receiver(id uint64) *session {
 	if c := s.session(id); c != nil && !c.leaves.Load() {
