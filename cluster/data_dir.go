@@ -257,6 +257,9 @@ func readVersion(dir string) (dirVersion, error) {
 	return decodeVersion(buf[:n], dir)
 }
 
+// ErrNoData means that no node has written to a directory.
+var ErrNoData = errors.New("it has no " + versionName + " file")
+
 // readNode reads the version file for a command that needs a node's directory.
 func readNode(dir string) (dirVersion, error) {
 	v, err := readVersion(dir)
@@ -266,7 +269,7 @@ func readNode(dir string) (dirVersion, error) {
 	if err := unfinished(dir); err != nil {
 		return v, err
 	}
-	return v, fmt.Errorf("%s is not a data directory: it has no %s file", dir, versionName)
+	return v, fmt.Errorf("%s is not a data directory: %w", dir, ErrNoData)
 }
 
 // unfinished returns an error that says what was interrupted in a directory without version file.

@@ -22,8 +22,8 @@ import (
 // that of an open file description, which is not, only Linux has.
 const lockName = "LOCK"
 
-// errInUse means that another process has the lock.
-var errInUse = errors.New("is in use by another process")
+// ErrInUse means that another process has the lock.
+var ErrInUse = errors.New("is in use by another process")
 
 // lockDir takes the lock of a data directory for a process that writes there. Where the file is
 // missed, someone may have deleted it under a node, which ends once it notices: that is waited for.
@@ -76,7 +76,7 @@ func lockFile(dir, name string, flags int) (io.Closer, error) {
 		case err != nil && !errors.Is(err, syscall.EWOULDBLOCK):
 			return nil, fmt.Errorf("cannot lock data directory %s: %w", dir, err)
 		case time.Since(began) > patience:
-			return nil, fmt.Errorf("data directory %s %w", dir, errInUse)
+			return nil, fmt.Errorf("data directory %s %w", dir, ErrInUse)
 		}
 	}
 }

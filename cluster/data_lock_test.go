@@ -68,7 +68,7 @@ func TestLocksExcludeEachOther(t *testing.T) {
 					if err != nil {
 						t.Fatal(first, err)
 					}
-					if _, err := uses[second](dir); !errors.Is(err, errInUse) {
+					if _, err := uses[second](dir); !errors.Is(err, ErrInUse) {
 						t.Errorf("level %d, file %v: %s beside %s: %v", level, file, second, first,
 							err)
 					}
@@ -128,7 +128,7 @@ func TestLockIsOneThatNFSPassesOn(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.tryOpen("n1", nil); !errors.Is(err, errInUse) {
+	if err := c.tryOpen("n1", nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("a node beside the lock of the file: %v", err)
 	}
 	held, err := lockFile(dir, versionName, os.O_RDWR)
@@ -219,7 +219,7 @@ func TestSeedBesideSeed(t *testing.T) {
 	cfg := Config{ID: "n1", DataDir: dir}
 	state := func(w io.Writer) error { return json.NewEncoder(w).Encode(toyState{}) }
 	err = Seed(cfg, from, func(w io.Writer) error {
-		if err := Seed(cfg, from, state); !errors.Is(err, errInUse) {
+		if err := Seed(cfg, from, state); !errors.Is(err, ErrInUse) {
 			return fmt.Errorf("a second one: %w", err)
 		}
 		return state(w)
@@ -302,7 +302,7 @@ func TestRecoveryTakesTheLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := o.RecoverAlone(1, 1<<20, 1<<32, func(w io.Writer) error {
-			if _, err := lockDir(dir); !errors.Is(err, errInUse) {
+			if _, err := lockDir(dir); !errors.Is(err, ErrInUse) {
 				t.Errorf("beside a recovery: %v", err)
 			}
 			return json.NewEncoder(w).Encode(toyState{})

@@ -230,7 +230,7 @@ func openBolt(path, dir string) (*raftboltdb.BoltStore, error) {
 	store, err := makeBolt(path)
 	switch {
 	case errors.Is(err, bbolt.ErrTimeout):
-		return nil, fmt.Errorf("data directory %s %w", dir, errInUse)
+		return nil, fmt.Errorf("data directory %s %w", dir, ErrInUse)
 	case err != nil:
 		return nil, fmt.Errorf("cannot open %s in data directory %s: %w", filepath.Base(path),
 			dir, err)

@@ -72,7 +72,9 @@ type MemberStatus struct {
 	ClientAddr string // empty: none, or never connected
 	TLSAddr    string // for clients over TLS, likewise
 	Voter      bool
-	Connected  bool          // to this node
+	Connected  bool          // this node is connected to it
+	Fault      string        // why this node is not; empty: it is, or has not tried yet
+	Inbound    bool          // it is connected to this node
 	KnownLevel uint64        // the newest feature level that it knows; 0: unknown
 	Version    string        // of its program; empty: unknown
 	Build      string        // what that was built from; empty: unknown
@@ -180,6 +182,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 	if l := n.link(m.ID); l != nil {
 		l.mu.Lock()
 		m.ClientAddr, m.TLSAddr, m.Connected = l.peer.clientAddr, l.peer.tlsAddr, l.wire != nil
+		m.Fault = l.fault
 		m.LastLog, m.Applied = l.report.lastIndex, l.report.applied
 		m.ReportedAt = l.reportedAt
 		m.KnownLevel = l.peer.level
@@ -192,7 +195,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 			m.LastContact = time.Since(l.heard)
 		}
 		l.mu.Unlock()
-		m.RemoveIn = n.removeIn(m.ID)
+		m.Inbound, m.RemoveIn = n.hasInbound(m.ID), n.removeIn(m.ID)
 	}
 	switch differs, known := n.heard.stateOf(m.ID); {
 	case differs:

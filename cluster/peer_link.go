@@ -83,6 +83,7 @@ type link struct {
 	// the cluster last named by a node with the member's id, refused or not; only founding uses it
 	claimed   string
 	attempted bool   // an attempt to reach it has ended
+	fault     string // how the newest attempt or connection ended; empty while connected
 	addr      string // where the member was last reached; empty if that failed since
 	// when the connection was lost; zero while connected, and before the first
 	broke time.Time
@@ -161,12 +162,19 @@ func (l *link) setLost(lost bool) {
 	l.lost, l.attempted = lost, true
 }
 
+func (l *link) noteFault(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = err.Error()
+}
+
 // run keeps the link connected until it is stopped.
 func (l *link) run() {
 	delay, up, reported := redialMin, false, false
 	for {
 		began := time.Now()
 		err := l.session(&up)
+		l.noteFault(err)
 		if up {
 			delay, reported = redialMin, false
 		}
@@ -263,6 +271,7 @@ func (l *link) session(up *bool) error {
 	l.started = l.heard.Add(-time.Duration(h.upMs) * time.Millisecond)
 	l.renewing, l.unfit, l.toldSums = false, false, toldSums{}
 	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
+	l.fault = ""
 	l.noteWall(h.wallMs)
 	l.mu.Unlock()
 	*up = true

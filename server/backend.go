@@ -170,6 +170,8 @@ type Status struct {
 	Ready      bool   // accepts commands
 	// why clients should not be sent to the node; empty: they may be, if it is ready
 	NotReady string
+	// the operator's next act against NotReady; empty: none, or it depends on the other members
+	Next string
 	// why it cannot store entries, empty: it can. Without, it still accepts commands, which the
 	// others store
 	LogTrouble string
@@ -235,7 +237,9 @@ type Member struct {
 	ClientAddr string // empty: unknown
 	TLSAddr    string // for clients over TLS; empty: unknown
 	Voter      bool
-	Connected  bool // this node has a connection to it
+	Connected  bool   // this node has a connection to it
+	Fault      string // why this node has none; empty: it has, or has not tried yet
+	Inbound    bool   // it has a connection to this node
 	// the newest feature level it knows, as last reported to the leader; 0: unknown
 	KnownLevel uint64
 	Version    string        // of its coordd; empty: unknown

@@ -12,14 +12,20 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
+const errNoMembers commands.Error = "CLUSTERDOWN this node knows no members yet: it loads its " +
+	"data, " +
+	"or has not joined a cluster"
+
 var raftSpecs = []commands.Spec{{
 	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "0.1.0",
 	Summary:    "Lists and changes the members of the cluster, and backs up the state.",
 	Complexity: "That of the subcommand",
 	Audit:      commands.AuditArgs,
 	Subcommands: []commands.Spec{
-		raftReport("members", "Lists the members as the leader knows them.", raftMembers),
-		raftReport("status", "Returns the Raft state of this node and of its leader.", raftStatus),
+		raftReport("members", -2, "[LOCAL]",
+			"Lists the members as the leader knows them, or as this node does.", raftMembers),
+		raftReport("status", 2, "", "Returns the Raft state of this node and of its "+
+			"leader.", raftStatus),
 		foundSpec(),
 		raftSub("add", 4, "id host:port",
 			"Adds a node to the cluster, which becomes a voter once it has caught up.", raftAdd),
@@ -30,8 +36,8 @@ var raftSpecs = []commands.Spec{{
 			"Transfers leadership to the most up-to-date voter, or to a given one.", raftTransfer),
 		raftSub("snapshot", 2, "",
 			"Writes a snapshot of this node's state and waits until it is complete.", save),
-		since("0.2.0", raftReport("scripts", "Lists the scripts that are refused because they "+
-			"held up the cluster, and those that were allowed.", raftScripts)),
+		since("0.2.0", raftReport("scripts", 2, "", "Lists the scripts that are refused because "+
+			"they held up the cluster, and those that were allowed.", raftScripts)),
 		since("0.2.0", raftSub("allow-script", 3, "id",
 			"Lets a script run that is refused, for good.", raftAllowScript)),
 		since("0.2.0", raftSub("set-time", 3, "unix-time-milliseconds:integer",
@@ -45,7 +51,8 @@ var raftSpecs = []commands.Spec{{
 			Local:      &commands.Local{Run: serve(backup)},
 		},
 		helpSpec("RAFT", "0.1.0", "cluster",
-			"MEMBERS", "    List the members as the leader knows them.",
+			"MEMBERS [LOCAL]",
+			"    List the members as the leader knows them, or as this node does, at once.",
 			"STATUS", "    Return the Raft state of this node and of its leader.",
 			"FOUND [AUTH <username> <password>]",
 			"    Found a cluster with the empty nodes that wait for it, and return its id.",
@@ -87,9 +94,9 @@ func foundSpec() commands.Spec {
 }
 
 // raftReport is raftSub for a subcommand that changes nothing.
-func raftReport(name, summary string,
+func raftReport(name string, arity int, syntax, summary string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {
-	spec := raftSub(name, 2, "", summary, run)
+	spec := raftSub(name, arity, syntax, summary, run)
 	spec.Flags |= commands.Discovery | commands.Shows
 	return spec
 }
@@ -101,16 +108,26 @@ func since(release string, spec commands.Spec) commands.Spec {
 }
 
 // raftMembers replies with one map per member. The leader knows most about them; if it does not
-// answer, this node replies with what it knows, and says so in source. It knows nothing until its
-// data is open or while it joins: no list that lacks a member may be taken for one without it.
-func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
-	members, err := s.srv.backend.LeaderMembers()
+// answer, or need not, this node replies with what it knows, and says so in source. It knows
+// nothing until its data is open or while it joins: no list that lacks a member may be taken for
+// one without it.
+func raftMembers(s *session, _ *commands.Spec, args [][]byte) {
+	local := len(args) == 3 && is(args[2], "local")
+	if len(args) > 2 && !local {
+		s.fail(subcommandSyntax(args))
+		return
+	}
+	var members []Member
+	var err error
+	if !local {
+		members, err = s.srv.backend.LeaderMembers()
+	}
 	st := s.srv.backend.Status() // as of now: who leads may have been waited for
-	source := "leader"
-	if err != nil {
-		source = st.ownView()
+	source, asked := "leader", st.LeaderID
+	if local || err != nil {
+		source, asked = st.ownView(local), st.NodeID
 		if members = st.Members; len(members) == 0 {
-			s.fail(err)
+			s.fail(cmp.Or[error](err, errNoMembers))
 			return
 		}
 	}
@@ -146,6 +163,16 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 		if m.Version != "" {
 			uptime = int64(m.Uptime.Seconds())
 		}
+		to, from := cmp.Or(m.Fault, "down"), "down"
+		if m.Connected {
+			to = "up"
+		}
+		if m.Inbound {
+			from = "up"
+		}
+		if m.ID == asked {
+			to, from = "", ""
+		}
 		s.pairs([]pair{
 			{"id", m.ID}, {"role", role}, {"peer-address", m.PeerAddr},
 			{"client-address", m.ClientAddr}, {"tls-address", m.TLSAddr},
@@ -155,16 +182,20 @@ func raftMembers(s *session, _ *commands.Spec, _ [][]byte) {
 			{"availability-zone", m.Zone}, {"leader-priority", int64(m.Priority)},
 			{"permanent-learner", int64(number(m.Learner))},
 			{"removed-in-seconds", m.removedIn()},
-			{"build", m.Build}, {"state", m.State}, {"source", source},
+			{"build", m.Build}, {"state", m.State}, {"connection-to", to},
+			{"connection-from", from}, {"source", source},
 		})
 	}
 }
 
-// ownView says whose list of members this is, and how old, while no leader answers.
-func (st *Status) ownView() string {
+// ownView says whose list of members this is, and how old: it was asked for (wanted), or no leader
+// answers.
+func (st *Status) ownView(wanted bool) string {
 	switch {
 	case st.Removed:
 		return "this node, which was removed from the cluster"
+	case wanted && st.LeaderID != "":
+		return "this node"
 	case st.LeaderID != "":
 		return "this node, since the leader did not answer"
 	case st.LeaderContact > 0:
@@ -184,16 +215,10 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 	case st.Joining:
 		role = "joining"
 	}
-	state := "ready"
-	switch {
-	case !st.Ready, st.NotReady != "":
-		state = st.NotReady
-	case st.LogTrouble != "":
-		state = st.LogTrouble
-	}
+	state, next := st.trouble()
 	s.pairs([]pair{
-		{"id", st.NodeID}, {"role", role}, {"state", state}, {"leader", st.LeaderID},
-		{"leader-address", st.LeaderAddr},
+		{"id", st.NodeID}, {"role", role}, {"state", cmp.Or(state, "ready")}, {"next", next},
+		{"leader", st.LeaderID}, {"leader-address", st.LeaderAddr},
 		{"voters", int64(voters)}, {"learners", int64(len(st.Members) - voters)},
 		{"term", int64(st.Term)}, {"commit", int64(st.Commit)},
 		{"applied", int64(st.Applied)}, {"last-log", int64(st.LastLog)},

@@ -37,38 +37,56 @@ func (s *Server) HealthHandler() http.Handler {
 		body := map[string]any{"node": st.NodeID, "role": st.Role, "leader": st.LeaderID,
 			"term": st.Term, "applied": st.Applied, "behind": st.Behind, "status": "ready"}
 		code := http.StatusOK
-		if reason := s.notReady(&st); reason != "" {
+		if reason, next := s.notReady(&st); reason != "" {
 			code = http.StatusServiceUnavailable
 			body["status"], body["reason"] = "not ready", reason
+			if next != "" {
+				body["next"] = next
+			}
 		}
 		writeJSON(w, code, body)
 	})
 	return mux
 }
 
-// notReady returns why clients should not be sent to the node; empty: it is ready.
-func (s *Server) notReady(st *Status) string {
+// trouble returns what keeps the node from serving, and the operator's next act, empty for none.
+func (st *Status) trouble() (why, next string) {
 	switch {
-	case s.leaving.Load(), s.retired.Load():
-		return "the node is stopping"
 	case st.NotReady != "":
-		return st.NotReady
+		return st.NotReady, st.Next
 	case !st.Ready:
-		return "the node does not take commands"
+		return "the node does not take commands", ""
 	case st.LogTrouble != "":
-		return st.LogTrouble
-	case st.Loading:
-		return "LOADING: the node applies what is in its log"
-	case s.users() == nil:
-		return "the node does not know the users yet"
-	case s.users() == UsersAwaited:
-		return "the cluster does not have its first users yet"
-	case st.Behind > readyEntries:
-		return fmt.Sprintf("the node is %d entries behind the leader", st.Behind)
-	case st.BehindFor > readyLag:
-		return fmt.Sprintf("the node is %v behind the leader", st.BehindFor.Round(time.Millisecond))
+		return st.LogTrouble, "make room on the disk of --data-dir, or mend it; " +
+			"see operations.md, Disk space"
 	}
-	return ""
+	return "", ""
+}
+
+// notReady returns why clients should not be sent to the node, and the operator's next act, if
+// there is one; empty: it is ready.
+func (s *Server) notReady(st *Status) (why, next string) {
+	if s.leaving.Load() || s.retired.Load() {
+		return "the node is stopping", ""
+	}
+	if why, next = st.trouble(); why != "" {
+		return why, next
+	}
+	const wait = "wait; if it does not catch up, look at its disk and its network"
+	switch {
+	case st.Loading:
+		return "LOADING: the node applies what is in its log", "wait"
+	case s.users() == nil:
+		return "the node does not know the users yet", "wait until it has applied its log"
+	case s.users() == UsersAwaited:
+		return "the cluster does not have its first users yet", "upgrade all members"
+	case st.Behind > readyEntries:
+		return fmt.Sprintf("the node is %d entries behind the leader", st.Behind), wait
+	case st.BehindFor > readyLag:
+		return fmt.Sprintf("the node is %v behind the leader",
+			st.BehindFor.Round(time.Millisecond)), wait
+	}
+	return "", ""
 }
 
 func writeJSON(w http.ResponseWriter, code int, body any) {

@@ -112,7 +112,8 @@ func (s *Server) GiveMetrics(o metrics.Out) {
 	s.giveSecurity(o)
 	s.giveState(o)
 	st := s.backend.Status()
-	o.Flag(metricReady, s.notReady(&st) == "")
+	why, _ := s.notReady(&st)
+	o.Flag(metricReady, why == "")
 	o.Value(metricBackup, float64(s.stats.backupAt.Load()))
 	o.Value(metricBackupBytes, float64(s.stats.backupBytes.Load()))
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,6 +36,9 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	flags := newFlagSet("coordd backup")
 	flags.StringVar(&call.from, "from", "", "any node of the cluster: host:port or "+
 		"redis://host:port; or several, with commas: the first that sends a backup")
+	flags.StringVar(&call.dataDir, "data-dir", "",
+		"instead of --from: data directory of a node that is stopped, for which no cluster is "+
+			"needed")
 	flags.BoolVar(&call.force, "force", false, "overwrite FILE")
 	flags.StringVar(&call.to, "to", "", "instead of FILE: - for standard output; a directory "+
 		"or s3://bucket/prefix, where the file is named by the time and checked")
@@ -63,6 +67,11 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	if err := call.check(); err != nil {
 		return err
 	}
+	if call.dataDir != "" {
+		return call.run(ctx, c, func(_ context.Context, w io.Writer) (fsm.BackupInfo, error) {
+			return backupOf(call.dataDir, w, c.stderr)
+		})
+	}
 	sources, err := call.sources(as, c.getenv)
 	if err != nil {
 		return err
@@ -77,10 +86,11 @@ func runBackup(ctx context.Context, args []string, c console) error {
 
 // backupCall is one call of coordd backup. A backup goes to a file, or where --to says.
 type backupCall struct {
-	from, file, to string
-	force          bool
-	every          time.Duration
-	keep           int
+	from, dataDir string // one of them is set
+	file, to      string
+	force         bool
+	every         time.Duration
+	keep          int
 }
 
 // toStdout is the value of --to for standard output.
@@ -94,8 +104,12 @@ func (b *backupCall) check() error {
 	keeps := b.to != "" && b.to != toStdout
 	var says string
 	switch {
-	case b.from == "":
-		says = "coordd backup requires --from, the address of a node"
+	case b.from == "" && b.dataDir == "":
+		says = "coordd backup requires --from, the address of a node, or --data-dir"
+	case b.from != "" && b.dataDir != "":
+		says = "either --from or --data-dir, not both"
+	case b.dataDir != "" && b.every != 0:
+		says = "--every requires --from"
 	case b.to == "" && b.file == "":
 		says = "coordd backup requires FILE, the backup to write, or --to"
 	case b.to != "" && b.file != "":
@@ -163,7 +177,8 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 		return fmt.Errorf("backup failed: %w", err)
 	}
 	fmt.Fprintf(c.stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n",
-		done.Where, b.from, done.Keys, byteText(done.Bytes), done.Epoch, done.Index)
+		done.Where, cmp.Or(b.from, b.dataDir), done.Keys, byteText(done.Bytes),
+		done.Epoch, done.Index)
 	return nil
 }
 
@@ -245,6 +260,33 @@ func takeBackup(ctx context.Context, source *redis.Options, w, stderr io.Writer)
 		err = ctx.Err()
 	}
 	return info, err
+}
+
+// backupOf writes a backup of the data directory of a node that is stopped.
+func backupOf(dir string, w, stderr io.Writer) (info fsm.BackupInfo, err error) {
+	o, state, err := openOffline(dir)
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, o.Close()) }()
+	if err := o.Replay(0, nil); err != nil {
+		return info, err
+	}
+	fmt.Fprintln(stderr, "coordd: this is what one node had: it may lack the newest writes that "+
+		"others acknowledged, and have some that nobody did")
+	frozen := state.Freeze()
+	p := newProgress(stderr, "backup", frozen.Size())
+	defer p.end()
+	in, out := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		_, err := frozen.WriteTo(io.MultiWriter(w, p, out))
+		out.CloseWithError(err)
+		written <- err
+	}()
+	info, err = checkBackup(in)
+	in.CloseWithError(err)
+	return info, cmp.Or(<-written, err)
 }
 
 func dialServer(ctx context.Context, o *redis.Options) (net.Conn, error) {

@@ -42,7 +42,7 @@ func TestBashCompletion(t *testing.T) {
 	file := fileFor(t, "bash", printed(t, "completion", "bash"))
 	for _, c := range []struct{ line, want string }{
 		{"coordd back", "backup"},
-		{"coordd re", "restore recover refetch reset-default-user"},
+		{"coordd re", "restore recover refetch reset-default-user restart-wait"},
 		{"coordd --max-c", "--max-clients"},
 		{"coordd --id n1 --tls-ca", "--tls-ca"},
 		{"coordd dev --", "--port --help"},

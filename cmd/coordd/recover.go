@@ -50,12 +50,7 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 				"its fencing tokens. What was there before the first is in %s.\n", *dir, kept)
 		}
 	}
-	state := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(),
-		func([]commands.Event) {}, func(err error) {
-			fmt.Fprintf(os.Stderr, "coordd: cannot replay data directory %s: %v\n", *dir, err)
-			os.Exit(1) // nothing was written
-		})
-	o, err := cluster.OpenOffline(*dir, state, slog.New(slog.DiscardHandler))
+	o, state, err := openOffline(*dir)
 	if err != nil {
 		return err
 	}
@@ -98,6 +93,17 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 		return nil
 	}
 	return recoverAlone(o, state, held, start, c.stdout)
+}
+
+// openOffline opens a data directory on which no node runs, to replay it into state.
+func openOffline(dir string) (o *cluster.Offline, state *fsm.Adapter, err error) {
+	state = fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(),
+		func([]commands.Event) {}, func(err error) {
+			fmt.Fprintf(os.Stderr, "coordd: cannot replay data directory %s: %v\n", dir, err)
+			os.Exit(1) // nothing was written
+		})
+	o, err = cluster.OpenOffline(dir, state, slog.New(slog.DiscardHandler))
+	return o, state, err
 }
 
 // recoverAlone makes the node the only member of a new cluster.

@@ -24,12 +24,13 @@ func subcommands() []subcommand {
 		{"found", "[--addr ADDR,…] [--user NAME] [--password-file FILE] " + tlsArgs,
 			"founds a cluster of the empty nodes that --discover finds, once they are there, and " +
 				"prints its id; also if it exists", runFound},
-		{"backup", "--from ADDR,… FILE|--to -|--to DIR|--to s3://BUCKET/PREFIX [--force] " +
+		{"backup", "--from ADDR,…|--data-dir DIR FILE|--to -|--to DIR|--to s3://BUCKET/PREFIX " +
+			"[--force] " +
 			"[--every INTERVAL] [--keep N] [--user NAME] [--password-file FILE] " + tlsArgs +
 			"; verify FILE|s3://BUCKET/PREFIX/NAME [--json]",
-			"writes the state of a running cluster to a file, to standard output, or in each " +
-				"interval to a directory or a bucket; verify checks that FILE can be restored, " +
-				"and shows what it holds", runBackup},
+			"writes the state of a running cluster, or of a node that is stopped, to a file, to " +
+				"standard output, or in each interval to a directory or a bucket; verify checks " +
+				"that FILE can be restored, and shows what it holds", runBackup},
 		{"restore", "FILE|s3://BUCKET/PREFIX/NAME [--tokens-above N] [flags]",
 			"creates a node's data directory from a backup; run it for every node, with its flags",
 			runRestore},
@@ -53,6 +54,16 @@ func subcommands() []subcommand {
 		{"top", "[--node ADDR] [--user NAME] [--password-file FILE] " + tlsArgs,
 			"shows the members and the load of a node, each second; once if not on a terminal",
 			runTop},
+		{"members", "[--node ADDR] [--json] [--user NAME] [--password-file FILE] " + tlsArgs,
+			"lists the members of the cluster, and what is wrong with it", runMembers},
+		{"restart-wait", "[--node ADDR] [--timeout DURATION] [--user NAME] " +
+			"[--password-file FILE] " + tlsArgs,
+			"waits until a node that was restarted serves again and all voters have caught up: " +
+				"then the next one may be restarted", runRestartWait},
+		{"doctor", "[--user NAME] [--password-file FILE] [flags of the node]",
+			"says what the node with these flags has, whom it reaches and who reaches it, what " +
+				"it " +
+				"waits for, and the next act", runDoctor},
 		{"locks", "list|show KEY|release KEY|extend KEY DURATION [--node ADDR] [--db N] " +
 			"[--prefix PREFIX] [--group GROUP] [--limit N] [--token N] [--owner OWNER] [--json] " +
 			"[--user NAME] " +

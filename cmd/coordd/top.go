@@ -126,8 +126,10 @@ func topText(addr string, s *observe.Sample, err error) string {
 	at := time.UnixMilli(s.AtMs).Format(time.DateTime)
 	fmt.Fprintf(&b, "coordd top – %s at %s, %s\n\n", s.Node.ID, addr, at)
 	fmt.Fprintf(&b, "%s %s\n", marks[s.Health.Level].sign, s.Health.Text)
+	writeNext(&b, s.Health.Next)
 	for _, p := range s.Health.Problems {
-		fmt.Fprintf(&b, "  – %s\n", p)
+		fmt.Fprintf(&b, "  – %s\n", p.Text)
+		writeNext(&b, p.Next)
 	}
 	b.WriteString("\n")
 	writeMembers(&b, s)
@@ -137,6 +139,13 @@ func topText(addr string, s *observe.Sample, err error) string {
 			strings.Join(s.Denied, ", "))
 	}
 	return b.String()
+}
+
+// writeNext writes the next act against a problem, if there is one.
+func writeNext(w io.Writer, next string) {
+	if next != "" {
+		fmt.Fprintf(w, "    Next: %s\n", next)
+	}
 }
 
 func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 2, ' ', 0) }

@@ -281,7 +281,8 @@ func (n backend) Status() server.Status {
 	open := n.loaded.Load()
 	if open == nil {
 		return server.Status{NodeID: n.cfg.ID, Role: cluster.RoleFollower, Loading: true,
-			NotReady: "LOADING: this node is loading its data"}
+			NotReady: "LOADING: this node is loading its data",
+			Next:     "wait: it reads its snapshot and its log"}
 	}
 	c := open.Status()
 	s := server.Status{
@@ -297,16 +298,24 @@ func (n backend) Status() server.Status {
 	switch {
 	case c.Removed:
 		s.NotReady = "this node was removed from the cluster"
+		s.Next = "stop it; to have it as a member again, give it an empty data directory and a " +
+			"new --id"
 	case c.Joining:
 		s.NotReady = "this node is waiting to join the cluster"
+		s.Next = "look in its log for who refuses it, and whether the addresses of --join or " +
+			"--discover answer"
 	case c.Stranger != "":
 		s.NotReady = c.Stranger
+		s.Next = "stop the nodes of the wrong cluster, or take them out of --discover"
 	case !c.Ready && c.Unreached:
 		s.NotReady = "no member reaches this node at " + c.PeerAddr
+		s.Next = "set --peer-advertise to where they reach it, or open the way to there"
 	case !c.Ready && c.Owing != "":
 		s.NotReady = c.Owing
+		s.Next = "start a majority of the other voters, or mend the network to them"
 	case !c.Ready && c.Loading && c.LeaderID != "":
 		s.NotReady = "LOADING: this node is loading its data"
+		s.Next = "wait: it reads its snapshot and its log"
 	case !c.Ready:
 		s.NotReady = "no leader is reachable, or the leader has not committed an entry of its term"
 	}

@@ -15,6 +15,7 @@ type Node struct {
 	ID        string `json:"id"`
 	Role      string `json:"role"`  // leader, follower, candidate, joining or removed
 	State     string `json:"state"` // ready, or why not
+	Next      string `json:"next"`  // the next act if it is not; empty: none is known
 	Leader    string `json:"leader"`
 	Term      uint64 `json:"term"`
 	Commit    uint64 `json:"commit"`
@@ -32,23 +33,27 @@ type Member struct {
 	Client    string `json:"client"`
 	Peer      string `json:"peer"`
 	Behind    int64  `json:"behind"`  // entries
-	ContactMs int64  `json:"contact"` // since the leader heard from it
+	ContactMs int64  `json:"contact"` // since the leader heard from it, or whose view this is
 	Version   string `json:"version"`
 	UptimeSec int64  `json:"uptime"`
 	Zone      string `json:"zone"`  // empty: none is configured
 	Build     string `json:"build"` // of its binary; empty: unknown
 	State     string `json:"state"` // equal to the leader's, or differs; empty: not compared yet
+	// Connections between it and whose view this is: up, or why not; empty: it is that node itself.
+	To   string `json:"to"`
+	From string `json:"from"`
 }
 
-// askNode asks for the node's own state, which it knows without waiting.
-func (c *Client) askNode(ctx context.Context) (Node, error) {
+// Node asks for the node's own state, which it knows without waiting.
+func (c *Client) Node(ctx context.Context) (Node, error) {
 	v, err := c.Do(ctx, "RAFT", "STATUS")
 	if err != nil {
 		return Node{}, err
 	}
 	m := fields(v)
 	return Node{ID: m["id"].Text, Role: m["role"].Text, State: m["state"].Text,
-		Leader: m["leader"].Text, Term: count(m["term"]), Commit: count(m["commit"]),
+		Next: m["next"].Text, Leader: m["leader"].Text, Term: count(m["term"]),
+		Commit:  count(m["commit"]),
 		Applied: count(m["applied"]), Snapshot: count(m["snapshot"]),
 		Level: count(m["feature-level"])}, nil
 }
@@ -57,14 +62,33 @@ func (c *Client) askNode(ctx context.Context) (Node, error) {
 // does not answer.
 const membersWait = 700 * time.Millisecond
 
-// askMembers asks for the members as the leader knows them. alone reports that it did not answer:
-// the members are as the asked node knows them, in a list that may be old.
-func (c *Client) askMembers(ctx context.Context) (members []Member, alone bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, membersWait)
-	defer cancel()
-	v, err := c.Do(ctx, "RAFT", "MEMBERS")
+// askMembers asks for the members as the leader knows them. If it does not answer, or there is none
+// (alone), they are as the asked node knows them, in a list that may be old.
+func (c *Client) askMembers(ctx context.Context, leader string) (members []Member, alone bool,
+	err error) {
+	if leader != "" {
+		ctx, cancel := context.WithTimeout(ctx, membersWait)
+		members, alone, err = c.listMembers(ctx, "RAFT", "MEMBERS")
+		cancel()
+	}
+	if leader == "" || errors.Is(err, context.DeadlineExceeded) {
+		members, err = c.OwnMembers(ctx)
+		alone = true
+	}
+	return members, alone, err
+}
+
+// OwnMembers asks for the members as the node itself knows them, which it does without waiting.
+func (c *Client) OwnMembers(ctx context.Context) ([]Member, error) {
+	members, _, err := c.listMembers(ctx, "RAFT", "MEMBERS", "LOCAL")
+	return members, err
+}
+
+func (c *Client) listMembers(ctx context.Context, words ...string) (members []Member, alone bool,
+	err error) {
+	v, err := c.Do(ctx, words...)
 	if err != nil {
-		return nil, errors.Is(err, context.DeadlineExceeded), err
+		return nil, false, err
 	}
 	for _, e := range v.Elems {
 		m := fields(e)
@@ -74,38 +98,19 @@ func (c *Client) askMembers(ctx context.Context) (members []Member, alone bool, 
 			Peer:   m["peer-address"].Text,
 			Behind: number(m["entries-behind"]), ContactMs: number(m["last-contact-ms"]),
 			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"]),
-			Zone: m["availability-zone"].Text, Build: m["build"].Text, State: m["state"].Text})
+			Zone: m["availability-zone"].Text, Build: m["build"].Text, State: m["state"].Text,
+			To: m["connection-to"].Text, From: m["connection-from"].Text})
 	}
 	return members, alone, nil
 }
 
-// membersIn returns the members as the node itself knows them: fields of INFO coordd.
-func membersIn(info map[string]string) []Member {
-	var members []Member
-	for i := 0; ; i++ {
-		line, ok := info["member"+strconv.Itoa(i)]
-		if !ok {
-			return members
-		}
-		m := map[string]string{}
-		for field := range strings.SplitSeq(line, ",") {
-			name, value, _ := strings.Cut(field, "=")
-			m[name] = value
-		}
-		role := "learner"
-		if m["voter"] == "true" {
-			role = "voter"
-		}
-		members = append(members, Member{ID: m["id"], Role: role,
-			Client: address(m["client"], m["tls"]), Peer: m["peer"],
-			Behind: -1, ContactMs: -1, UptimeSec: -1})
-	}
-}
+// OverTLS ends the address for clients of a member that serves them over TLS alone.
+const OverTLS = " (TLS)"
 
 // address returns where clients reach a member.
 func address(plain, secure string) string {
 	if plain == "" && secure != "" {
-		return secure + " (TLS)"
+		return secure + OverTLS
 	}
 	return plain
 }

@@ -14,12 +14,18 @@ const (
 	Down = "down" // this node or the cluster does not serve
 )
 
+// Problem is what is wrong, and the next act against it; an empty one if none is needed.
+type Problem struct {
+	Text string `json:"text"`
+	Next string `json:"next"`
+}
+
 // Health says at once whether the cluster is well.
 type Health struct {
 	Level string `json:"level"`
-	Text  string `json:"text"`
-	// Problems are the others besides Text, the worst first.
-	Problems []string `json:"problems"`
+	Problem
+	// Problems are the others, the worst first.
+	Problems []Problem `json:"problems"`
 }
 
 // From where a member or a resource is a problem.
@@ -35,62 +41,149 @@ const stateDiffers = "differs"
 
 // health judges a sample.
 func health(s *Sample, info map[string]string) Health {
-	var down, warn []string
-	voters, silent := 0, 0
-	builds := map[string]bool{}
-	for _, m := range s.Members {
-		if m.Role == "voter" || m.Role == "leader" {
-			voters++
-		}
-		if m.Build != "" {
-			builds[m.Version+" "+m.Build] = true
-		}
-		if m.State == stateDiffers {
-			warn = append(warn, "The state of "+m.ID+" is not the leader's: one of them is wrong")
-		}
-		switch {
-		case s.Alone:
-		case m.ContactMs > silentMs || m.ContactMs < 0:
-			if m.Role == "voter" {
-				silent++
-			}
-			warn = append(warn, m.ID+" does not answer the leader"+since(m.ContactMs))
-		case m.Behind > behind:
-			warn = append(warn, fmt.Sprintf("%s is %d entries behind", m.ID, m.Behind))
-		}
-	}
-	switch n := &s.Node; {
-	case n.Role == "removed" || n.Role == "joining":
-		down = append(down, n.ID+": "+n.State)
-	case n.Leader == "":
-		down = append(down, "No leader: commands wait, and fail with CLUSTERDOWN")
-	case n.State != "ready" && n.State != "":
-		down = append(down, n.ID+" is not ready: "+n.State)
-	case s.Alone:
-		down = append(down, "The leader "+n.Leader+" does not answer")
+	down, warn := s.serving(), s.memberProblems()
+	if s.Node.Role == "removed" { // the others no longer answer it
+		warn = nil
 	}
 	if s.Alone {
-		down = append(down, "The members are listed as "+s.Node.ID+" last knew them")
-	}
-	if quorum := voters/2 + 1; silent > 0 && voters-silent == quorum {
-		warn = append(warn, "One more failure stops the cluster: "+strconv.Itoa(quorum)+" of "+
-			strconv.Itoa(voters)+" voters are left")
-	}
-	if len(builds) > 1 {
-		warn = append(warn, fmt.Sprintf("The members run %d different builds of coordd",
-			len(builds)))
+		down = append(down,
+			Problem{"The members are listed as " + s.Node.ID + " last knew them", ""})
 	}
 	warn = append(warn, resources(s, info)...)
+	voters, _ := s.voters()
 	switch {
 	case len(down) > 0:
 		return Health{Down, down[0], append(down[1:], warn...)}
 	case len(warn) > 0:
 		return Health{Warn, warn[0], warn[1:]}
 	case voters == 1:
-		return Health{OK, "Serving, as a single node", nil}
+		return Health{OK, Problem{"Serving, as a single node", ""}, nil}
 	}
-	return Health{OK, fmt.Sprintf("All %d members are well, %s leads", len(s.Members),
-		s.Node.Leader), nil}
+	return Health{OK, Problem{fmt.Sprintf("All %d members are well, %s leads", len(s.Members),
+		s.Node.Leader), ""}, nil}
+}
+
+// voters counts the voters, and those of them that are silent.
+func (s *Sample) voters() (all, silent int) {
+	for i := range s.Members {
+		if m := &s.Members[i]; m.votes() {
+			all++
+			if m.silent() {
+				silent++
+			}
+		}
+	}
+	return all, silent
+}
+
+func (m *Member) votes() bool { return m.Role == "voter" || m.Role == "leader" }
+
+func (m *Member) silent() bool { return m.ContactMs > silentMs || m.ContactMs < 0 }
+
+// serving returns why the asked node, or the cluster, does not serve.
+func (s *Sample) serving() []Problem {
+	n := &s.Node
+	switch {
+	case n.Role == "removed" || n.Role == "joining":
+		return []Problem{{n.ID + ": " + n.State, n.Next}}
+	case n.Leader == "":
+		return []Problem{{"No leader: commands wait, and fail with CLUSTERDOWN", s.toLead()}}
+	case n.State != "ready" && n.State != "":
+		return []Problem{{n.ID + " is not ready: " + n.State, n.Next}}
+	case s.Alone:
+		return []Problem{{"The leader " + n.Leader + " does not answer",
+			"wait for an election; if that takes more than a few seconds, look at " + n.Leader}}
+	}
+	return nil
+}
+
+// toLead says what has to be done for the cluster to have a leader.
+func (s *Sample) toLead() string {
+	voters, silent := s.voters()
+	if missing := voters/2 + 1 - (voters - silent); missing > 0 {
+		var who []string
+		for i := range s.Members {
+			if m := &s.Members[i]; m.votes() && m.silent() {
+				who = append(who, m.ID)
+			}
+		}
+		return fmt.Sprintf("start %d of %s on their data directories, or mend the network to "+
+			"them. "+
+			"If those are lost for good: operations.md, A lost majority", missing,
+			strings.Join(who, ", "))
+	}
+	return "a majority is reachable: wait for an election of at most a few seconds; if there is " +
+		"none, look in the logs of all voters"
+}
+
+// memberProblems returns what is wrong with the members, as the leader sees it, or as the asked
+// node does.
+func (s *Sample) memberProblems() (all []Problem) {
+	builds := map[string]bool{}
+	for i := range s.Members {
+		m := &s.Members[i]
+		if m.Build != "" {
+			builds[m.Version+" "+m.Build] = true
+		}
+		if m.State == stateDiffers {
+			all = append(all, Problem{"The state of " + m.ID + " is not the leader's: one of " +
+				"them " +
+				"is wrong", "operations.md, A node whose state is wrong"})
+		}
+		if p := s.memberProblem(m); p.Text != "" {
+			all = append(all, p)
+		}
+	}
+	voters, silent := s.voters()
+	if quorum := voters/2 + 1; !s.Alone && silent > 0 && voters-silent == quorum {
+		all = append(all, Problem{"One more failure stops the cluster: " + strconv.Itoa(quorum) +
+			" of " + strconv.Itoa(voters) + " voters are left", "restart no other voter"})
+	}
+	if len(builds) > 1 {
+		all = append(all, Problem{fmt.Sprintf("The members run %d different builds of coordd",
+			len(builds)), "finish the upgrade: operations.md, Restarting and upgrading"})
+	}
+	return all
+}
+
+// memberProblem returns whether a member can be reached and has caught up.
+func (s *Sample) memberProblem(m *Member) Problem {
+	switch {
+	case m.silent():
+		whom, next := "the leader", "start it, or mend the network to it. If its disk is lost: "+
+			"operations.md, Replacing a node that lost its disk"
+		if s.Alone { // the verdict has the act
+			whom, next = s.Node.ID, ""
+		}
+		text := m.ID + " does not answer " + whom + since(m.ContactMs)
+		if m.To != "" && m.To != "up" {
+			text += ": " + m.To
+		}
+		return Problem{text, next}
+	case m.Behind > behind:
+		return Problem{fmt.Sprintf("%s is %d entries behind", m.ID, m.Behind),
+			"wait; if it does not catch up, look at its disk and its network"}
+	}
+	return Problem{}
+}
+
+// Spare returns why no voter may be stopped now; empty: the cluster can do without any one of them,
+// if it ever can.
+func (s *Sample) Spare() string {
+	if down := s.serving(); len(down) > 0 {
+		return down[0].Text
+	}
+	if left := s.Node.Commit - min(s.Node.Applied, s.Node.Commit); left > behind {
+		return fmt.Sprintf("%s has %d entries to apply", s.Node.ID, left)
+	}
+	for i := range s.Members {
+		if m := &s.Members[i]; m.votes() {
+			if p := s.memberProblem(m); p.Text != "" {
+				return p.Text
+			}
+		}
+	}
+	return ""
 }
 
 // since says for how long, if that is known.
@@ -102,16 +195,21 @@ func since(ms int64) string {
 }
 
 // resources returns the problems of the node itself.
-func resources(s *Sample, info map[string]string) (warn []string) {
+func resources(s *Sample, info map[string]string) (warn []Problem) {
 	c := &s.Counts
 	if c.MaxMemory > 0 && float64(c.Data) > memoryShare*float64(c.MaxMemory) {
-		warn = append(warn, fmt.Sprintf("The data is at %d %% of maxmemory",
-			100*c.Data/c.MaxMemory))
+		warn = append(warn, Problem{fmt.Sprintf("The data is at %d %% of maxmemory",
+			100*c.Data/c.MaxMemory), "raise maxmemory, or delete keys: operations.md, A limit " +
+			"for " +
+			"the data"})
 	}
 	if info["snapshot_trouble"] != "" {
-		warn = append(warn, "The newest snapshot of this node cannot be read back: its log grows")
+		warn = append(warn, Problem{"The newest snapshot of this node cannot be read back: its " +
+			"log " +
+			"grows", "operations.md, A snapshot that cannot be read"})
 	} else if info["rdb_last_bgsave_status"] == "err" {
-		warn = append(warn, "The newest snapshot that was asked for failed")
+		warn = append(warn, Problem{"The newest snapshot that was asked for failed",
+			"look in the node's log, and at the room on its disk"})
 	}
 	for i := 0; ; i++ {
 		line, ok := info["certificate"+strconv.Itoa(i)]
@@ -122,7 +220,9 @@ func resources(s *Sample, info map[string]string) (warn []string) {
 		_, days, _ := strings.Cut(rest, "days_left=")
 		days, _, _ = strings.Cut(days, ",")
 		if n, err := strconv.Atoi(days); err == nil && n < expiringDays {
-			warn = append(warn, fmt.Sprintf("The %s certificate expires in %d days", name, n))
+			warn = append(warn, Problem{fmt.Sprintf("The %s certificate expires in %d "+
+				"days", name, n),
+				"put a new one in its file: security.md, Certificates change"})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package observe
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -99,7 +100,17 @@ func TestHealth(t *testing.T) {
 		"one build": {func(s *Sample) {
 			s.Members[0].Build, s.Members[1].Build = "a", "a"
 		}, OK, "All 4 members are well"},
-		"no leader": {func(s *Sample) { s.Node.Leader, s.Alone = "", true }, Down, "No leader"},
+		"no leader": {func(s *Sample) { s.Node.Leader, s.Alone = "", true }, Down,
+			"a majority is reachable: wait for an election"},
+		"no majority": {func(s *Sample) {
+			s.Node.Leader, s.Alone = "", true
+			s.Members[1].ContactMs, s.Members[1].To = -1, "connection refused"
+			s.Members[2].ContactMs = 9000
+		}, Down, "start 1 of n2, n3 on their data directories"},
+		"why": {func(s *Sample) {
+			s.Node.Leader, s.Alone = "", true
+			s.Members[1].ContactMs, s.Members[1].To = -1, "connection refused"
+		}, Down, "n2 does not answer n1: connection refused"},
 		"an old list": {func(s *Sample) { s.Node.Role, s.Alone = "removed", true }, Down,
 			"The members are listed as n1 last knew them"},
 		"a leader that is dead": {func(s *Sample) { s.Alone = true }, Down,
@@ -120,9 +131,30 @@ func TestHealth(t *testing.T) {
 		s := well()
 		c.change(s)
 		h := health(s, info)
-		all := strings.Join(append([]string{h.Text}, h.Problems...), "\n")
+		all := fmt.Sprint(append([]Problem{h.Problem}, h.Problems...))
 		if h.Level != c.level || !strings.Contains(all, c.says) {
 			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+func TestSpare(t *testing.T) {
+	for says, change := range map[string]func(*Sample){
+		"":                func(*Sample) {},
+		"n2 does not":     func(s *Sample) { s.Members[1].ContactMs = 61_000 },
+		"n2 is 2000":      func(s *Sample) { s.Members[1].Behind = 2000 },
+		"n1 has 5000":     func(s *Sample) { s.Node.Commit, s.Node.Applied = 6000, 1000 },
+		"No leader":       func(s *Sample) { s.Node.Leader = "" },
+		"n1 is not ready": func(s *Sample) { s.Node.State = "LOADING" },
+		"The leader n1":   func(s *Sample) { s.Alone = true },
+		"n1: gone":        func(s *Sample) { s.Node.Role, s.Node.State = "joining", "gone" },
+	} {
+		s := &Sample{Node: Node{ID: "n1", Role: "leader", State: "ready", Leader: "n1"},
+			Members: []Member{{ID: "n1", Role: "leader"}, {ID: "n2", Role: "voter"},
+				{ID: "n3", Role: "learner", ContactMs: -1}}}
+		change(s)
+		if got := s.Spare(); !strings.HasPrefix(got, says) || says == "" && got != "" {
+			t.Errorf("%q, want %q", got, says)
 		}
 	}
 }

@@ -99,7 +99,7 @@ var infoSections = []string{"INFO", "server", "clients", "memory", "persistence"
 // Next takes a sample. It fails if the user may not even see the node's state, or the connection
 // fails.
 func (s *Sampler) Next(ctx context.Context) (*Sample, error) {
-	node, err := s.client.askNode(ctx)
+	node, err := s.client.Node(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,29 +116,22 @@ func (s *Sampler) Next(ctx context.Context) (*Sample, error) {
 		return nil, err
 	}
 	now.buckets = bucketsIn(reply)
-	sample.Alone = node.Leader == ""
-	if !sample.Alone {
-		sample.Members, sample.Alone, err = s.client.askMembers(ctx)
-		sample.Alone = sample.Alone && ctx.Err() == nil
-		if err = sample.tolerate("RAFT MEMBERS", err); err != nil && !sample.Alone {
-			return nil, err
-		}
+	sample.Members, sample.Alone, err = s.client.askMembers(ctx, node.Leader)
+	if err = sample.tolerate("RAFT MEMBERS", err); err != nil && !unlisted(node, err) {
+		return nil, err
 	}
 	sample.fill(&now)
-	if sample.Alone {
-		sample.Members = membersIn(now.info)
-		for i := range sample.Members {
-			if m := &sample.Members[i]; m.ID == node.ID {
-				m.Version, m.UptimeSec = sample.Node.Version, sample.Node.UptimeSec
-			}
-		}
-	}
 	if !s.before.at.IsZero() {
 		sample.Rates = rates(&s.before, &now)
 	}
 	s.before = now
 	sample.Health = health(sample, now.info)
 	return sample, nil
+}
+
+// unlisted reports whether a node has no list of members yet: it says so with an error.
+func unlisted(n Node, err error) bool {
+	return n.Leader == "" && errors.As(err, new(ReplyError))
 }
 
 // tolerate notes that the user may not run a command. Other errors remain.

@@ -15,23 +15,26 @@ let shown = null;
 let endStream = null;
 let node = "";
 
-// health shows the verdict, in words, color and the title of the tab.
-function health(level, text, problems = []) {
+// health shows the verdict, in words, color and the title of the tab. A problem is {text, next}:
+// what is wrong, and the next act.
+function health(level, text, next = "", problems = []) {
   const e = $("health");
   e.hidden = false;
   if (e.className !== "health " + level) e.className = "health " + level;
   setText($("verdict"), text);
-  const lines = problems.join("\n");
+  setText($("next"), next && "Next: " + next);
+  const lines = JSON.stringify(problems);
   if ($("problems").dataset.lines !== lines) {
     $("problems").dataset.lines = lines;
-    $("problems").replaceChildren(...problems.map((p) => h("li", {}, p)));
+    $("problems").replaceChildren(...problems.map((p) => h("li", {}, p.text,
+      p.next ? h("div", { class: "next" }, "Next: " + p.next) : null)));
   }
   document.title = ({ ok: "", warn: "▲ ", down: "■ " })[level] + node + " – coordd";
 }
 
 const onEvent = {
   sample(s) {
-    health(s.health.level, s.health.text, s.health.problems || []);
+    health(s.health.level, s.health.text, s.health.next, s.health.problems || []);
     overview.show(s);
   },
   failure(f) {
@@ -39,7 +42,7 @@ const onEvent = {
     overview.gap();
   },
   lost() {
-    health("down", node + " does not answer", ["The other nodes show this page too."]);
+    health("down", node + " does not answer", "The other nodes show this page too.");
     overview.gap();
   },
   ended(e) {

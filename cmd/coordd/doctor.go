@@ -1,0 +1,310 @@
+// coordd doctor: what a node has, whom it reaches, who reaches it, what it waits for, and the next
+// act. It needs no leader, and not even a node that runs.
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/node"
+	"github.com/coordd/coordd/internal/observe"
+)
+
+// doctorWait bounds the question to another member.
+const doctorWait = 2 * time.Second
+
+// doctor examines the node of a configuration. Whom it finds ill has problems.
+type doctor struct {
+	console
+	cfg            *config
+	user, password string
+}
+
+// errIll means that the next act was printed.
+var errIll = errors.New("the node does not serve: the next act is above")
+
+func runDoctor(ctx context.Context, args []string, c console) error {
+	fs := newFlagSet("coordd doctor")
+	as := addCredentials(fs, "user", "password-file", "COORDD_PASSWORD")
+	given := nodeFlags(fs)
+	if _, err := parseArgs(fs, args); err != nil {
+		return err
+	}
+	cfg, err := readConfig(fs, given, c.getenv)
+	if err != nil {
+		return err
+	}
+	if as.file == "" && as.user == "" { // the password that the node itself was given
+		as.file = cfg.defaultPasswordFile
+	}
+	d := &doctor{console: c, cfg: cfg, user: as.user}
+	if d.password, err = as.password(c.getenv); err != nil {
+		return err
+	}
+	valid := d.checkConfig()
+	return d.examine(ctx, valid)
+}
+
+// say prints a line of the examination: a mark of level, its subject, and what was found.
+func (d *doctor) say(level, subject, format string, args ...any) {
+	fmt.Fprintf(d.stdout, "%s %-15s %s\n", marks[level].sign, subject, fmt.Sprintf(format, args...))
+}
+
+// next prints the next act.
+func (d *doctor) next(format string, args ...any) {
+	writeNext(d.stdout, fmt.Sprintf(format, args...))
+}
+
+// checkConfig checks what check-config does, and reports whether the node would start.
+func (d *doctor) checkConfig() bool {
+	var warnings bytes.Buffer
+	problems := node.Check(d.cfg.Config, newLogger(&warnings, slog.LevelWarn, "text"))
+	if err := d.cfg.checkOpenDoors(); err != nil {
+		problems = append(problems, err)
+	}
+	level, found := observe.OK, "the node would start with it"
+	switch {
+	case len(problems) > 0:
+		level, found = observe.Down, "the node would not start with it"
+	case warnings.Len() > 0:
+		level = observe.Warn
+	}
+	d.say(level, "configuration", "%s", found)
+	for _, p := range problems {
+		fmt.Fprintf(d.stdout, "  – %v\n", p)
+	}
+	for line := range strings.Lines(warnings.String()) {
+		_, what, _ := strings.Cut(strings.TrimSpace(line), "msg=")
+		fmt.Fprintf(d.stdout, "  – %s\n", what)
+	}
+	return len(problems) == 0
+}
+
+// examine asks the node that runs, or looks at the data of one that does not.
+func (d *doctor) examine(ctx context.Context, valid bool) error {
+	o, err := d.own()
+	if err != nil {
+		return err
+	}
+	client := d.client(o)
+	defer client.Close()
+	s, err := sample(ctx, observe.NewSampler(client))
+	var reply observe.ReplyError
+	switch {
+	case err == nil:
+		return d.running(ctx, o.Addr, s)
+	case errors.As(err, &reply):
+		d.say(observe.Down, "node", "%s answers: %s", o.Addr, observe.Show(err.Error()))
+		d.next("say who asks: --user NAME --password-file FILE, of a user with +info " +
+			"+raft|status " +
+			"+raft|members")
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
+		d.say(observe.Down, "node", "does not run: %s: connection refused", o.Addr)
+		d.stopped(valid)
+	default:
+		d.say(observe.Down, "node", "%s does not answer: %s", o.Addr, observe.Show(err.Error()))
+		d.next("look at its processor, memory and disk, and in its log; start it again if it hangs")
+	}
+	return errIll
+}
+
+// own returns how to reach the node from its own machine.
+func (d *doctor) own() (*redis.Options, error) {
+	o := &redis.Options{Addr: d.cfg.Listen}
+	switch {
+	case d.cfg.UnixSocket != "":
+		o.Network, o.Addr = "unix", d.cfg.UnixSocket
+		return o, nil
+	case d.cfg.Listen != "":
+	case d.cfg.TLSListen != "":
+		o.Addr = d.cfg.TLSListen
+		c, err := d.cfg.TLS.Dial()
+		if err != nil {
+			return nil, err
+		}
+		c.InsecureSkipVerify = true // it need not name the address at which its machine asks it
+		o.TLSConfig = c
+	default:
+		return nil, usageError{errors.New("the node serves no clients: --listen and --tls-listen " +
+			"are empty")}
+	}
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err == nil && cluster.IsWildcard(host) {
+		o.Addr = net.JoinHostPort("localhost", port)
+	}
+	return o, err
+}
+
+func (d *doctor) client(o *redis.Options) *observe.Client {
+	dial := func(ctx context.Context) (net.Conn, error) { return dialServer(ctx, o) }
+	return observe.NewClient(dial, d.user, d.password)
+}
+
+// running describes a node that answers, and its members.
+func (d *doctor) running(ctx context.Context, addr string, s *observe.Sample) error {
+	n := &s.Node
+	d.say(observe.OK, "node", "%s answers at %s, %s, for %s", n.ID, addr, n.Version,
+		spanText(time.Duration(n.UptimeSec)*time.Second))
+	level, state := observe.OK, n.State
+	if state != "ready" {
+		level = observe.Down
+	}
+	d.say(level, "state", "%s; %s in term %d, %d of %d entries are applied", state, n.Role, n.Term,
+		n.Applied, n.Commit)
+	if n.ID != d.cfg.ID && !d.cfg.AutoID {
+		d.say(observe.Warn, "another node", "%s is configured here, and %s answers", d.cfg.ID, n.ID)
+	}
+	fmt.Fprintln(d.stdout)
+	d.writeMembers(ctx, s)
+	fmt.Fprintln(d.stdout)
+	h := &s.Health
+	d.say(h.Level, "verdict", "%s", h.Text)
+	writeNext(d.stdout, h.Next)
+	for _, p := range h.Problems {
+		fmt.Fprintf(d.stdout, "  – %s\n", p.Text)
+		writeNext(d.stdout, p.Next)
+	}
+	if len(s.Denied) > 0 {
+		fmt.Fprintf(d.stdout, "Not examined, since the user may not run it: %s\n",
+			strings.Join(s.Denied, ", "))
+	}
+	if h.Level == observe.Down {
+		return errIll
+	}
+	return nil
+}
+
+// writeMembers writes the members as the node reaches them, whatever the leader says.
+func (d *doctor) writeMembers(ctx context.Context, s *observe.Sample) {
+	own := d.ownView(ctx, s)
+	heard := d.askAll(ctx, s.Node.ID, own)
+	t := newTable(d.stdout)
+	fmt.Fprintf(t, "MEMBER\tROLE\tPEER PORT\t%s REACHES IT\tIT REACHES %s\tITS STATE\n", s.Node.ID,
+		s.Node.ID)
+	for i, m := range own {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", m.ID, m.Role, m.Peer, cmp.Or(m.To, "–"),
+			cmp.Or(m.From, "–"), heard[i])
+	}
+	_ = t.Flush()
+}
+
+// ownView returns the members as the node itself knows them, or else as the sample has them.
+func (d *doctor) ownView(ctx context.Context, s *observe.Sample) []observe.Member {
+	o, err := d.own()
+	if err != nil {
+		return s.Members
+	}
+	client := d.client(o)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, doctorWait)
+	defer cancel()
+	members, err := client.OwnMembers(ctx)
+	if err != nil {
+		return s.Members
+	}
+	return members
+}
+
+// askAll asks the members but one, at the port for clients, whom they follow.
+func (d *doctor) askAll(ctx context.Context, but string, members []observe.Member) []string {
+	said := make([]string, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		if m.ID == but {
+			said[i] = "(this node)"
+			continue
+		}
+		wg.Go(func() { said[i] = d.ask(ctx, m.Client) })
+	}
+	wg.Wait()
+	return said
+}
+
+// ask returns what a member says of itself, or why it does not.
+func (d *doctor) ask(ctx context.Context, addr string) string {
+	o := &redis.Options{Addr: addr}
+	if host, secure := strings.CutSuffix(addr, observe.OverTLS); secure {
+		o.Addr = host
+		var err error
+		if o.TLSConfig, err = d.cfg.TLS.Dial(); err != nil {
+			return observe.Show(err.Error())
+		}
+	}
+	if addr == "" {
+		return "its port for clients is not known"
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorWait)
+	defer cancel()
+	client := d.client(o)
+	defer client.Close()
+	n, err := client.Node(ctx)
+	switch {
+	case err != nil:
+		return observe.Show(err.Error())
+	case n.Leader == "":
+		return fmt.Sprintf("no leader, term %d: %s", n.Term, n.State)
+	case n.Leader == n.ID:
+		return fmt.Sprintf("leads, term %d: %s", n.Term, n.State)
+	}
+	return fmt.Sprintf("follows %s, term %d: %s", n.Leader, n.Term, n.State)
+}
+
+// stopped looks at the data directory of a node that does not run.
+func (d *doctor) stopped(valid bool) {
+	held, err := dataIn(d.cfg.DataDir)
+	switch {
+	case err != nil:
+		d.say(observe.Down, "data", "%v", err)
+	default:
+		d.say(observe.OK, "data", "of node %s, cluster %s, voters %s; log to term %d, index %d; "+
+			"snapshot %d", held.Node, cmp.Or(held.Cluster, "none"), strings.Join(held.Voters, ", "),
+			held.LastTerm, held.LastIndex, held.SnapshotIndex)
+	}
+	switch {
+	case !valid:
+		d.next("mend the configuration: coordd check-config says the same")
+	case errors.Is(err, cluster.ErrNoData):
+		d.next("start it: it has no data yet. If it had, mount its volume first; if that is " +
+			"lost, " +
+			"operations.md, Replacing a node that lost its disk")
+	case errors.Is(err, cluster.ErrInUse):
+		d.next("a process has the data and does not listen: it has just started, or it hangs. " +
+			"Look " +
+			"in its log")
+	case errors.Is(err, fs.ErrPermission):
+		d.next("ask as the user of the node: sudo -u coordd coordd doctor …")
+	case err != nil:
+		d.next("operations.md, When a node ends by itself")
+	case slices.Contains(held.Removed, held.Node):
+		d.next("it was removed from its cluster: give it an empty data directory and a new --id")
+	default:
+		d.next("start it: systemctl start coordd. If it ends, the last line of its log says why: " +
+			"journalctl -u coordd -n 20")
+	}
+}
+
+// dataIn returns what a data directory holds on which no node runs.
+func dataIn(dir string) (held cluster.Contents, err error) {
+	o, _, err := openOffline(filepath.Clean(dir))
+	if err != nil {
+		return held, err
+	}
+	defer func() { err = errors.Join(err, o.Close()) }()
+	return o.Contents()
+}

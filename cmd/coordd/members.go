@@ -1,0 +1,90 @@
+// coordd members: the members of the cluster in a table. coordd restart-wait: whether the next node
+// may be restarted.
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/internal/observe"
+)
+
+// runMembers prints the members, and what is wrong with the cluster.
+func runMembers(ctx context.Context, args []string, c console) error {
+	flags := newFlagSet("coordd members")
+	of := addObserver(flags)
+	asJSON := flags.Bool("json", false, "print JSON")
+	if _, err := parseArgs(flags, args); err != nil {
+		return err
+	}
+	client, _, err := of.client(c.getenv)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	s, err := sample(ctx, observe.NewSampler(client))
+	switch {
+	case err != nil:
+		return err
+	case *asJSON:
+		return json.NewEncoder(c.stdout).Encode(s.Members)
+	}
+	writeMembers(c.stdout, s)
+	for _, p := range s.Health.Problems {
+		fmt.Fprintf(c.stderr, "coordd: %s\n", p.Text)
+	}
+	return nil
+}
+
+const restartWaitEvery = 500 * time.Millisecond
+
+// runRestartWait waits until a node that was restarted serves again and all voters have caught up,
+// so that the cluster can do without another one.
+func runRestartWait(ctx context.Context, args []string, c console) error {
+	flags := newFlagSet("coordd restart-wait")
+	of := addObserver(flags)
+	patience := flags.Duration("timeout", 5*time.Minute, "give up after so long, such as 10m")
+	if _, err := parseArgs(flags, args); err != nil {
+		return err
+	}
+	client, addr, err := of.client(c.getenv)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, *patience)
+	defer cancel()
+	sampler, tick := observe.NewSampler(client), time.NewTicker(restartWaitEvery)
+	defer tick.Stop()
+	for said := ""; ; {
+		s, err := sample(ctx, sampler)
+		why := ""
+		switch {
+		case err != nil:
+			why = fmt.Sprintf("%s does not answer: %s", addr, observe.Show(err.Error()))
+		case len(s.Members) == 0 && len(s.Denied) > 0:
+			return fmt.Errorf("the user may not run %s", strings.Join(s.Denied, ", "))
+		default:
+			why = s.Spare()
+		}
+		if why == "" {
+			_, err := fmt.Fprintf(c.stdout,
+				"%s serves, and all voters have caught up: the next node may be restarted\n",
+				s.Node.ID)
+			return err
+		}
+		if ctx.Err() == nil && why != said {
+			said = why
+			fmt.Fprintf(c.stderr, "coordd: waiting: %s\n", why)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("gave up: %s; restart no other node yet", said)
+		case <-tick.C:
+		}
+	}
+}
