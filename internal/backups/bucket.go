@@ -26,6 +26,7 @@ const partBytes = 16 << 20
 type Bucket struct {
 	client       *minio.Client
 	name, prefix string
+	keyless      bool // no key is in the environment
 }
 
 // IsBucket reports whether a target names a bucket.
@@ -68,7 +69,7 @@ func OpenBucket(target string, getenv func(string) string) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{client, name, strings.Trim(prefix, "/")}, nil
+	return &Bucket{client, name, strings.Trim(prefix, "/"), id == ""}, nil
 }
 
 // bucketTries is how often a request is sent. A schedule tries again anyway.
@@ -162,7 +163,7 @@ func (b *Bucket) Put(ctx context.Context, name string, take Take) (fsm.BackupInf
 	case taken.err != nil && strings.Contains(err.Error(), taken.err.Error()):
 		return taken.info, taken.err // the cause
 	}
-	return taken.info, fmt.Errorf("%s: %w", b.String(name), err)
+	return taken.info, b.fault(name, err)
 }
 
 // Open implements Store.
@@ -170,7 +171,7 @@ func (b *Bucket) Open(ctx context.Context, name string) (*File, error) {
 	r, info, _, err := minio.Core{Client: b.client}.GetObject(ctx, b.name, b.key(name),
 		minio.GetObjectOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.String(name), err)
+		return nil, b.fault(name, err)
 	}
 	return &File{r, info.Size, info.LastModified}, nil
 }
@@ -183,7 +184,7 @@ func (b *Bucket) Names(ctx context.Context) (names []string, err error) {
 	}
 	for o := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: prefix}) {
 		if o.Err != nil {
-			return nil, fmt.Errorf("%s: %w", b.String(""), o.Err)
+			return nil, b.fault("", o.Err)
 		}
 		names = append(names, strings.TrimPrefix(o.Key, prefix))
 	}
@@ -196,5 +197,22 @@ func (b *Bucket) Remove(ctx context.Context, name string) error {
 	if minio.ToErrorResponse(err).StatusCode == http.StatusNotFound {
 		return nil
 	}
+	if err != nil {
+		err = b.fault(name, err)
+	}
 	return err
+}
+
+// fault says what failed, and whose answer that may be: without a key, the service that gives keys
+// may have refused, and not the store.
+func (b *Bucket) fault(name string, err error) error {
+	switch minio.ToErrorResponse(err).StatusCode {
+	case 0, http.StatusForbidden:
+		if b.keyless {
+			err = fmt.Errorf("%w (AWS_ACCESS_KEY_ID is not set: the machine's metadata service "+
+				"was "+
+				"asked for a key)", err)
+		}
+	}
+	return fmt.Errorf("%s: %w", b.String(name), err)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,29 @@ func TestBucket(t *testing.T) {
 	name := add(t, at, 1, state(t))
 	if got := at.String(name); got != "s3://vault/"+name {
 		t.Error(got)
+	}
+}
+
+// TestBucketWithoutKey says that the answer is not the store's.
+func TestBucketWithoutKey(t *testing.T) {
+	s := s3.Start(t)
+	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer metadata.Close()
+	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", metadata.URL)
+	b, err := OpenBucket("s3://"+s3.Bucket, env(s, "AWS_ACCESS_KEY_ID", "",
+		"AWS_SECRET_ACCESS_KEY", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Names(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID is not set") {
+		t.Error(err)
+	}
+	_, err = openStub(t, s, "").Open(t.Context(), "none")
+	if err == nil || strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
+		t.Error(err)
 	}
 }
 

@@ -142,10 +142,14 @@ func (c *Config) discoverer() func(context.Context) ([]string, error) {
 
 // auditAutoremove records that this node, as leader, removed a member, or tried to.
 func (n *Node) auditAutoremove(id string, unreachable time.Duration, err error) {
-	e := audit.Event{Event: "autoremove", Args: []string{id,
-		unreachable.Round(time.Second).String()}, Outcome: audit.OK, Change: true}
+	n.auditOwn(replyError(err), "autoremove", id, unreachable.Round(time.Second).String())
+}
+
+// auditOwn records a change that this node made by itself, or why it could not.
+func (n *Node) auditOwn(err error, event string, args ...string) {
+	e := audit.Event{Event: event, Args: args, Outcome: audit.OK, Change: true}
 	if err != nil {
-		e.Outcome, _, _ = strings.Cut(replyError(err).Error(), " ")
+		e.Outcome, _, _ = strings.Cut(err.Error(), " ")
 	}
 	n.audit.Record(e)
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,6 +152,7 @@ type Node struct {
 	cluster     *cluster.Node
 	server      *server.Server
 	audit       *audit.Log
+	mostClients int // that fit the limit of open files
 	tracer      *tracing.Tracer
 	locks       *locks.Observer
 	client      net.Listener   // the first listener for clients; nil: they use another one
@@ -234,6 +236,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	if n.tracer, err = tracing.Open(cfg.Tracing); err != nil {
 		return nil, err
 	}
+	n.mostClients = most
 	warnOfFiles(log, cfg.MaxClients, most)
 	deliver := func(events []commands.Event) { n.server.Deliver(events) }
 	table := commands.NewTable(commands.Specs(), server.Specs())
@@ -451,7 +454,17 @@ func (n *Node) Addr() string {
 }
 
 // Configure changes parameters of CONFIG on this node, all or none.
-func (n *Node) Configure(values []server.Parameter) error { return n.server.Configure(values) }
+func (n *Node) Configure(values []server.Parameter) error {
+	for i := range values {
+		if v := &values[i]; v.Name == "maxclients" { // as at the start
+			if asked, err := strconv.Atoi(v.Value); err == nil && asked > n.mostClients {
+				warnOfFiles(n.log, asked, n.mostClients)
+				v.Value = strconv.Itoa(n.mostClients)
+			}
+		}
+	}
+	return n.server.Configure(values)
+}
 
 // WebAddr returns the address of the HTTP port; empty: there is none.
 func (n *Node) WebAddr() string { return n.webAddr }

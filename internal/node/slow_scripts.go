@@ -55,7 +55,12 @@ func (n *Node) refuseSlowScripts(ctx context.Context) {
 			n.log.Warn("a slow script is not refused: some nodes run an older release", "id", s.ID)
 			continue
 		}
-		if err := n.settle(ctx, refusal(s)...); err != nil {
+		err := n.settle(ctx, refusal(s)...)
+		if ctx.Err() != nil {
+			return
+		}
+		n.auditOwn(err, commands.SettingRefuseScript, s.ID)
+		if err != nil {
 			n.log.Error("the cluster did not refuse a slow script", "id", s.ID, "error", err)
 			continue
 		}

@@ -83,9 +83,12 @@ func (n *Node) resetDefaultUser(ctx context.Context) {
 		err = n.settle(ctx, []byte(commands.SettingDefaultUser), []byte("reset"), []byte("on"),
 			append([]byte{'#'}, bytes.TrimSpace(hash)...), []byte("~*"), []byte("&*"),
 			[]byte("+@all"))
+		if ctx.Err() != nil { // the next start does it
+			return
+		}
+		n.auditOwn(err, resetName)
 	}
 	switch {
-	case ctx.Err() != nil: // the next start does it
 	case err != nil:
 		n.log.Error("the default user is not reset", "error", err)
 	default:

@@ -366,3 +366,23 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// TestWrongPort says what may be wrong if the first reply cannot be read.
+func TestWrongPort(t *testing.T) {
+	for text, says := range map[string]string{
+		"":                               "rediss://",
+		"HTTP/1.1 400 Bad Request\r\n":   "an HTTP port",
+		"+OK\r\nHTTP/1.1 400 Later\r\n":  "",
+		"-ERR max number of clients\r\n": "",
+	} {
+		r := NewReplies(strings.NewReader(text), DefaultLimits)
+		_, err := r.Value()
+		if says != "" && (err == nil || !strings.Contains(err.Error(), says)) ||
+			says == "" && err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err = r.Value(); says == "" && strings.Contains(err.Error(), "port") {
+			t.Errorf("%q, the second reply: %v", text, err)
+		}
+	}
+}
