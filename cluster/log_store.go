@@ -30,8 +30,8 @@ type logStore struct {
 	appliedMs func() int64 // the machine's clock; must not block
 
 	mu     sync.RWMutex
-	ring   [cacheEntries]*raft.Log // by index modulo its length
-	oldest uint64                  // every cached index is at least this
+	ring   [cacheEntries]raft.Log // copies, by index modulo its length; index 0: none
+	oldest uint64                 // every cached index is at least this
 	newest uint64
 	bytes  int
 	// invisible holds the newest indexes of entries that never reach the machine (noop, barrier),
@@ -114,8 +114,8 @@ func (s *logStore) peek(index uint64, out *raft.Log) error {
 	s.mu.RLock()
 	l := s.ring[index%cacheEntries]
 	s.mu.RUnlock()
-	if l != nil && l.Index == index {
-		*out = *l
+	if l.Index == index && index > 0 {
+		*out = l
 		return nil
 	}
 	err := s.LogStore.GetLog(index, out)
@@ -324,23 +324,21 @@ func (s *logStore) findCommand() error {
 	return nil
 }
 
-// cacheLocked adds l as the newest entry and drops the oldest ones beyond the bounds.
+// cacheLocked adds l as the newest entry and drops the oldest ones beyond the bounds. It keeps a
+// copy: Raft's entry is part of a structure that has the replies, too.
 func (s *logStore) cacheLocked(l *raft.Log) {
 	slot := &s.ring[l.Index%cacheEntries]
-	if *slot != nil {
-		s.bytes -= len((*slot).Data)
-	}
-	*slot = l
-	s.bytes += len(l.Data)
+	s.bytes += len(l.Data) - len(slot.Data)
+	*slot = *l
 	if s.oldest == 0 || l.Index < s.oldest {
 		s.oldest = l.Index
 	}
 	s.newest = l.Index
 	for s.bytes > cacheBytes && s.oldest < s.newest {
 		slot := &s.ring[s.oldest%cacheEntries]
-		if *slot != nil && (*slot).Index == s.oldest {
-			s.bytes -= len((*slot).Data)
-			*slot = nil
+		if slot.Index == s.oldest {
+			s.bytes -= len(slot.Data)
+			*slot = raft.Log{}
 		}
 		s.oldest++
 	}
@@ -349,11 +347,11 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 // uncacheLocked drops the entries of a range. Others stay: deferred ones are nowhere else.
 func (s *logStore) uncacheLocked(low, high uint64) {
 	s.bytes, s.oldest, s.newest = 0, 0, 0
-	for i, l := range s.ring {
-		switch {
-		case l == nil:
+	for i := range s.ring {
+		switch l := &s.ring[i]; {
+		case l.Index == 0:
 		case low <= l.Index && l.Index <= high:
-			s.ring[i] = nil
+			*l = raft.Log{}
 		default:
 			s.bytes += len(l.Data)
 			if s.oldest == 0 || l.Index < s.oldest {

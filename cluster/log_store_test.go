@@ -8,11 +8,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 func TestLogCacheAgreesWithTheStore(t *testing.T) {
@@ -37,9 +41,7 @@ func TestLogCacheAgreesWithTheStore(t *testing.T) {
 		t.Helper()
 		bytes := 0
 		for _, l := range s.ring {
-			if l != nil {
-				bytes += len(l.Data)
-			}
+			bytes += len(l.Data)
 		}
 		if bytes != s.bytes || bytes > cacheBytes {
 			t.Errorf("%s: %d bytes cached, counted as %d", what, bytes, s.bytes)
@@ -68,6 +70,38 @@ func TestLogCacheAgreesWithTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("a cut prefix")
+}
+
+// forgetful keeps no entries.
+type forgetful struct{ raft.LogStore }
+
+func (forgetful) StoreLogs([]*raft.Log) error { return nil }
+
+// TestCacheKeepsNoReplies stores entries as Raft hands them over: as a part of what has their
+// replies.
+func TestCacheKeepsNoReplies(t *testing.T) {
+	s := newLogStore(forgetful{raft.NewInmemStore()},
+		&arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		func() int64 { return 0 })
+	freed := make(chan uint64, 1)
+	func() {
+		future := &struct {
+			log     raft.Log
+			replies []byte
+		}{raft.Log{Index: 1, Data: []byte("request")}, make([]byte, 1<<20)}
+		runtime.AddCleanup(future, func(index uint64) { freed <- index }, 1)
+		if err := s.StoreLogs([]*raft.Log{&future.log}); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	wait.For(t, 10*time.Second, "the replies are let go", func() bool {
+		runtime.GC()
+		return len(freed) > 0
+	})
+	var l raft.Log
+	if err := s.GetLog(1, &l); err != nil || string(l.Data) != "request" {
+		t.Error(l, err)
+	}
 }
 
 func TestLastVisible(t *testing.T) {

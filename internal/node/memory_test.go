@@ -1,6 +1,37 @@
 package node
 
-import "testing"
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// TestRepliesAreNotKept has a follower's client get large replies to what goes into the log. Once
+// it has them, no node holds them.
+func TestRepliesAreNotKept(t *testing.T) {
+	_, _, clients := startThree(t)
+	held := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	c, base := clients[0], held()
+	big := strings.Repeat("x", 4<<20)
+	script := "redis.call('SET', KEYS[1], ARGV[1]) return string.rep('x', 4194304)"
+	for i := range 50 {
+		got, err := c.Eval(t.Context(), script, []string{"k"}, i).Text()
+		if err != nil || got != big {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+	}
+	wait.For(t, 20*time.Second, "the replies of 200 MiB are let go", func() bool {
+		return held() < base+64<<20
+	})
+}
 
 // Memory is returned once when a collection is far off, and not if little is held.
 func TestScavenger(t *testing.T) {
