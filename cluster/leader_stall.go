@@ -103,8 +103,11 @@ func (n *Node) storeFailing() bool {
 
 // progress is how far a leader and its followers are.
 type progress struct {
-	term, commit, stored uint64
-	at                   time.Time // of the last advance
+	term, commit uint64
+	// what the other voters have stored of the entries up to wanted, the newest one when the commit
+	// index advanced: what comes later may reach some of them and no majority for ever
+	wanted, stored uint64
+	at             time.Time // of the last advance
 }
 
 // watchProgress is the loop that stops a stalled leader from sending, and lets it resume when the
@@ -134,28 +137,56 @@ func (n *Node) stalled(p *progress, now time.Time) string {
 	if n.logs.writing.overdue(stallBeats * n.cfg.HeartbeatTimeout) {
 		return "a log write hangs"
 	}
-	seen := progress{term: n.raft.CurrentTerm(), commit: n.raft.CommitIndex(),
-		stored: n.storedByOthers(), at: now}
-	if seen.term != p.term || seen.commit != p.commit || seen.stored != p.stored ||
-		n.raft.LastIndex() <= seen.commit || n.sending.Load() > 0 {
+	seen := progress{term: n.raft.CurrentTerm(), commit: n.raft.CommitIndex(), wanted: p.wanted,
+		at: now}
+	last := n.raft.LastIndex()
+	advances := seen.term != p.term || seen.commit != p.commit || last <= seen.commit
+	if advances {
+		seen.wanted = max(last, seen.commit+1)
+	}
+	seen.stored = n.storedByOthers(seen.wanted)
+	if advances || seen.stored != p.stored || n.sending.Load() > 0 {
 		*p = seen
 	} else {
 		n.askAll() // nobody else asks while a new leader waits for its first entry
 	}
 	if now.Sub(p.at) > max(n.cfg.ReplyWait, stallBeats*n.cfg.HeartbeatTimeout) {
-		return "no majority stores its entries"
+		return "no majority stores its entries: " + n.lacking(seen.wanted)
 	}
 	return ""
 }
 
-// storedByOthers changes when another member has stored more.
-func (n *Node) storedByOthers() (sum uint64) {
-	n.linksMu.Lock()
-	defer n.linksMu.Unlock()
-	for _, l := range n.links {
+// lacking says what each other voter has of the entries up to an index, or why it gets none.
+func (n *Node) lacking(wanted uint64) string {
+	var all []string
+	for _, id := range voters(n.configuration()) {
+		l := n.link(id)
+		if l == nil {
+			continue
+		}
 		l.mu.Lock()
-		sum += l.report.lastIndex
+		up, fault, has := l.wire != nil, l.fault, l.report.lastIndex
 		l.mu.Unlock()
+		switch {
+		case !up:
+			all = append(all, fmt.Sprintf("%s is not connected: %s", id, fault))
+		case !n.admitted(id):
+			all = append(all, id+" is not registered")
+		default:
+			all = append(all, fmt.Sprintf("%s has entry %d of %d", id, min(has, wanted), wanted))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// storedByOthers changes when another voter has stored more of the entries up to an index.
+func (n *Node) storedByOthers(wanted uint64) (sum uint64) {
+	for _, id := range voters(n.configuration()) {
+		if l := n.link(id); l != nil {
+			l.mu.Lock()
+			sum += min(l.report.lastIndex, wanted)
+			l.mu.Unlock()
+		}
 	}
 	return sum
 }

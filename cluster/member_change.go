@@ -211,12 +211,19 @@ func (n *Node) checkRest(without string) error {
 	return n.checkStore(rest)
 }
 
+// checkedEntry is the entry of the newest checkStore. Who changes members guards it.
+type checkedEntry struct{ term, index uint64 }
+
 // checkStore refuses a change to voters of which no majority stores a new entry in time. A member
 // whose disk is full, or that is far behind, is connected all the same, and a change that needs it
-// cannot be undone: that needs it too.
+// cannot be undone: that needs it too. While the entry of an earlier check is not committed, that
+// one serves again: nobody could drop the others.
 func (n *Node) checkStore(voters []string) error {
-	term, last := n.raft.CurrentTerm(), n.raft.LastIndex()
-	n.raft.Barrier(storeWait)
+	term := n.raft.CurrentTerm()
+	if n.checked.term != term || n.raft.CommitIndex() >= n.checked.index {
+		n.checked = checkedEntry{term, n.raft.LastIndex() + 1}
+		n.raft.Barrier(storeWait)
+	}
 	late := time.NewTimer(storeWait)
 	defer late.Stop()
 	ticker := time.NewTicker(drainCheck)
@@ -224,7 +231,7 @@ func (n *Node) checkStore(voters []string) error {
 	for n.leadsIn(term) {
 		var lack []string
 		for _, id := range voters {
-			if !n.stored(id, term, last+1) {
+			if !n.stored(id, term, n.checked.index) {
 				lack = append(lack, id)
 			}
 		}

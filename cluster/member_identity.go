@@ -151,17 +151,21 @@ func (n *Node) provisional(r register) bool {
 }
 
 // admitted reports whether Raft may send the log to a member: its incarnation is in a committed
-// register. The first register counts before it is committed, so that it can be. A member with
-// another processor architecture receives nothing.
+// register. The first register counts before it is committed, and until a leader's barrier has
+// passed so does the one that it found in its log, so that they can be: after a restart nobody
+// knows what was committed, and who joined since the newest snapshot may be needed for it. A member
+// with another processor architecture receives nothing.
 func (n *Node) admitted(id string) bool {
 	if l := n.link(id); l != nil && l.foreign.Load() {
 		return false
 	}
-	r := n.view().register
-	if committed := n.machine.members.Load().register; committed.cluster != "" {
-		r = committed
+	found, committed := n.view().register, n.machine.members.Load().register
+	if committed.incarnations[id] != "" {
+		return true
 	}
-	return r.cluster == "" || r.incarnations[id] != ""
+	lead := n.route.Load().lead
+	first := committed.cluster == "" || lead == nil || lead.term != n.raft.CurrentTerm()
+	return first && (found.cluster == "" || found.incarnations[id] != "")
 }
 
 // fitToLead reports whether this node may ask for votes, stands when it is asked to, and is to be

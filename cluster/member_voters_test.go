@@ -146,6 +146,8 @@ func TestWithheld(t *testing.T) {
 				Term: lead.raft.CurrentTerm()}
 		}
 		command := &raft.Log{Type: raft.LogCommand, Data: without, Index: last + 1}
+		earlier := config(last+1, without)
+		earlier.Term--
 		for what, test := range map[string]struct {
 			entries []*raft.Log
 			left    int
@@ -153,11 +155,12 @@ func TestWithheld(t *testing.T) {
 			"it keeps its vote":      {[]*raft.Log{config(last+1, with)}, 1},
 			"it loses its vote":      {[]*raft.Log{config(last+1, without)}, 0},
 			"that is committed":      {[]*raft.Log{config(last, without)}, 1},
+			"of an earlier term":     {[]*raft.Log{earlier}, 1}, // and it has one now
 			"it has not had one":     {[]*raft.Log{config(1, without)}, 1},
 			"it loses it in between": {[]*raft.Log{command, config(last+2, without), command}, 1},
 			"no configuration":       {[]*raft.Log{command}, 1},
 		} {
-			req := &raft.AppendEntriesRequest{Entries: test.entries}
+			req := &raft.AppendEntriesRequest{Term: lead.raft.CurrentTerm(), Entries: test.entries}
 			cut := lead.transport.withhold(id, req)
 			if len(req.Entries) != test.left || cut != (test.left < len(test.entries)) {
 				t.Errorf("%s: %d entries are left, %v", what, len(req.Entries), cut)

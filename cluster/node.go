@@ -74,6 +74,7 @@ type Node struct {
 	stranger     atomic.Pointer[string] // see lookForStrangers; empty: there is none
 	leaving      atomic.Bool            // it stops: it is not to lead
 	changing     chan struct{}          // holds a token while a membership change runs
+	checked      checkedEntry           // see checkStore
 	transferring chan struct{}          // holds a token while leadership is handed over
 	removal      removal
 	vouchers     vouchers

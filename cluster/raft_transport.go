@@ -167,11 +167,19 @@ func (t *transport) extend(req *raft.AppendEntriesRequest, length *messageLength
 // shorter logs, who may need its vote, and hashicorp/raft v1.7.3 would not let it stand (the Raft
 // thesis does, section 4.2.2): a majority of the voters before and after could elect nobody. Nobody
 // waits for the member, which does not count for the entry. Raft sends from the first entry on that
-// was not in the message. The first configuration of all takes no vote.
+// was not in the message. The first configuration of all takes no vote. Nor do those of earlier
+// terms from who has one by the newest: they are committed, which a leader may not know after a
+// restart.
 func (t *transport) withhold(id raft.ServerID, req *raft.AppendEntriesRequest) bool {
+	votes := func(c raft.Configuration) bool { return slices.Contains(voters(c), string(id)) }
 	for i, l := range req.Entries {
 		if l.Type == raft.LogConfiguration && l.Index > max(t.n.committed(), 1) &&
-			!slices.Contains(voters(raft.DecodeConfiguration(l.Data)), string(id)) {
+			!votes(raft.DecodeConfiguration(l.Data)) {
+			// Of its own terms a leader knows what is committed, and may send an entry before Raft
+			// has the configuration for its newest.
+			if l.Term < req.Term && votes(t.n.configuration()) {
+				continue
+			}
 			req.Entries = req.Entries[:i]
 			return true
 		}
