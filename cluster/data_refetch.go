@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -114,12 +115,17 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 		return 0, false, err
 	}
 	last := found.last
-	switch have := voters(found.members); {
+	switch have := voters(found.members.is); {
 	case len(have) == 0 && before.last > 0 && last.last == 0:
 		return 0, false, refetched(dir, v.node)
 	case len(have) == 0:
 		return 0, false, fmt.Errorf("it cannot be told who the members of the node in data "+
 			"directory %s are: RAFT REMOVE it, and --join an empty one under a new id", dir)
+	case slices.Equal(have, []string{v.node}) && found.salvaged:
+		return 0, false, fmt.Errorf("node %s is the only voter in the newest configuration that "+
+			"can be read, of entry %d; a later one may be damaged or gone. If its cluster has "+
+			"others, RAFT REMOVE it there, and --join an empty node under a new id; else no "+
+			"other has its data", v.node, found.members.at.last)
 	case slices.Equal(have, []string{v.node}):
 		return 0, false, fmt.Errorf("node %s is the only voter of its cluster: no other has its "+
 			"data", v.node)
@@ -168,11 +174,32 @@ func (s *stableStore) checkRefetched(dir string) error {
 	return fmt.Errorf("coordd refetch was interrupted in data directory %s: run it again", dir)
 }
 
+// reaches reports whether a log that ends here is at least as new as one that ends there. It
+// compares as Raft does.
+func (m mark) reaches(there mark) bool {
+	return m.term > there.term || m.term == there.term && m.last >= there.last
+}
+
+// newestMembers is the newest of the configurations that it was told of, in whatever order their
+// sources were read.
+type newestMembers struct {
+	at mark // the newest entry at which it is known to hold
+	is raft.Configuration
+}
+
+// note notes a configuration that holds at an entry: its own, or the last one of a snapshot.
+func (m *newestMembers) note(at mark, is raft.Configuration) {
+	if at.reaches(m.at) {
+		m.at, m.is = at, is
+	}
+}
+
 // onDisk is what a data directory shows of the node that ran there.
 type onDisk struct {
-	last     mark               // the newest entry that it had; term 0 where that cannot be told
-	members  raft.Configuration // the newest that can be read
-	commands bool               // there is an entry for the machine, or a snapshot
+	last     mark // the newest entry that it had; term 0 where that cannot be told
+	members  newestMembers
+	commands bool // there is an entry for the machine, or a snapshot
+	salvaged bool // the members are those that can be read; there may be newer ones
 }
 
 // cluster returns the id of the cluster that the node belonged to for certain, as clusterID does.
@@ -180,14 +207,17 @@ func (d *onDisk) cluster() string {
 	if !d.commands {
 		return ""
 	}
-	return registerOf(d.members).cluster
+	return registerOf(d.members.is).cluster
 }
 
 // lookOnDisk looks through the log and the snapshots, which may be damaged.
 func lookOnDisk(dir string, v dirVersion, logger *slog.Logger) (d onDisk, err error) {
+	if err := d.noteSnapshots(dir, logger); err != nil {
+		return d, err
+	}
 	s, err := lookAtLog(closers{}, dir, v, logger)
 	if errors.Is(err, errDamaged) {
-		return lookAtDamaged(dir, v.logStore, logger)
+		return d, d.noteDamaged(dir, v.logStore)
 	}
 	if err != nil {
 		return d, err
@@ -195,43 +225,62 @@ func lookOnDisk(dir string, v dirVersion, logger *slog.Logger) (d onDisk, err er
 	defer func() { err = errors.Join(err, s.close()) }()
 	first, err1 := s.log.FirstIndex()
 	last, err2 := s.log.LastIndex()
-	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger} // which may be damaged
-	_, newest, _, err3 := snapshots.newest()
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2); err != nil {
 		return d, err
 	}
-	d.members, d.commands = snapshots.newestMembers(), newest > 0
-	for i := max(first, 1); i <= last; i++ {
+	if last == 0 {
+		first = d.last.last + 1
+	}
+	for i := first; i <= last; i++ {
 		var l raft.Log
 		if err := s.log.GetLog(i, &l); err != nil {
 			return d, fmt.Errorf("log entry %d: %w", i, err)
 		}
 		d.note(&l)
 	}
-	if newest > last {
-		d.last = mark{last: newest}
-	}
-	if len(voters(d.members)) == 0 { // a segment still has what the log begins behind
-		was := d.last
+	if d.members.at.last+1 < first || len(voters(d.members.is)) == 0 {
+		was := d.last // a segment may still have what the log begins behind
 		err = d.salvageAll(dir)
 		d.last = was
 	}
 	return d, err
 }
 
-// note notes an entry of the log, behind all that were noted.
+// noteSnapshots notes what the snapshots say, which may be damaged.
+func (d *onDisk) noteSnapshots(dir string, logger *slog.Logger) error {
+	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
+	_, index, term, err := snapshots.newest()
+	if err != nil {
+		return err
+	}
+	d.last, d.commands = mark{index, term}, index > 0
+	list, err := snapshots.List()
+	for _, is := range list {
+		d.members.note(mark{is.Index, is.Term}, is.Configuration)
+	}
+	return err
+}
+
+// note notes an entry of the log.
 func (d *onDisk) note(l *raft.Log) {
+	d.noteContent(l)
+	if at := (mark{l.Index, l.Term}); at.reaches(d.last) {
+		d.last = at
+	}
+}
+
+// noteContent notes what an entry says.
+func (d *onDisk) noteContent(l *raft.Log) {
 	switch l.Type {
 	case raft.LogConfiguration:
-		d.members = raft.DecodeConfiguration(l.Data)
+		d.members.note(mark{l.Index, l.Term}, raft.DecodeConfiguration(l.Data))
 	case raft.LogCommand:
 		d.commands = true
 	}
-	d.last = mark{l.Index, l.Term}
 }
 
-// lookAtDamaged is lookOnDisk where the log is damaged. The mark says how far it went.
-func lookAtDamaged(dir, kind string, logger *slog.Logger) (d onDisk, err error) {
+// noteDamaged notes what a damaged log still says. The mark says how far it went.
+func (d *onDisk) noteDamaged(dir, kind string) error {
 	marked := filepath.Join(dir, walName)
 	if kind == LogStoreBolt {
 		marked = dir
@@ -239,22 +288,17 @@ func lookAtDamaged(dir, kind string, logger *slog.Logger) (d onDisk, err error) 
 	content, err := readSlots(osFiles{walfs.New()}, marked, markName, markSlot)
 	far, ok := decodeMark(content)
 	if err != nil || !ok {
-		return d, errors.Join(err, fmt.Errorf("it cannot be told how far the log in "+
+		return errors.Join(err, fmt.Errorf("it cannot be told how far the log in "+
 			"data directory %s went: RAFT REMOVE the node, and --join an empty one under a new id",
 			dir))
 	}
-	snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), logger}
-	_, newest, _, err := snapshots.newest()
-	if err != nil {
-		return d, err
-	}
-	d = onDisk{mark{last: max(far.last, newest)}, snapshots.newestMembers(), newest > 0}
-	err = d.salvageAll(dir)
-	return d, err
+	d.last = mark{last: max(far.last, d.last.last)}
+	return d.salvageAll(dir)
 }
 
 // salvageAll is salvage of all segments in a data directory.
 func (d *onDisk) salvageAll(dir string) error {
+	d.salvaged = true
 	names, err := entriesOf(filepath.Join(dir, walName), "", ".wal")
 	if err != nil && !missing(err) {
 		return err
@@ -267,45 +311,38 @@ func (d *onDisk) salvageAll(dir string) error {
 	return nil
 }
 
-// salvage notes the index of the last entry of a damaged segment, and the last configuration before
-// the damage. Behind that it looks for the next frame, wherever it is: what only seems to be an
-// entry lets the node owe more than it must.
+// salvage notes the index of the last entry of a segment that may be damaged, and what its batches
+// say that are as they were written. Behind damage it looks for the next frame, wherever it is:
+// what only seems to be an entry lets the node owe more than it must.
 func (d *onDisk) salvage(name string) error {
 	var base uint64
 	if _, err := fmt.Sscanf(filepath.Base(name), "%d-", &base); err != nil {
 		return fmt.Errorf("%s is no name of a segment", name)
 	}
 	b, err := os.ReadFile(name)
-	whole := true
-	for at := segmentHeaderLen; at+segmentFrameLen <= len(b); {
-		kind, n := b[at], int(binary.LittleEndian.Uint32(b[at+4:]))
-		rest := b[at+segmentFrameLen:]
+	var batch []raft.Log // what seems to be entries, from begun on
+	for at, begun := segmentHeaderLen, 0; at+segmentFrameLen <= len(b); {
+		head, rest := b[at:at+segmentFrameLen], b[at+segmentFrameLen:]
+		kind, n := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
+		var l raft.Log
 		switch {
-		case kind == frameOfEntry && n <= len(rest):
-			var l raft.Log
-			if decodeEntry(rest[:n], &l) != nil || l.Index < base ||
-				l.Index-base > uint64(at/segmentFrameLen) {
-				break
-			}
+		case kind == frameOfEntry && int64(n) <= int64(len(rest)) &&
+			decodeEntry(rest[:n], &l) == nil && l.Index >= base &&
+			l.Index-base <= uint64(at/segmentFrameLen):
 			d.last.last = max(d.last.last, l.Index)
-			d.commands = d.commands || l.Type == raft.LogCommand
-			if l.Type == raft.LogConfiguration && whole {
-				if members := decodeMembers(l.Data); members != nil {
-					d.members = *members
-				}
-			}
+			batch = append(batch, l)
 			at += segmentFrameLen + int(padded(int64(n)))
 			continue
-		case kind == frameOfIndex && n <= len(rest):
-			n = int(padded(int64(n)))
-			at += segmentFrameLen + n
-			continue
-		case kind == frameOfCommit:
-			at += segmentFrameLen
+		case kind == frameOfCommit && n == crc32.Checksum(b[begun:at], castagnoli):
+			for _, l := range batch {
+				d.noteContent(&l)
+			}
+		case kind == frameOfIndex && int64(n) <= int64(len(rest)):
+			at += segmentFrameLen + int(padded(int64(n)))
 			continue
 		}
-		whole = false
 		at += segmentFrameLen
+		batch, begun = nil, at // a batch may begin behind damage
 	}
 	return err
 }
@@ -318,17 +355,6 @@ func decodeEntry(b []byte, l *raft.Log) (err error) {
 		}
 	}()
 	return (&wal.BinaryCodec{}).Decode(b, l)
-}
-
-// decodeMembers decodes what may be no configuration; nil: it is none.
-func decodeMembers(b []byte) (c *raft.Configuration) {
-	defer func() {
-		if recover() != nil {
-			c = nil
-		}
-	}()
-	members := raft.DecodeConfiguration(b)
-	return &members
 }
 
 // moveState moves log and snapshots into a new directory. The snapshots go last: without them a
@@ -399,8 +425,7 @@ func (n *Node) mayVote(candidate string, ends mark) error {
 		return nil
 	}
 	owed := mark{n.owed.Load(), n.stores.stable.number(owedTermKey)}
-	if owed.term > 0 && (ends.term > owed.term ||
-		ends.term == owed.term && ends.last >= owed.last) {
+	if owed.term > 0 && ends.reaches(owed) {
 		return nil
 	}
 	n.mux.warnings.Warn("a candidate may lack what this node had and has not got again: it gets "+

@@ -149,15 +149,6 @@ func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) {
 	return list, nil
 }
 
-// newestMembers returns the members in the newest snapshot that can be described, none if there is
-// none.
-func (s *snapshotFiles) newestMembers() (members raft.Configuration) {
-	if list, err := s.List(); err == nil && len(list) > 0 {
-		members = list[0].Configuration
-	}
-	return members
-}
-
 // snapshotReader is the state of a snapshot.
 type snapshotReader struct {
 	*bufio.Reader
