@@ -44,6 +44,10 @@ type Contents struct {
 	SnapshotIndex uint64 // 0: none
 	Term, Voted   uint64 // the newest that the node knew, and in which it voted
 	LastEntry     []byte // the newest entry for the machine in the log; nil: none
+	// Owed is the newest entry that the node had before Refetch, if its log then was newer than it
+	// is now, else 0. Kept names where that was moved; empty: it is there no more.
+	Owed uint64
+	Kept string
 }
 
 // OpenOffline opens a node's data directory for m, an empty machine, and locks it until Close. It
@@ -110,12 +114,28 @@ func (o *Offline) Contents() (Contents, error) {
 		h.SnapshotIndex, h.LastIndex, h.LastTerm = snapshots[0].Index, snapshots[0].Index,
 			snapshots[0].Term
 	}
-	return h, o.entries(h.SnapshotIndex+1, func(l *raft.Log) {
+	err = o.entries(h.SnapshotIndex+1, func(l *raft.Log) {
 		h.LastIndex, h.LastTerm = l.Index, l.Term
 		if l.Type == raft.LogCommand {
 			h.LastEntry = l.Data
 		}
 	})
+	if had := owedIn(o.stores.stable); !(mark{h.LastIndex, h.LastTerm}).reaches(had) {
+		h.Owed, h.Kept = had.last, keptByRefetch(o.dir)
+	}
+	return h, err
+}
+
+// Owing says what the node had before Refetch and has not got again; empty: nothing.
+func (h *Contents) Owing() string {
+	switch {
+	case h.Owed == 0:
+		return ""
+	case h.Kept == "":
+		return fmt.Sprintf("entry %d: coordd refetch moved away what the node had, and it is not "+
+			"in the data directory any more", h.Owed)
+	}
+	return fmt.Sprintf("entry %d: what the node had is in %s", h.Owed, h.Kept)
 }
 
 // entries calls f with the entries of the log from an index on.

@@ -107,6 +107,66 @@ func checkContents(t *testing.T, dir, cluster string) {
 	}
 }
 
+// TestContentsSayWhatIsOwed: a node was refetched, has got the beginning again, and the others are
+// lost. What it had is named, and counts once it is back in place.
+func TestContentsSayWhatIsOwed(t *testing.T) {
+	for _, store := range []string{LogStoreWAL, LogStoreBolt} {
+		runSimulated(t, store, func(t *testing.T) {
+			c := newCluster(t, 2, func(cfg *Config) { cfg.LogStore = store })
+			for i := range 5 {
+				c.write(c.leader(), fmt.Sprint("w", i))
+			}
+			c.converged()
+			c.close("n1")
+			dir, part := filepath.Join(c.dir, "n1"), t.TempDir()
+			if err := os.CopyFS(part, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			c.reopen("n1")
+			c.write(c.leader(), "the newest")
+			want := c.converged()
+			last := c.nodes["n1"].applied()
+			c.closeAll()
+			done, err := Refetch(dir, newToy(), testLogger())
+			if err != nil || done.Owed < last {
+				t.Fatalf("%+v, %v; it had entry %d", done, err, last)
+			}
+			move := func(from, to string) {
+				t.Helper()
+				for _, name := range []string{walName, boltLogName, markName, snapshotsName} {
+					err := os.RemoveAll(filepath.Join(to, name))
+					if err == nil {
+						err = os.Rename(filepath.Join(from, name), filepath.Join(to, name))
+					}
+					if err != nil && !missing(err) {
+						t.Fatal(err)
+					}
+				}
+			}
+			move(part, dir) // as the leader sends it
+			contents := func() (h Contents, batches []string) {
+				t.Helper()
+				toy := newToy()
+				o := openOffline(t, dir, toy)
+				h, err := o.Contents()
+				if err = errors.Join(err, o.Replay(0, nil), o.Close()); err != nil {
+					t.Fatal(err)
+				}
+				return h, toy.batches()
+			}
+			h, _ := contents()
+			if says := fmt.Sprintf("entry %d: what the node had is in %s", done.Owed,
+				done.Kept); h.LastIndex >= done.Owed || h.Owing() != says {
+				t.Errorf("%+v: %s, want %s", h, h.Owing(), says)
+			}
+			move(done.Kept, dir)
+			if h, got := contents(); h.Owing() != "" || !slices.Equal(got, want) {
+				t.Errorf("back in place: %+v, %q, want %q", h, got, want)
+			}
+		})
+	}
+}
+
 // TestRecoverPassesOverWhatASnapshotReplaced: the node was killed while it installed a snapshot.
 // What that replaced is not applied, and stays until the node starts.
 func TestRecoverPassesOverWhatASnapshotReplaced(t *testing.T) {

@@ -106,7 +106,7 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 		return 0, false, err
 	}
 	begun, term := s.stable.number(refetchKey), s.stable.number(currentTermKey)
-	before := mark{s.stable.number(owedKey), s.stable.number(owedTermKey)}
+	before := owedIn(s.stable)
 	if err := s.close(); err != nil || begun > 0 {
 		return begun, begun > 0, err
 	}
@@ -152,11 +152,14 @@ func beginRefetch(dir string, v dirVersion, logger *slog.Logger) (owed uint64, a
 	return owed, false, errors.Join(err, s.close())
 }
 
-// refetched says that Refetch has run in a directory, and no node since.
+// ErrRefetched says what to do with a directory in which Refetch has run, and no node since.
+var ErrRefetched = errors.New("start it, and it gets its state from the other members")
+
+// refetched returns it, and what to do if that fails.
 func refetched(dir, node string) error {
-	return fmt.Errorf("coordd refetch has moved the state of node %s away: start it, and it gets "+
-		"its state from the other members; if none of them has it any more, move what it had back "+
-		"into %s first, which is in %s", node, dir, keptByRefetch(dir))
+	return fmt.Errorf("coordd refetch has moved the state of node %s away: %w; if none of them "+
+		"has it any more, move what it had back into %s first, which is in %s", node, ErrRefetched,
+		dir, keptByRefetch(dir))
 }
 
 // keptByRefetch names the directories to which Refetch has moved what was there: an interrupted
@@ -175,10 +178,16 @@ func (s *stableStore) checkRefetched(dir string) error {
 }
 
 // reaches reports whether a log that ends here is at least as new as one that ends there. It
-// compares as Raft does.
+// compares as Raft does, but by the index alone where the term there is unknown.
 func (m mark) reaches(there mark) bool {
-	return m.term > there.term || m.term == there.term && m.last >= there.last
+	if there.term == 0 || m.term == there.term {
+		return m.last >= there.last
+	}
+	return m.term > there.term
 }
+
+// owedIn returns what the node of a stable store owes; term 0: unknown.
+func owedIn(s *stableStore) mark { return mark{s.number(owedKey), s.number(owedTermKey)} }
 
 // newestMembers is the newest of the configurations that it was told of, in whatever order their
 // sources were read.

@@ -275,6 +275,9 @@ func (d *doctor) stopped(valid bool) {
 		d.say(observe.OK, "data", "of node %s, cluster %s, voters %s; log to term %d, index %d; "+
 			"snapshot %d", held.Node, cmp.Or(held.Cluster, "none"), strings.Join(held.Voters, ", "),
 			held.LastTerm, held.LastIndex, held.SnapshotIndex)
+		if held.Owed > 0 {
+			d.say(observe.Warn, "owed", "%s", held.Owing())
+		}
 	}
 	switch {
 	case !valid:
@@ -289,6 +292,8 @@ func (d *doctor) stopped(valid bool) {
 			"in its log")
 	case errors.Is(err, fs.ErrPermission):
 		d.next("ask as the user of the node: sudo -u coordd coordd doctor …")
+	case errors.Is(err, cluster.ErrRefetched):
+		d.next("start it: systemctl start coordd")
 	case err != nil:
 		d.next("operations.md, When a node ends by itself")
 	case slices.Contains(held.Removed, held.Node):

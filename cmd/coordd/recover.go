@@ -79,6 +79,9 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 		return err
 	}
 	fmt.Fprintf(c.stdout, recoverWarning, held.Node, why)
+	if held.Owed > 0 {
+		fmt.Fprint(c.stdout, owedWarning)
+	}
 	again := "--data-dir " + *dir
 	if *before > 0 {
 		fmt.Fprintf(c.stdout, leaveOutWarning, *before, held.LastIndex)
@@ -151,6 +154,11 @@ continue the old cluster.
 
 `
 
+const owedWarning = `This node has not got again all that it had: coordd refetch moved that away, and it is newer than what is here. First
+look whether it can be read, and compare it too. The documentation says how (operations.md, "A lost majority").
+
+`
+
 const leaveOutWarning = `Log entries %d to %d are dropped. If no node could apply the first of them, none of their writes was acknowledged, and
 nothing is lost.
 
@@ -173,7 +181,8 @@ func printHeld(w io.Writer, dir string, h cluster.Contents, state *fsm.Adapter) 
 	for _, line := range [][2]string{
 		{"cluster", h.Cluster}, {"voters", strings.Join(h.Voters, ", ")},
 		{"learners", strings.Join(h.Learners, ", ")}, {"removed", strings.Join(h.Removed, ", ")},
-		{"log", fmt.Sprintf("term %d, index %d", h.LastTerm, h.LastIndex)}, {"snapshot", snapshot},
+		{"log", fmt.Sprintf("term %d, index %d", h.LastTerm, h.LastIndex)},
+		{"owed", h.Owing()}, {"snapshot", snapshot},
 		{"promised", fmt.Sprintf("term %d, vote in term %d", h.Term, h.Voted)},
 		{"state", fmt.Sprintf("%d keys, epoch %d, cluster clock %d ms", keys, state.Epoch(),
 			state.Clock())},

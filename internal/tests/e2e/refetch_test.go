@@ -88,3 +88,73 @@ func TestRefetchedNodeThatJoined(t *testing.T) {
 		return strings.Contains(fmt.Sprint(v), "it waits for its cluster's leader")
 	})
 }
+
+// TestRefetchedSurvivor: the others are lost before a refetched node has got all again. What it had
+// is named by the commands that look at its directory, and can be recovered.
+func TestRefetchedSurvivor(t *testing.T) {
+	ps := startProcesses(t, 3)
+	p, ctx := ps[2], context.Background()
+	dir, begun := p.dataDir(), filepath.Join(t.TempDir(), "begun")
+	c := p.client()
+	if err := c.Set(ctx, "early", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	if err := os.CopyFS(begun, os.DirFS(filepath.Join(dir, "wal"))); err != nil {
+		t.Fatal(err)
+	}
+	p.start()
+	p.waitReady()
+	if err := c.Set(ctx, "late", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	wait.For(t, 10*time.Second, "n3 has it", func() bool {
+		conn := c.Conn()
+		defer conn.Close()
+		return conn.Do(ctx, "READONLY").Err() == nil && conn.Exists(ctx, "late").Val() == 1
+	})
+	for _, p := range ps {
+		p.kill()
+	}
+	succeed(t, "refetch", "--data-dir", dir)
+	doctor := append([]string{"doctor"}, p.args...)
+	_, out, _ := command(t, doctor...)
+	wantWords(t, "doctor", out, "coordd refetch has moved the state of node n3 away: start it",
+		"Next: start it")
+	wal, kept := filepath.Join(dir, "wal"), filepath.Join(dir, "before-refetch-1")
+	err := os.RemoveAll(wal)
+	if err == nil {
+		err = os.Rename(begun, wal) // as the leader sends it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, out, _ = command(t, doctor...)
+	wantWords(t, "doctor", out, "▲ owed            entry ", ": what the node had is in "+kept)
+	wantWords(t, "recover", succeed(t, "recover", "--data-dir", dir), "\n  owed          entry ",
+		": what the node had is in "+kept, "it is newer than what is here")
+
+	had := filepath.Join(t.TempDir(), "had") // as operations.md has it
+	if err := os.CopyFS(had, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"wal", "snapshots"} {
+		err := os.RemoveAll(filepath.Join(had, name))
+		if err == nil {
+			err = os.Rename(filepath.Join(had, "before-refetch-1", name), filepath.Join(had, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	out = succeed(t, "recover", "--data-dir", had, "--accept-lost-writes")
+	if strings.Contains(out, "owed") {
+		t.Error(out)
+	}
+	p.setFlag("--data-dir", had)
+	p.start()
+	p.waitReady()
+	if n := c.Exists(ctx, "early", "late").Val(); n != 2 {
+		t.Errorf("%d of 2 keys are there", n)
+	}
+}
