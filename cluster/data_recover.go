@@ -351,8 +351,8 @@ func (x exchange) run() error {
 }
 
 // FinishRecovery finishes an interrupted recovery of a data directory, and returns where the data
-// is that was there before; "" if there was none. Then it is made again: its fencing tokens are of
-// when it began, and other copies may have been recovered since.
+// is that was there before; "" if there was none. Then the caller makes it again: its fencing
+// tokens are of when it began, and other copies may have been recovered since.
 func FinishRecovery(dir string) (kept string, err error) {
 	x, err := interrupted(dir)
 	if err != nil || x == nil {

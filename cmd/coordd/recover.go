@@ -46,8 +46,9 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 			return err
 		}
 		if kept != "" {
-			fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished, and made again for "+
-				"its fencing tokens. What was there before the first is in %s.\n", *dir, kept)
+			fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished. What was there "+
+				"before it is in %s.\nIt is made again now, as its fencing tokens are of when it "+
+				"began. Do not start the node before that has succeeded.\n", *dir, kept)
 		}
 	}
 	o, state, err := openOffline(*dir)

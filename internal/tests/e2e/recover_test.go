@@ -182,6 +182,12 @@ func TestTokensRiseOverRecoveries(t *testing.T) {
 		"--before-entry", "5"); code != 1 || !strings.Contains(errs, "was interrupted") {
 		t.Error(code, errs)
 	}
+	out := succeed(t, "recover", "--data-dir", late, "--accept-lost-writes")
+	first, second := strings.Index(out, "is finished. What was there before it is in "+kept[0]),
+		strings.Index(out, "is the only member of a new cluster")
+	if first < 0 || second < first {
+		t.Error(out)
+	}
 	for _, p := range ps {
 		// What was not started yet, as after a kill just now, can be recovered again.
 		succeed(t, "recover", "--data-dir", p.dataDir(), "--accept-lost-writes")
