@@ -27,18 +27,16 @@ var ErrInUse = errors.New("is in use by another process")
 
 // lockDir takes the lock of a data directory for a process that writes there. Where the file is
 // missed, someone may have deleted it under a node, which ends once it notices: that is waited for.
+// Only then the file is made: who finds it need not wait.
 func lockDir(dir string) (io.Closer, error) {
 	lock, err := lockFile(dir, lockName, os.O_RDWR)
 	if !missing(err) {
 		return lock, err
 	}
-	if lock, err = lockFile(dir, lockName, os.O_RDWR|os.O_CREATE); err != nil {
-		return nil, err
-	}
 	if v, err := readVersion(dir); err == nil && v.level >= markedLevel {
 		time.Sleep(5 * lockCheck)
 	}
-	return lock, nil
+	return lockFile(dir, lockName, os.O_RDWR|os.O_CREATE)
 }
 
 // lockToLook takes the lock of a data directory of a level for a process that writes nothing there.

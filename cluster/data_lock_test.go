@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 )
 
 // lockedDir returns the directory of a closed member at a level, with the lock's file or without
@@ -203,6 +204,52 @@ func TestLockDeletedUnderANode(t *testing.T) {
 			}
 		default:
 			t.Error("two processes have the directory")
+		}
+	})
+}
+
+// Who finds the lock's file need not wait, so who missed it makes it only after it has waited: not
+// even one that is killed meanwhile, or comes first to the file of another, spares the next a wait.
+func TestStartsThatMissTheLockAllWait(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		ended := make(chan error, 10)
+		c := newCluster(t, 1, func(cfg *Config) {
+			cfg.Fatal = func(err error) { ended <- err }
+		})
+		c.write(c.leader(), "a")
+		c.close("n1")
+		dir := lockedDir(t, c, "n1", markedLevel, true)
+		c.reopen("n1")
+		if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
+			t.Fatal(err)
+		}
+		const starts = 3
+		locks := make(chan io.Closer, starts)
+		for range starts {
+			go func() {
+				lock, err := lockDir(dir)
+				if err != nil && !errors.Is(err, ErrInUse) {
+					t.Error(err)
+				}
+				if len(ended) == 0 {
+					t.Error("a start has ended its wait, and the node runs")
+				}
+				locks <- lock
+			}()
+		}
+		synctest.Wait()
+		if _, err := os.Stat(filepath.Join(dir, lockName)); !missing(err) {
+			t.Error("the file is there before anybody has waited:", err)
+		}
+		held := 0
+		for range starts {
+			if lock := <-locks; lock != nil {
+				held++
+				defer lock.Close()
+			}
+		}
+		if held != 1 {
+			t.Errorf("%d of %d have the lock", held, starts)
 		}
 	})
 }
