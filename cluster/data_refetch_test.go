@@ -548,6 +548,47 @@ func TestRefetchGoesByASnapshotThatReplacedTheLog(t *testing.T) {
 	}
 }
 
+// TestRefetchSalvagesWhatLeadsToTheLog: the newest snapshot cannot be described, and the log begins
+// behind it. The older one knows less than the segments still do.
+func TestRefetchSalvagesWhatLeadsToTheLog(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
+		n := c.leader()
+		c.write(n, "w")
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		grow(c)
+		for range 5 {
+			c.write(n, "w")
+		}
+		if err := n.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+		c.closeAll()
+		dir := filepath.Join(c.dir, "n1")
+		snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), testLogger()}
+		newest, _, _, err := snapshots.newest()
+		if err == nil {
+			err = os.Remove(filepath.Join(snapshots.dir, newest, snapshotMetaName))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := snapshots.List(); err != nil || len(list) != 1 {
+			t.Fatalf("%d snapshots can be described, %v", len(list), err)
+		}
+		v, err := readVersion(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := lookOnDisk(dir, v, testLogger())
+		if have := voters(found.members.is); err != nil || len(have) != 3 {
+			t.Errorf("voters %v, %v", have, err)
+		}
+	})
+}
+
 // grow lets n2 and n3 join n1.
 func grow(c *testCluster) {
 	for _, id := range []string{"n2", "n3"} {
