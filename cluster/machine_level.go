@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -254,11 +255,20 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 	return true
 }
 
-// checkLevelOf refuses to add a node that does not know the machine's level. A node that does not
-// answer yet is not checked: it refuses unknown levels itself.
-func (n *Node) checkLevelOf(id, addr string) error {
+// checkJoiner refuses to add a node that does not know the machine's level, or to which the leader
+// cannot talk: it would be a member that gets nothing. Where nobody answers yet nothing is checked:
+// the node refuses unknown levels itself.
+func (n *Node) checkJoiner(id, addr string) error {
 	h, err := n.probe(addr)
-	if err != nil || h.id != id || h.level >= n.levels.Level() {
+	switch {
+	case errors.As(err, new(noAnswer)):
+		return nil
+	case err != nil:
+		return notRun(fmt.Sprintf("the leader cannot talk to node %s at %s: %v; do both have the "+
+			"same --peer-tls?", id, addr, err))
+	case h.id != id:
+		return notRun(fmt.Sprintf("at %s is node %s, and not %s", addr, h.id, id))
+	case h.level >= n.levels.Level():
 		return nil
 	}
 	return refused(fmt.Sprintf(

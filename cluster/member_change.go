@@ -128,7 +128,7 @@ func (n *Node) addMember(id, addr string) error {
 			return n.addressTaken(s)
 		}
 	}
-	if err := n.checkLevelOf(id, addr); err != nil {
+	if err := n.checkJoiner(id, addr); err != nil {
 		return err
 	}
 	n.logger.Info("node added", "member", id, "address", addr)

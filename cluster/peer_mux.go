@@ -333,12 +333,18 @@ func (m *mux) closeUnverified(except map[net.Conn]bool) {
 	}
 }
 
+// noAnswer is why there is no connection to an address.
+type noAnswer struct{ error }
+
+// Unwrap returns the cause.
+func (e noAnswer) Unwrap() error { return e.error }
+
 // open dials the node id, or whichever node is there if id is empty, at addr, and sends the first
 // bytes. The connection is tracked.
 func (m *mux) open(id, addr string, first []byte, timeout time.Duration) (*stream, error) {
 	raw, err := m.dialAny(addr, min(timeout, dialTimeout))
 	if err != nil {
-		return nil, err
+		return nil, noAnswer{err}
 	}
 	if !m.track(raw) {
 		return nil, net.ErrClosed

@@ -117,6 +117,42 @@ func TestClusterOverTLS(t *testing.T) {
 	})
 }
 
+// TestJoinAcrossTLS asks to add a node that has TLS to a cluster that has not, and the other way
+// around: no member is left behind that nobody can talk to, and the node is added once it can.
+func TestJoinAcrossTLS(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		simulated(t, func(t *testing.T) {
+			with := newCA(t).useTLS(PeerTLSRequired)
+			without := func(*Config) {}
+			if secure {
+				with, without = without, with
+			}
+			c := newCluster(t, 1, without)
+			lead := c.leader()
+			join := func() error {
+				return lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
+					PeerAddr: c.nodes["n2"].Status().PeerAddr})
+			}
+			c.change = with
+			c.joiner("n2", true)
+			if err := join(); !errors.Is(err, ErrNotRun) ||
+				!strings.Contains(err.Error(), "cannot talk to node n2") {
+				t.Error(err)
+			}
+			if got := len(lead.configuration().Servers); got != 1 {
+				t.Errorf("%d members", got)
+			}
+			c.close("n2")
+			c.change = without
+			c.joiner("n2", true)
+			if err := join(); err != nil {
+				t.Fatal(err)
+			}
+			c.ready("n2")
+		})
+	}
+}
+
 // TestFromPlainToTLS restarts one node after the other, in each mode and back.
 func TestFromPlainToTLS(t *testing.T) {
 	simulated(t, func(t *testing.T) {
