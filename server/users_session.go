@@ -194,6 +194,33 @@ func (s *session) mayRun(spec *commands.Spec, args [][]byte) bool {
 	return !denied
 }
 
+// MayRun reports whether a user may run a command, as far as this node knows. Without a name it is
+// who has not authenticated.
+func (s *Server) MayRun(user string, words ...string) bool {
+	users := s.users()
+	if users == nil {
+		return false
+	}
+	var u *acl.User
+	if user != "" {
+		u = users.Get([]byte(user))
+	} else if users.Open {
+		return true
+	} else {
+		u, _ = users.of(nil)
+	}
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	spec, _ := s.table.Resolve(args)
+	if u == nil || spec == nil {
+		return false
+	}
+	_, denied, _ := spec.Check(u, args)
+	return !denied
+}
+
 // context is where the session denies something, as ACL LOG shows it.
 func (s *session) context() string {
 	if s.tx.open || s.inExec {

@@ -54,7 +54,7 @@ func (n *Node) openWeb(ln net.Listener) *webListener {
 	if !n.cfg.HTTPNoPage {
 		n.pageConns = web.NewListener()
 		n.page = web.New(web.Config{NodeID: n.cfg.ID, Server: n.pageConns, TLS: n.cfg.HTTPTLS,
-			Insecure: n.cfg.HTTPInsecure, Hold: hold})
+			Insecure: n.cfg.HTTPInsecure, Hold: hold, May: n.server.MayRun})
 		pages.Handle("/", n.page)
 		pages.Handle("POST /api/login", logIn(n.page))
 	}

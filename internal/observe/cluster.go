@@ -36,9 +36,10 @@ type Member struct {
 	ContactMs int64  `json:"contact"` // since the leader heard from it, or whose view this is
 	Version   string `json:"version"`
 	UptimeSec int64  `json:"uptime"`
-	Zone      string `json:"zone"`  // empty: none is configured
-	Build     string `json:"build"` // of its binary; empty: unknown
-	State     string `json:"state"` // equal to the leader's, or differs; empty: not compared yet
+	Permanent bool   `json:"permanent"` // a learner that never becomes a voter
+	Zone      string `json:"zone"`      // empty: none is configured
+	Build     string `json:"build"`     // of its binary; empty: unknown
+	State     string `json:"state"`     // equal to the leader's, or differs; empty: not compared yet
 	// Connections between it and whose view this is: up, or why not; empty: it is that node itself.
 	To   string `json:"to"`
 	From string `json:"from"`
@@ -98,7 +99,8 @@ func (c *Client) listMembers(ctx context.Context, words ...string) (members []Me
 			Peer:   m["peer-address"].Text,
 			Behind: number(m["entries-behind"]), ContactMs: number(m["last-contact-ms"]),
 			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"]),
-			Zone: m["availability-zone"].Text, Build: m["build"].Text, State: m["state"].Text,
+			Permanent: number(m["permanent-learner"]) == 1,
+			Zone:      m["availability-zone"].Text, Build: m["build"].Text, State: m["state"].Text,
 			To: m["connection-to"].Text, From: m["connection-from"].Text})
 	}
 	return members, alone, nil

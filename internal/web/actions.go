@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/coordd/coordd/internal/observe"
 )
@@ -33,6 +34,18 @@ var memberActions = map[string]func(q *actRequest) []string{
 	},
 	"remove":  func(q *actRequest) []string { return []string{"RAFT", "REMOVE", q.Member} },
 	"promote": func(q *actRequest) []string { return []string{"RAFT", "PROMOTE", q.Member} },
+}
+
+// may returns the actions on members and on the node that a user may take.
+func (p *Page) may(user string) []string {
+	actions := []string{}
+	for name, command := range memberActions {
+		if p.cfg.May(user, command(&actRequest{Member: "n1", Address: "host:1"})...) {
+			actions = append(actions, name)
+		}
+	}
+	slices.Sort(actions)
+	return actions
 }
 
 // lockActions are actions on a lock, which has the owner and the token that were shown.

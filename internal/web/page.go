@@ -29,6 +29,9 @@ type Config struct {
 	// Hold lets a user's request last longer than others: its connection is not closed to make
 	// room for those of nobody. It returns false if too many are held; otherwise release ends it.
 	Hold func(r *http.Request, user string) (release func(), ok bool)
+	// May reports whether a user may run a command: the page shows no buttons for others. Empty:
+	// who has logged in without a password.
+	May func(user string, words ...string) bool
 }
 
 // Page is the handler of the page. Close ends its sessions.

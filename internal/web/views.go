@@ -84,6 +84,12 @@ const (
 	streamWrites = 5 * time.Second
 )
 
+// shownSample is a sample, and what who sees it may do.
+type shownSample struct {
+	*observe.Sample
+	May []string `json:"may"` // names of memberActions
+}
+
 // live sends a sample each second as a server-sent event, until the browser leaves, the session
 // ends or the node stops.
 func (p *Page) live(w http.ResponseWriter, r *http.Request, _ *session) {
@@ -109,7 +115,7 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request, _ *session) {
 		ctx, cancel := context.WithTimeout(p.stop, sampleWait)
 		sample, err := sampler.Next(ctx)
 		cancel()
-		name, body := "sample", any(sample)
+		name, body := "sample", any(shownSample{sample, p.may(s.user)})
 		if signedOut(err) { // the user was removed, or has another password
 			p.sessions.drop(r)
 			continue

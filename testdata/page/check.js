@@ -13,6 +13,8 @@ const nodes = JSON.parse(process.env.COORDD_PAGE_NODES);
 const images = process.env.COORDD_PAGE_IMAGES;
 const views = ["overview", "locks", "windows", "queues", "clients", "slow"];
 const desktop = { width: 1180, height: 760 };
+const wide = { width: 1280, height: 800 };
+const tablet = { width: 800, height: 1100 };
 const phone = { width: 360, height: 740 };
 
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -61,6 +63,13 @@ async function accessible(page, what) {
   assert.ok(content <= width, `${what} is ${content} wide on a screen of ${width}`);
 }
 
+// uncut checks that no card cuts off what is in it.
+async function uncut(page, what) {
+  const cut = await page.locator("main .card").evaluateAll((all) =>
+    all.filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.querySelector("h2").textContent));
+  assert.deepEqual(cut, [], what + ": cards that are too narrow");
+}
+
 // small checks that fingers find what can be touched.
 async function small(page, what) {
   const bad = await page.locator("button:visible, a:visible, input:visible").evaluateAll((all) =>
@@ -84,7 +93,7 @@ async function tabTo(page, wanted) {
 
 // everyView looks at each view on each kind of screen.
 async function everyView(node) {
-  for (const [screen, viewport] of Object.entries({ desktop, phone })) {
+  for (const [screen, viewport] of Object.entries({ wide, tablet, phone })) {
     for (const scheme of ["light", "dark"]) {
       const page = await open(node, viewport, scheme, screen === "phone");
       await verdict(page, "All 3 members are well");
@@ -93,6 +102,7 @@ async function everyView(node) {
         const what = `${view}, ${screen}, ${scheme}`;
         await page.locator("main .card tbody tr").first().waitFor();
         await accessible(page, what);
+        await uncut(page, what);
         if (screen === "phone") await small(page, what);
       }
       await page.context().close();
@@ -143,6 +153,21 @@ async function keyboard(page) {
   await page.keyboard.press("Enter");
   await page.locator("#notice", { hasText: "The lock is released." }).waitFor();
   await page.locator(".empty", { hasText: "There is no lock here." }).waitFor();
+  assert.notEqual(await page.evaluate(() => document.activeElement.tagName), "BODY",
+    "the focus after the button has gone");
+}
+
+// reader sees no buttons for what its user may not do.
+async function reader(node) {
+  const page = await open(node, wide, "light");
+  await ask("reader");
+  await page.getByLabel("User").fill("reader");
+  await page.getByLabel("Password").fill("right");
+  await page.keyboard.press("Enter");
+  await verdict(page, "All 3 members are well");
+  await page.locator("td.act").first().waitFor({ state: "attached" });
+  assert.deepEqual(await page.locator("main button:visible").allTextContents(), []);
+  await page.context().close();
 }
 
 // holders releases the second holder of a semaphore.
@@ -223,6 +248,7 @@ await keyboard(page);
 const leader = await ask("leader");
 await actions(page, leader, nodes.find((n) => n.id !== leader && n.id !== survivor.id).id);
 await password(page);
+await reader(survivor);
 const dead = await ask("kill leader");
 await verdict(page, dead + " does not answer the leader");
 await page.locator("#problems", { hasText: "One more failure stops the cluster" }).waitFor();

@@ -190,6 +190,13 @@ func doForPage(t *testing.T, ps []*process, what, password string) string {
 			password).Err(); err != nil {
 			t.Error(err)
 		}
+	case "reader":
+		c := redis.NewClient(&redis.Options{Addr: ps[0].addr, Password: password, MaxRetries: -1})
+		defer c.Close()
+		if err := c.Do(t.Context(), "ACL", "SETUSER", "reader", "on", ">right", "+info",
+			"+raft|status", "+raft|members", "+latency|histogram", "+ping").Err(); err != nil {
+			t.Error(err)
+		}
 	case "kill":
 		for _, p := range targets {
 			p.kill()

@@ -38,10 +38,11 @@ export class Table {
         { scope: "col", class: c.number ? "num" : null },
         c.title || h("span", { class: "sr" }, "Actions"))))), this.body);
     this.empty = h("p", { class: "empty" }, empty);
-    this.element = h("div", {}, this.table, this.empty);
+    this.element = h("div", { tabindex: "-1" }, this.table, this.empty);
   }
 
   show(items, key, rowClass = () => "") {
+    const focused = this.table.contains(document.activeElement) && document.activeElement;
     const gone = new Map(this.rows);
     items.forEach((item, i) => {
       const id = key(item);
@@ -67,6 +68,8 @@ export class Table {
     }
     this.table.hidden = items.length === 0;
     this.empty.hidden = items.length > 0;
+    // A button that has gone takes the focus with it, to the beginning of the page.
+    if (focused && (!focused.isConnected || focused.closest("[hidden]"))) this.element.focus();
   }
 }
 

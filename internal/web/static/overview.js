@@ -9,6 +9,8 @@ const silent = 3000; // ms, as in internal/observe/health.go
 
 let sample = null;
 
+const may = (action) => sample.may.includes(action);
+
 function makeLeader(id) {
   confirm({ title: "Make " + id + " the leader?", action: "Transfer leadership",
     text: "Commands wait for a moment while " + id + " takes over. None fails.",
@@ -67,8 +69,9 @@ function memberActions(td, m, isNew) {
       h("button", { class: "plain", type: "button", click: () => removeMember(m.id) },
         "Remove", h("span", { class: "sr" }, " " + m.id)));
   }
-  td.children[0].hidden = m.id === sample.node.leader || m.role === "learner";
-  td.children[1].hidden = m.role !== "learner";
+  td.children[0].hidden = !may("transfer") || m.id === sample.node.leader || m.role !== "voter";
+  td.children[1].hidden = !may("promote") || m.role !== "learner" || m.permanent;
+  td.children[2].hidden = !may("remove") || m.role === "removed";
 }
 
 const isSilent = (m) => !sample.alone && (m.contact > silent || m.contact < 0);
@@ -112,6 +115,11 @@ const commands = new Table("Commands of the last second", [
   { title: "Failed /s", number: true, cell: (c) => rate(c.failed) },
 ], "No client has sent a command in the last second.");
 
+const buttons = {
+  snapshot: h("button", { type: "button", click: takeSnapshot }, "Snapshot…"),
+  add: h("button", { type: "button", click: addMember }, "Add member…"),
+};
+
 const denied = h("p", { class: "empty" });
 
 export const overview = {
@@ -120,6 +128,8 @@ export const overview = {
 
   show(s) {
     sample = s;
+    buttons.snapshot.hidden = !may("snapshot");
+    buttons.add.hidden = !may("add");
     members.show(s.members || [], (m) => m.id, (m) => (isSilent(m) ? "silent" : ""));
     const r = s.rates;
     if (r) {
@@ -158,10 +168,7 @@ export const overview = {
 };
 
 overview.element.replaceChildren(
-  card("Members", [
-    h("button", { type: "button", click: takeSnapshot }, "Snapshot…"),
-    h("button", { type: "button", click: addMember }, "Add member…"),
-  ], members.element),
+  card("Members", Object.values(buttons), members.element),
   card("Load of this node", [],
     h("div", { class: "graphs" }, ...Object.values(graphs).map((g) => g.element)),
     h("dl", { class: "facts" }, ...["Clients", "Keys", "Data", "Memory of the process", "Term",
