@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -38,19 +37,16 @@ const (
 // which stay together in one entry.
 type call struct {
 	batches  [][]byte
-	count    int // requests in batches
-	size     int // bytes in batches
-	seq      uint64
+	count    int       // requests in batches
+	size     int       // bytes in batches
 	deadline time.Time // a call that finds no leader by then is refused
 	dryRun   bool      // local: the batch may write, see Node.DryRun
 	state    callState // guarded by the queue's lock
 
 	workload    Workload // local
-	flow        flow     // who is charged; the zero flow: nobody
-	startTag    uint64   // the flow's start tag when the call was queued
+	place                // seq: among all calls; the rest is of heavy ones
 	cost        uint64   // predicted units of work
-	fresh       bool     // the flow owes nothing
-	unpredicted bool     // the cost is a guess; a cautious queue does not treat the call as light
+	unpredicted bool     // the cost is a guess
 	heavy       bool     // waits until the fair queue picks it
 
 	done    chan struct{} // local: gets one token when replies and err are set
@@ -160,11 +156,14 @@ func (q *queue) predict(c *call) {
 	}
 }
 
-// classLocked decides whether c is heavy.
+// classLocked decides whether c is heavy. One whose cost is a guess is not trusted to be light in a
+// cautious queue, nor from a flow in debt. But a debt does not delay what is known to be light.
 func (q *queue) classLocked(c *call) {
-	c.startTag, c.fresh = q.fair.startTag(c.flow)
-	c.heavy = c.cost >= heavyWork || c.startTag > q.fair.virtualTime || c.unpredicted &&
-		!q.cautiousUntil.IsZero() && time.Now().Before(q.cautiousUntil)
+	c.heavy = c.cost >= heavyWork || c.unpredicted && (q.fair.inDebt(c.flow) ||
+		!q.cautiousUntil.IsZero() && time.Now().Before(q.cautiousUntil))
+	if c.heavy {
+		c.place = q.fair.place(c.flow, c.seq)
+	}
 }
 
 // charge bills a call's work to its flow and records it for later predictions.
@@ -178,7 +177,10 @@ func (q *queue) charge(c *call, work uint64, reply int) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.fair.charge(c.flow, c.startTag, work)
+	if !c.heavy { // it took no turn
+		c.place = q.fair.place(c.flow, c.seq)
+	}
+	q.fair.charge(c.place, work)
 }
 
 // beCautious makes the queue cautious for cautionTime: calls that counted as light did much work.
@@ -347,8 +349,8 @@ func (q *queue) take(dst []*call, least int) []*call {
 	return dst
 }
 
-// takeHeavy appends to dst, up to most calls, the heavy call with the smallest start tag and those
-// after it, as long as their predicted cost stays within quantum.
+// takeHeavy appends to dst, up to most calls, the heavy call that has the next turn and those after
+// it, as long as their predicted cost stays within quantum.
 func (q *queue) takeHeavy(dst []*call, most int) []*call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -356,17 +358,12 @@ func (q *queue) takeHeavy(dst []*call, most int) []*call {
 	if len(q.heavy) == 0 {
 		return dst
 	}
-	if most == 1 {
-		first := 0
-		for i, c := range q.heavy {
-			if c.before(q.heavy[first]) {
-				first = i
-			}
-		}
-		q.heavy[0], q.heavy[first] = q.heavy[first], q.heavy[0]
-	} else { // thousands may wait, and go together when each asks for little
-		slices.SortFunc(q.heavy, (*call).compare)
+	if most > 1 { // thousands may wait, and go together when each asks for little
+		slices.SortFunc(q.heavy, func(a, b *call) int { return a.compare(&b.place) })
 	}
+	next := nextTurn(&q.fair, q.heavy)
+	first := q.heavy[next]
+	q.heavy = slices.Insert(slices.Delete(q.heavy, next, next+1), 0, first)
 	var b packer
 	cost, taken := uint64(0), 0
 	for _, c := range q.heavy[:min(most, len(q.heavy))] {
@@ -375,29 +372,13 @@ func (q *queue) takeHeavy(dst []*call, most int) []*call {
 		}
 		q.count(c, -1)
 		c.state = callTaken
+		q.fair.advance(c.startTag)
 		dst = append(dst, c)
 		cost += c.cost
 		taken++
 	}
-	q.fair.advance(q.heavy[taken-1].startTag) // the first one always fits
-	q.heavy = slices.Delete(q.heavy, 0, taken)
+	q.heavy = slices.Delete(q.heavy, 0, taken) // the first one always fits
 	return dst
-}
-
-// before reports whether c is served before o. A fresh flow wins ties: it may ask for little and
-// does not wait for a round of the others.
-func (c *call) before(o *call) bool { return c.compare(o) < 0 }
-
-func (c *call) compare(o *call) int {
-	switch {
-	case c.startTag != o.startTag:
-		return cmp.Compare(c.startTag, o.startTag)
-	case c.fresh != o.fresh && c.fresh:
-		return -1
-	case c.fresh != o.fresh:
-		return 1
-	}
-	return cmp.Compare(c.seq, o.seq)
 }
 
 // withdraw removes c for a caller that gives up. It returns false when c was already taken.

@@ -1,14 +1,15 @@
 // Fair sharing: predicting what a batch costs, and choosing who is served when there is much to do.
 //
-// Light batches run first come, first served, and many share one entry. Heavy batches, and all
-// batches of a flow that has had more than its share, are served one quantum at a time by
-// start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): each flow pays for the work that its
-// batches turned out to be, and the smallest start tag goes next. So a light batch waits for at
-// most one heavy quantum. See docs/adr/0015.
+// Light batches run first come, first served, and many share one entry. Heavy batches, and unknown
+// ones of a flow that has had more than its share, are served one quantum at a time by start-time
+// fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): each flow pays for the work that its batches
+// turned out to be, and the smallest start tag goes next. So a light batch waits for at most one
+// heavy quantum. See docs/adr/0015.
 
 package cluster
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -122,56 +123,101 @@ func (c *costs) record(load Workload, units uint64) {
 	}
 }
 
-// maxFlows bounds the flows in a fairQueue. Virtual time advances only with flows that come back,
-// so flows that never do would accumulate.
+// maxFlows bounds the flows in a fairQueue, which remembers those that never come back too.
 const maxFlows = 1024
 
 // fairQueue does the accounting of start-time fair queueing. Its owner guards it.
 type fairQueue struct {
-	virtualTime uint64          // the start tag that was served last
-	finishTags  map[flow]uint64 // of flows whose tag is later than virtualTime
+	virtualTime uint64          // the latest start tag that was served
+	finishTags  map[flow]uint64 // of the flows that were served lately
+	turns       uint64          // given so far
+	overtaken   bool            // the last one went to a newcomer, past one that came before it
 }
 
-// startTag returns the start tag of a flow's next batch, and whether the flow has not been charged
-// lately.
-func (s *fairQueue) startTag(f flow) (start uint64, fresh bool) {
-	if len(s.finishTags) == 0 {
-		return s.virtualTime, true
+// place is where a piece of work stands that waits for a turn.
+type place struct {
+	flow     flow   // who is charged; the zero flow: nobody
+	startTag uint64 // the flow's, when the work came
+	newcomer bool   // the flow was not served lately
+	came     uint64 // how many turns had been given
+	seq      uint64 // the order of arrival
+}
+
+func (p *place) placed() *place { return p }
+
+// before reports whether p is served before o. A newcomer wins ties: it may ask for little and does
+// not wait for a round of the others.
+func (p *place) before(o *place) bool { return p.compare(o) < 0 }
+
+func (p *place) compare(o *place) int {
+	switch {
+	case p.startTag != o.startTag:
+		return cmp.Compare(p.startTag, o.startTag)
+	case p.newcomer != o.newcomer && p.newcomer:
+		return -1
+	case p.newcomer != o.newcomer:
+		return 1
 	}
-	end, known := s.finishTags[f]
-	return max(s.virtualTime, end), !known
+	return cmp.Compare(p.seq, o.seq)
 }
 
-// charge bills the work of a batch with this start tag to its flow.
-func (s *fairQueue) charge(f flow, start, units uint64) {
-	end := start + units
-	if f == (flow{}) || end <= s.virtualTime {
+// place returns the place of a flow's next piece of work.
+func (s *fairQueue) place(f flow, seq uint64) place {
+	end, known := s.finishTags[f]
+	return place{f, max(s.virtualTime, end), !known, s.turns, seq}
+}
+
+// inDebt reports whether a flow has had more than its share.
+func (s *fairQueue) inDebt(f flow) bool { return s.finishTags[f] > s.virtualTime }
+
+// nextTurn gives a turn to the first of those that wait, and returns its index.
+//
+// Newcomers start at virtual time, ahead of those in debt. Who opens a connection for each request
+// is a newcomer always, and would keep the others waiting. So newcomers have every second turn at
+// most while another one waits that came before them.
+func nextTurn[T interface{ placed() *place }](s *fairQueue, waiting []T) int {
+	first, known, came := 0, -1, s.turns
+	for i, w := range waiting {
+		p := w.placed()
+		if p.before(waiting[first].placed()) {
+			first = i
+		}
+		if !p.newcomer {
+			if came = min(came, p.came); known < 0 || p.before(waiting[known].placed()) {
+				known = i
+			}
+		}
+	}
+	p := waiting[first].placed()
+	overtakes := p.newcomer && known >= 0 && came < p.came
+	if overtakes && s.overtaken {
+		first, overtakes = known, false
+	}
+	s.overtaken = overtakes
+	s.turns++
+	s.advance(waiting[first].placed().startTag)
+	return first
+}
+
+// charge bills work to the flow that had this place.
+func (s *fairQueue) charge(p place, units uint64) {
+	if p.flow == (flow{}) || units == 0 {
 		return
 	}
 	if s.finishTags == nil {
 		s.finishTags = map[flow]uint64{}
 	}
-	s.finishTags[f] = max(end, s.finishTags[f])
+	s.finishTags[p.flow] = max(p.startTag+units, s.finishTags[p.flow])
 	if len(s.finishTags) > maxFlows {
 		for _, end := range s.finishTags {
-			s.virtualTime = max(s.virtualTime, end)
+			s.advance(end)
 		}
 		clear(s.finishTags)
 	}
 }
 
-// advance moves virtual time to the start tag of the batch that is served next.
-func (s *fairQueue) advance(start uint64) {
-	if start <= s.virtualTime {
-		return
-	}
-	s.virtualTime = start
-	for f, end := range s.finishTags {
-		if end < start { // a flow that ends at start belongs to this round
-			delete(s.finishTags, f)
-		}
-	}
-}
+// advance moves virtual time to the start tag of what is served.
+func (s *fairQueue) advance(start uint64) { s.virtualTime = max(s.virtualTime, start) }
 
 // fairGate lets one piece of heavy work at a time onto this node's processors, besides the work of
 // the log.
@@ -179,26 +225,25 @@ type fairGate struct {
 	mu          sync.Mutex
 	fair        fairQueue
 	busy        bool
-	waiting     []*ticket // in order of arrival
+	waiting     []*ticket
+	arrived     uint64    // tickets so far
 	exemptUntil time.Time // until when the budget for exempt work is spent
 }
 
 // ticket is one piece of work that has or waits for the gate.
 type ticket struct {
-	flow     flow
-	startTag uint64
-	fresh    bool
-	ready    chan struct{} // closed when it is served
+	place
+	ready chan struct{} // closed when it is served
 }
 
 // acquire waits for the gate on behalf of a flow. It returns nil if the limit or stop comes first.
 func (t *fairGate) acquire(f flow, limit time.Duration, stop <-chan struct{}) *ticket {
 	t.mu.Lock()
-	w := &ticket{flow: f, ready: make(chan struct{})}
-	w.startTag, w.fresh = t.fair.startTag(f)
+	t.arrived++
+	w := &ticket{t.fair.place(f, t.arrived), make(chan struct{})}
 	if !t.busy {
 		t.busy = true
-		t.fair.advance(w.startTag)
+		nextTurn(&t.fair, []*ticket{w})
 		t.mu.Unlock()
 		return w
 	}
@@ -228,21 +273,14 @@ func (t *fairGate) acquire(f flow, limit time.Duration, stop <-chan struct{}) *t
 func (t *fairGate) release(w *ticket, units uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.fair.charge(w.flow, w.startTag, units)
+	t.fair.charge(w.place, units)
 	if len(t.waiting) == 0 {
 		t.busy = false
 		return
 	}
-	next := 0
-	for i, other := range t.waiting {
-		if n := t.waiting[next]; other.startTag < n.startTag || other.startTag == n.startTag &&
-			other.fresh && !n.fresh {
-			next = i
-		}
-	}
+	next := nextTurn(&t.fair, t.waiting)
 	w = t.waiting[next]
 	t.waiting = slices.Delete(t.waiting, next, next+1)
-	t.fair.advance(w.startTag)
 	close(w.ready)
 }
 
@@ -280,8 +318,7 @@ func (t *fairGate) chargeExempt(f flow, units uint64) {
 	}
 	t.exemptUntil = t.exemptUntil.Add(time.Duration(units) * workUnitTime * exemptShare)
 	if units >= heavyWork {
-		start, _ := t.fair.startTag(f)
-		t.fair.charge(f, start, units)
+		t.fair.charge(t.fair.place(f, 0), units)
 	}
 }
 

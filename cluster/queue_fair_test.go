@@ -135,8 +135,8 @@ func TestFreshSourceIsNext(t *testing.T) {
 	}
 }
 
-// A flow that takes one turn and never returns is forgotten eventually; one that waits is not
-// passed over forever by newcomers.
+// A flow that takes one turn and never returns is forgotten eventually; one that waits is passed by
+// one newcomer at most.
 func TestFlowsAreBounded(t *testing.T) {
 	q := newQueue(&costs{})
 	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
@@ -145,17 +145,85 @@ func TestFlowsAreBounded(t *testing.T) {
 	q.takeHeavy(nil, 1)
 	q.charge(debtor, 10_000_000, 0)
 	q.push(batchOf(1, heavyCommand, 0))
-	served := false
-	for id := range uint64(3 * maxFlows) {
-		q.push(batchOf(id+2, heavyCommand, 0))
+	served := -1
+	for turn := range 3 * maxFlows {
+		q.push(batchOf(uint64(turn+2), heavyCommand, 0))
 		c := q.takeHeavy(nil, 1)[0]
-		served = served || c.flow.id == 1
+		if c.flow.id == 1 {
+			served = turn
+		}
 		if q.charge(c, 10_000_000, 0); len(q.fair.finishTags) > maxFlows {
 			t.Fatalf("%d flows are remembered", len(q.fair.finishTags))
 		}
 	}
-	if !served {
-		t.Error("the one that waits was never served")
+	if served < 0 || served > 2 { // the first newcomer came in the same turn
+		t.Errorf("the one that waits was served in turn %d", served)
+	}
+}
+
+// Clients that open a connection for each request, a light client beside each: the light ones wait
+// for nobody, though they were heavy once. Heavy ones that stay connected wait for about as many
+// turns as there are others, and those that do not have every second turn at least.
+func TestReconnectingFlows(t *testing.T) {
+	for _, staying := range []int{1, 2, 20} {
+		for _, reconnecting := range []int{1, 2, 12} {
+			q := newQueue(&costs{})
+			q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
+			q.costs.record(Workload{Command: lightCommand}, 10)
+			all := staying + reconnecting
+			since := make([]int, all+1) // the turn after which a flow began to wait, by its id
+			for id := 1; id <= all; id++ {
+				q.push(batchOf(uint64(id), heavyCommand, 0))
+			}
+			stays, reconnects := 0, 0 // the longest waits after the first round
+			for turn := range maxFlows / 2 {
+				c := q.takeHeavy(nil, 1)[0]
+				q.charge(c, 10_000_000, 0)
+				light := batchOf(c.flow.id, lightCommand, 10)
+				if q.push(light); light.heavy {
+					t.Fatal("a light one of a client that was heavy once waits for a turn")
+				}
+				q.take(nil, 1)
+				id := int(c.flow.id)
+				if id <= staying {
+					stays = max(stays, turn-since[id])
+					since[id] = turn + 1
+				} else {
+					if id > all {
+						reconnects = max(reconnects, turn-since[id])
+					}
+					id = len(since)
+					since = append(since, turn+1)
+				}
+				q.push(batchOf(uint64(id), heavyCommand, 0))
+			}
+			for id := 1; id <= staying; id++ {
+				stays = max(stays, maxFlows/2-since[id])
+			}
+			if stays > 2*(all-1) || reconnects > 2*reconnecting {
+				t.Errorf("of %d clients %d reconnect, and wait for %d turns; the others for %d",
+					all, reconnecting, reconnects, stays)
+			}
+		}
+	}
+}
+
+// A flow in debt waits for its turn with what nobody knows to be light.
+func TestDebtDelaysTheUnknown(t *testing.T) {
+	q := newQueue(&costs{})
+	q.costs.record(Workload{Command: lightCommand}, 10)
+	debtor := batchOf(1, heavyCommand, 0)
+	if q.push(debtor); debtor.heavy {
+		t.Fatal("the first one is known to be heavy")
+	}
+	q.charge(debtor, 10_000_000, 0)
+	unknown, light, other := batchOf(1, newCommand, 0), batchOf(1, lightCommand, 0),
+		batchOf(2, newCommand, 0)
+	q.push(unknown)
+	q.push(light)
+	if q.push(other); !unknown.heavy || light.heavy || other.heavy {
+		t.Errorf("an unknown one waits: %v; a light one: %v; an unknown one of another: %v",
+			unknown.heavy, light.heavy, other.heavy)
 	}
 }
 
@@ -176,7 +244,7 @@ func TestTurnsTogether(t *testing.T) {
 			t.Fatalf("%d of %d have their turn", len(taken), most)
 		}
 		for _, c := range taken {
-			if last != nil && !last.before(c) {
+			if last != nil && !last.before(&c.place) {
 				t.Fatalf("%+v came behind %+v", c, last)
 			}
 			last = c
@@ -286,7 +354,7 @@ func TestFairGate(t *testing.T) {
 				return len(s.waiting) == at
 			})
 		}
-		s.fair.charge(flow{id: 2}, 0, 500) // it has had more than the others
+		s.fair.charge(place{flow: flow{id: 2}}, 500) // it has had more than the others
 		enter(2, 1)
 		enter(3, 2)
 		enter(4, 3)
@@ -306,6 +374,37 @@ func TestFairGate(t *testing.T) {
 		if s.busy || len(s.waiting) != 0 {
 			t.Error("it is still busy")
 		}
+	})
+}
+
+// Who opens a connection for each piece of work does not keep the gate from one that stays.
+func TestFairGateOfReconnectingFlows(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		var s fairGate
+		never := make(chan struct{})
+		served := make(chan *ticket)
+		enter := func(id uint64, waiting int) {
+			go func() { served <- s.acquire(flow{id: id}, time.Hour, never) }()
+			eventually(t, "the next waits", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return len(s.waiting) == waiting
+			})
+		}
+		s.release(s.acquire(flow{id: 1}, time.Hour, never), 1000)
+		holder := s.acquire(flow{id: 2}, time.Hour, never)
+		enter(1, 1)
+		turns := 0
+		for ; holder.flow.id != 1 && turns < 100; turns++ {
+			enter(uint64(3+turns), 2)
+			s.release(holder, 1000)
+			holder = <-served
+		}
+		if turns > 3 {
+			t.Errorf("the one that stays waited for %d turns", turns)
+		}
+		s.release(holder, 0)
+		s.release(<-served, 0)
 	})
 }
 
