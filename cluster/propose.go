@@ -212,6 +212,10 @@ type writeTurn struct {
 	has   atomic.Pointer[ticket]
 }
 
+// longCommit is how long heavy batches keep their turn while the machine applies nothing: the log
+// may hang, and what needs only this node goes on.
+const longCommit = 250 * time.Millisecond
+
 // hasWriteTurn reports whether heavy batches may be proposed. If some wait, it asks for the next
 // turn, which wakes the proposer.
 func (n *Node) hasWriteTurn() bool {
@@ -227,7 +231,9 @@ func (n *Node) hasWriteTurn() bool {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()
-			n.writeTurn.has.Store(n.gate.acquire(flow{}, n.cfg.ReplyWait, n.closing))
+			w := n.gate.acquire(flow{}, n.cfg.ReplyWait, n.closing)
+			n.writeTurn.has.Store(w)
+			n.endIdleTurn(w)
 			n.writeTurn.asked.Store(false)
 			kick(n.writes.wake)
 		}()
@@ -239,6 +245,19 @@ func (n *Node) endWriteTurn() {
 	if w := n.writeTurn.has.Swap(nil); w != nil {
 		n.gate.release(w, 0)
 	}
+}
+
+// endIdleTurn ends a turn, if there is one, that still lasts when the machine is found idle.
+func (n *Node) endIdleTurn(w *ticket) {
+	time.AfterFunc(longCommit, func() {
+		switch {
+		case w == nil || n.writeTurn.has.Load() != w:
+		case n.machine.applying.Load() != 0:
+			n.endIdleTurn(w)
+		case n.writeTurn.has.CompareAndSwap(w, nil):
+			n.gate.release(w, 0)
+		}
+	})
 }
 
 // proposeHeavy proposes one entry of the heavy batches that the fair queue picks.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -126,34 +127,57 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 }
 
 // TestLeaderOfFollowersWhoseDisksHang leads no more when it has nothing acknowledged for long,
-// though they hear its heartbeats; and it leads again when that is over.
+// though they hear its heartbeats; and it leads again when that is over. Meanwhile it answers what
+// needs no log, beside light and heavy writes.
 func TestLeaderOfFollowersWhoseDisksHang(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		c, powers := powered(t, 3, impatient)
-		lead := c.leader()
-		c.write(lead, "before")
-		var releases []func()
-		for _, f := range c.followers() {
-			powers[f.cfg.ID].held.Lock()
-			releases = append(releases, sync.OnceFunc(powers[f.cfg.ID].held.Unlock))
-		}
-		release := func() {
-			for _, r := range releases {
-				r()
+	for _, units := range []uint64{0, 10_000_000} {
+		simulated(t, func(t *testing.T) {
+			c, powers := powered(t, 3, impatient)
+			lead := c.leader()
+			c.write(lead, "before")
+			var releases []func()
+			for _, f := range c.followers() {
+				powers[f.cfg.ID].held.Lock()
+				releases = append(releases, sync.OnceFunc(powers[f.cfg.ID].held.Unlock))
 			}
-		}
-		defer release()
-		if _, err := lead.write(context.Background(), []byte("nobody"), 1); !errors.Is(err,
-			ErrUnknown) {
-			t.Fatal(err)
-		}
-		eventually(t, "it leads no more", func() bool { return lead.Status().Role != RoleLeader })
-		release()
-		eventually(t, "writes", func() bool {
-			_, err := lead.write(context.Background(), []byte("after"), 1)
-			return err == nil
+			release := func() {
+				for _, r := range releases {
+					r()
+				}
+			}
+			defer release()
+			load := Workload{Conn: 1, Command: heavyCommand}
+			lead.costs.record(load, units)
+			written := make(chan error, 1)
+			go func() {
+				_, err := lead.Write(context.Background(), load, []byte("nobody"), 1)
+				written <- err
+			}()
+			synctest.Wait() // the write is in flight
+			local := Workload{Conn: 2, Command: newCommand}
+			lead.costs.record(local, heavyWork)
+			if err := lead.Schedule(local, func() {}); err != nil {
+				t.Errorf("beside a write of %d units, a command of the session: %v", units, err)
+			}
+			if _, err := lead.ReadLocal(local, []byte("all")); err != nil {
+				t.Errorf("beside a write of %d units, a read of this node's state: %v", units, err)
+			}
+			if len(written) > 0 {
+				t.Error("the log does not hang: the test shows nothing")
+			}
+			if err := <-written; !errors.Is(err, ErrUnknown) {
+				t.Fatal(err)
+			}
+			eventually(t, "it leads no more", func() bool {
+				return lead.Status().Role != RoleLeader
+			})
+			release()
+			eventually(t, "writes", func() bool {
+				_, err := lead.write(context.Background(), []byte("after"), 1)
+				return err == nil
+			})
 		})
-	})
+	}
 }
 
 // TestPatienceGrowsWithBytes lets a slow disk write what is large.
