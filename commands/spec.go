@@ -106,8 +106,11 @@ type Local struct {
 	// Early commands neither see nor change anything that requests before them could change, and do
 	// not wait for these.
 	Early bool
-	// Works marks commands that may compute for long. They share the processor fairly.
+	// Works marks commands that may compute for long. They share the processor fairly: Run must
+	// not wait.
 	Works bool
+	// Behind, if set, runs after Run, before the reply is sent, and may wait.
+	Behind func(c Client, spec *Spec, args [][]byte)
 	// Raw commands order their own replies.
 	Raw bool
 }

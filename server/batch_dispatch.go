@@ -252,6 +252,9 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 		s.fail(err)
 		end = endingOf(err)
 	}
+	if l.Behind != nil {
+		l.Behind(s, spec, args)
+	}
 	s.w.Limit = 0
 	if s.w.Full {
 		// part of it may be sent already

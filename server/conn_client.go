@@ -82,11 +82,11 @@ var clientSpecs = []commands.Spec{{
 		audited(commands.AuditArgs, adminSub("unpause", 2, "6.2.0", "", "Ends a pause.",
 			clientUnpause)),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
-		audited(commands.AuditArgs, adminSub("kill", -3, "2.4.0",
+		awaits(audited(commands.AuditArgs, adminSub("kill", -3, "2.4.0",
 			"<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | "+
 				"[USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | "+
 				"[MAXAGE seconds:integer] ...>>",
-			"Closes connections.", clientKill)),
+			"Closes connections.", clientKill)), (*session).awaitKilled),
 		keepsCaching(helpSpec("CLIENT", "5.0.0", "connection", clientHelp...)),
 	},
 }}
@@ -157,6 +157,12 @@ func adminSub(name string, arity int, since, syntax, summary string,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections",
 		Local: &commands.Local{Run: serve(run), Works: true},
 	}
+}
+
+// awaits declares what a command waits for after it ran.
+func awaits(spec commands.Spec, wait func(*session)) commands.Spec {
+	spec.Local.Behind = serve(func(s *session, _ *commands.Spec, _ [][]byte) { wait(s) })
+	return spec
 }
 
 func clientSetName(s *session, _ *commands.Spec, args [][]byte) {
@@ -361,11 +367,7 @@ func clientKill(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Int(int64(len(killed)))
 }
 
-// killPatience is how long CLIENT KILL waits for what it ends.
-const killPatience = 100 * time.Millisecond
-
-// kills ends sessions; the caller's own after its reply. On Redis the others and their
-// subscriptions are gone before the reply, so it waits a moment for them.
+// kills ends sessions; the caller's own after its reply.
 func (s *session) kills(list []*session) {
 	for _, c := range list {
 		if c == s {
@@ -374,12 +376,22 @@ func (s *session) kills(list []*session) {
 			c.kill()
 		}
 	}
+	s.killing = list
+}
+
+// killPatience is how long CLIENT KILL waits for what it ends.
+const killPatience = 100 * time.Millisecond
+
+// awaitKilled waits a moment for the sessions that CLIENT KILL ends: on Redis they and their
+// subscriptions are gone before the reply.
+func (s *session) awaitKilled() {
 	limit := time.Now().Add(killPatience)
-	for _, c := range list {
+	for _, c := range s.killing {
 		for c != s && s.srv.session(c.id) == c && time.Now().Before(limit) {
 			time.Sleep(time.Millisecond)
 		}
 	}
+	s.killing = nil
 }
 
 // killFilter holds the filters of CLIENT KILL, which must all match.

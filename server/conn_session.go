@@ -68,6 +68,7 @@ type session struct {
 	skipping     bool // … this is that command
 	noTouch      bool
 	redirects    bool                     // CLIENT CAPA redirect
+	killing      []*session               // by the CLIENT KILL that runs
 	pubsubSeen   *pubsubView              // by the PUBSUB command that runs
 	leaderWaitMs int64                    // CLIENT LEADER-WAIT; -1: as CONFIG says
 	user         atomic.Pointer[identity] // nil: nobody has authenticated

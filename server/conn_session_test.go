@@ -327,6 +327,23 @@ func TestKill(t *testing.T) {
 	a.ended()
 }
 
+// CLIENT KILL waits for one that does not end soon, and others have the turn meanwhile: see the
+// fake's Schedule.
+func TestKillWaitsWithoutATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		a, b := n.dial(t), n.dial(t)
+		id := strings.Trim(b.call("CLIENT", "ID"), ":\r\n")
+		begun := make(chan struct{})
+		n.fake.set(func() { n.fake.begun, n.fake.gate = begun, make(chan struct{}) })
+		b.raw(calls("SET k v"))
+		<-begun
+		if got := a.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
+			t.Error(got)
+		}
+	})
+}
+
 // field returns a field of CLIENT INFO.
 func field(info, name string) string {
 	for _, f := range strings.Fields(info) {

@@ -43,6 +43,7 @@ type fakeBackend struct {
 	scheduled       []Workload      // calls of Schedule
 	lastLoad        Workload        // of Write
 	computing       map[uint64]bool // the connections for which Schedule runs
+	simulated       bool            // time passes only for those who wait
 	gate            chan struct{}   // if set, Write waits for it
 	begun           chan struct{}   // if set, Write signals its start
 	after           func()          // if set, the next Write calls it before it returns
@@ -171,8 +172,13 @@ func (f *fakeBackend) Schedule(load Workload, do func()) error {
 		f.computing = map[uint64]bool{}
 	}
 	f.computing[load.Conn] = true
+	simulated := f.simulated
 	f.mu.Unlock()
+	began := time.Now()
 	do()
+	if simulated && time.Now() != began {
+		panic("a session waits in what it schedules")
+	}
 	f.set(func() { delete(f.computing, load.Conn) })
 	return nil
 }
@@ -471,6 +477,7 @@ func startSimulated(t testing.TB, change func(*Config)) *node {
 	ln := memnet.Listen()
 	n := startAt(t, ln, change)
 	n.mem = ln
+	n.fake.set(func() { n.fake.simulated = true })
 	return n
 }
 
