@@ -78,11 +78,13 @@ func (t *replyTurn) queue() int {
 	return quickClients
 }
 
-// take reserves room if there is some and nobody waits.
+// take reserves room if there is some and nobody waits for it. Slow clients whose share is used up
+// do not delay quick ones.
 func (r *replyRoom) take(s *session, n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.waiting[s.answering.queue()]) > 0 || !r.mayHold(s, n) || !r.fits(n) {
+	if len(r.waiting[s.answering.queue()]) > 0 || r.next() != nil || !r.mayHold(s, n) ||
+		!r.fits(n) {
 		return false
 	}
 	r.give(s, n)

@@ -121,6 +121,70 @@ func TestRepliesShareByUser(t *testing.T) {
 	})
 }
 
+// Nor may many quick clients of one user keep a slow one of another waiting, or slow ones a quick
+// one: each of them waits behind it once its own reply is read. But slow clients whose share is
+// used up delay no quick ones.
+func TestRepliesShareByUserAmongQuickAndSlow(t *testing.T) {
+	const reply = 10 << 20
+	client := func(user string, slow bool) *session {
+		s := &session{}
+		s.user.Store(&identity{name: []byte(user)})
+		s.answering.signal, s.answering.slow = make(chan struct{}, 1), slow
+		return s
+	}
+	for _, slow := range []bool{false, true} {
+		var r replyRoom
+		r.init(MinReplyBytes)
+		var crowd []*session
+		for room := r.limit; room >= reply; room -= reply {
+			s := client("crowd", slow && len(crowd)%2 == 0) // half of the room is for slow ones
+			if !r.take(s, reply) {
+				t.Fatalf("%d of the crowd have room", len(crowd))
+			}
+			crowd = append(crowd, s)
+		}
+		admitted := make(chan error, 1)
+		go func() {
+			admitted <- r.await(client("lone", !slow), func() int64 { return 3 * reply })
+		}()
+		eventually(t, "the lone one waits", func() bool {
+			_, _, waiting := r.state()
+			return waiting == 1
+		})
+		for _, s := range crowd[:3] {
+			r.hold(s, 0) // its reply is read
+			if _, _, waiting := r.state(); waiting > 0 && r.take(s, reply) {
+				t.Errorf("slow %v: one of the crowd takes room while another user, who holds "+
+					"nothing, waits", s.answering.slow)
+			}
+		}
+		if _, _, waiting := r.state(); waiting > 0 {
+			t.Fatalf("slow %v: the lone one waits on", !slow)
+		}
+		if err := <-admitted; err != nil {
+			t.Error(err)
+		}
+	}
+
+	var r replyRoom
+	r.init(MinReplyBytes)
+	if !r.take(client("slow", true), r.limit/2) {
+		t.Fatal("an empty room has no room")
+	}
+	last := client("late", true)
+	go func() { _ = r.await(last, func() int64 { return reply }) }()
+	eventually(t, "a slow one waits", func() bool {
+		_, _, waiting := r.state()
+		return waiting == 1
+	})
+	if !r.take(client("quick", false), reply) {
+		t.Error("a quick client waits for slow ones")
+	}
+	last.killed.Store(true)
+	last.cut.Store(true)
+	last.answering.wake()
+}
+
 // A session that waits for room ends when killed, and those after it go on.
 func TestWaitingForRoomEnds(t *testing.T) {
 	n := start(t, byHand)
