@@ -17,7 +17,6 @@ type Interest func(db int, key string) bool
 // events gathers the events of one entry.
 type events struct {
 	list     []commands.Event
-	waiting  *waiting // receives the changed keys
 	interest Interest // nil: in no key
 	// enabled notifications; part of the state
 	notify commands.NotifyFlags
@@ -26,7 +25,6 @@ type events struct {
 	watched  bool
 	called   int                                             // bytes of their arguments
 	index    map[changedKey]int                              // in list, of a key's newest event
-	observer keyspace.Observer                               // observe, made once
 	notifier func(commands.NotifyClass, string, int, []byte) // send, made once
 }
 
@@ -39,9 +37,9 @@ type changedKey struct {
 // keptEvents is the number of events whose memory later entries reuse.
 const keptEvents = 1024
 
-func newEvents(w *waiting) *events {
-	v := &events{waiting: w, index: map[changedKey]int{}}
-	v.observer, v.notifier = v.observe, v.send
+func newEvents() *events {
+	v := &events{index: map[changedKey]int{}}
+	v.notifier = v.send
 	return v
 }
 
@@ -102,12 +100,13 @@ func (v *events) send(class commands.NotifyClass, event string, db int, key []by
 	}
 }
 
-// observe receives the keyspace's changes. It sends the notifications that no command sends.
+// observe learns of a change of the keyspace. It sends the notifications that no command sends.
 func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
-	v.waiting.lent.changed(db, e, c)
+	if v.interest == nil && v.notify == 0 {
+		return
+	}
 	switch c {
 	case keyspace.Flushed:
-		v.waiting.changedAll(db)
 		if v.interest != nil {
 			v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db,
 				Client: v.client})
@@ -127,9 +126,6 @@ func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 			v.own(commands.NotifyGeneric, "del", db, e)
 			c = keyspace.Expired
 		}
-	}
-	if c == keyspace.Modified && len(v.waiting.all) > 0 {
-		v.waiting.changed(changedKey{db, e.Key()})
 	}
 	if v.interest != nil && v.interest(db, e.Key()) {
 		v.change(db, e.Key(), c)

@@ -149,8 +149,8 @@ func (v *lent) endBy(key changedKey, spec *commands.Spec) {
 	v.end(key, func(d *lender) bool { return !leaves(spec, d.class) })
 }
 
-// changed ends loans by a change of the keyspace, of which the observer learns. What expires ends
-// none: a loan has the deadline of its key.
+// changed ends loans by a change of the keyspace. What expires ends none: a loan has the deadline
+// of its key.
 func (v *lent) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 	if v.none() || v.by == nil {
 		return

@@ -504,6 +504,31 @@ func (w *waitMachine) reloaded() *waitMachine {
 		eras: w.eras}
 }
 
+// What a wait takes at once that is sent again is lent in the middle of an entry: what follows in
+// it ends the loan on every node, whatever its clients want to know.
+func TestLoansEndWhoeverIsConnected(t *testing.T) {
+	for _, between := range []string{"DEL k", "SET k v", "EXPIRE k 100", "LREM k 0 rest",
+		"FLUSHALL", "SWAPDB 0 1"} {
+		for _, observed := range []bool{false, true} {
+			w := newWaitMachine(t)
+			if observed {
+				w.Observe(func(int, string) bool { return true })
+			}
+			q := w.waitRequest("n2", 7, "BLPOP k 0")
+			q.Wait.Order = w.wait("n2", 7, "BLPOP k 0").Order
+			drop := lineRequest(commands.SettingDropWaits + " n2")
+			drop.Setting = true
+			w.apply(drop)
+			w.run("RPUSH k job rest")
+			q.Wait.Era = w.eraOf("n2")
+			w.apply(q, lineRequest(between))
+			if got := w.giveBack(7, "LPUSH k job"); got != notLent {
+				t.Errorf("%s, observed %v: %s", between, observed, got)
+			}
+		}
+	}
+}
+
 // Loans count with what waits: beyond the bound commands wait on their nodes, and no loan ends.
 func TestLoansCountAsWaits(t *testing.T) {
 	w := newWaitMachine(t)

@@ -57,7 +57,8 @@ func NewMachine(table *commands.Table) *Machine {
 		engine: script.NewEngine(table), waiting: newWaiting(),
 	}
 	m.engine.SetLevel(m.level)
-	m.events = newEvents(&m.waiting)
+	m.events = newEvents()
+	ks.Observe(m.changed)
 	ks.ObserveLacks(m.waiting.lent.lacks)
 	return m
 }
@@ -161,7 +162,6 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if m.level >= commands.LevelUsers && m.waiting.enter(e.Term, index) {
 		m.tellDropped(m.waiting.node)
 	}
-	m.observe()
 	m.witness.Begin(answer && m.facts)
 	limits := limitsAt(m.level)
 	m.ks.LimitSweep(cmp.Or(m.sweeps, limits.sweep))
@@ -253,14 +253,11 @@ func (m *Machine) panicked(p any) {
 	}
 }
 
-// observe has the keyspace report changes, if anybody needs them.
-func (m *Machine) observe() {
-	if m.events.interest != nil || m.events.notify != 0 || len(m.waiting.all) > 0 ||
-		!m.waiting.lent.none() {
-		m.ks.Observe(m.events.observer)
-		return
-	}
-	m.ks.Observe(nil)
+// changed receives all changes of the keyspace. What is part of the state learns of each, whoever
+// is connected to this node; what this node's clients want to know is apart, and learns last.
+func (m *Machine) changed(db int, e *keyspace.Entry, c keyspace.Change) {
+	m.waiting.observe(db, e, c)
+	m.events.observe(db, e, c)
 }
 
 // verify compares the leader's running hash with this machine's own, if it is still remembered.

@@ -7,57 +7,68 @@ package fsm
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// returning counts the waits of each node that are still to come back, in the order in which the
-// nodes came. While there are any, serving is held. It is part of the state.
-type returning []nodeCount
-
-// expect adds waits of a node, which were dropped.
-func (v *returning) expect(node string, waiters int) {
-	for i := range *v {
-		if (*v)[i].node == node {
-			(*v)[i].waiters += waiters
-			return
-		}
-	}
-	*v = append(*v, nodeCount{node, waiters})
+// nodeCount counts the waits of a node.
+type nodeCount struct {
+	node  string
+	waits int
 }
 
-// came notes that a wait of a node is back.
-func (v *returning) came(node string) {
-	at := slices.IndexFunc(*v, func(c nodeCount) bool { return c.node == node })
-	if at < 0 {
-		return
+// nodeCounts counts waits by node, in the order of their ids: equal machines give equal snapshots,
+// in whatever order the nodes came. A node without any is not there.
+type nodeCounts []nodeCount
+
+func (v nodeCounts) find(node string) (at int, there bool) {
+	return slices.BinarySearchFunc(v, node, func(c nodeCount, node string) int {
+		return strings.Compare(c.node, node)
+	})
+}
+
+// add adds waits of a node.
+func (v *nodeCounts) add(node string, waits int) {
+	at, there := v.find(node)
+	if !there {
+		*v = slices.Insert(*v, at, nodeCount{node: node})
 	}
-	if (*v)[at].waiters--; (*v)[at].waiters == 0 {
-		v.forget(node)
+	if (*v)[at].waits += waits; (*v)[at].waits == 0 {
+		*v = slices.Delete(*v, at, at+1)
 	}
 }
 
-// forget expects nothing more of a node.
-func (v *returning) forget(node string) {
-	*v = slices.DeleteFunc(*v, func(c nodeCount) bool { return c.node == node })
+// came takes off a wait of a node, if there is any.
+func (v *nodeCounts) came(node string) {
+	if _, there := v.find(node); there {
+		v.add(node, -1)
+	}
+}
+
+// forget removes a node.
+func (v *nodeCounts) forget(node string) {
+	if at, there := v.find(node); there {
+		*v = slices.Delete(*v, at, at+1)
+	}
 }
 
 // Held reports whether nobody is served until waits are back.
 func (m *Machine) Held() bool { return len(m.waiting.returning) > 0 }
 
 // appendTo appends the encoding for a snapshot.
-func (v returning) appendTo(dst []byte) []byte {
+func (v nodeCounts) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(v)))
 	for _, c := range v {
 		dst = wire.AppendBytes(dst, c.node)
-		dst = binary.AppendUvarint(dst, uint64(c.waiters))
+		dst = binary.AppendUvarint(dst, uint64(c.waits))
 	}
 	return dst
 }
 
 // restore reads what appendTo wrote.
-func (v *returning) restore(c *wire.Cursor) {
+func (v *nodeCounts) restore(c *wire.Cursor) {
 	for range c.Count(2) {
-		v.expect(c.Text(), int(c.Uvarint()))
+		v.add(c.Text(), int(c.Uvarint()))
 	}
 }

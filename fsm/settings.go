@@ -100,7 +100,6 @@ func (m *Machine) setNotify(text string) error {
 		return commands.Errorf("ERR %v", err)
 	}
 	m.events.notify = f
-	m.observe()
 	return nil
 }
 

@@ -30,15 +30,16 @@ type waiting struct {
 	bytes  int    // that the waiters count
 
 	all     []*waiter               // in order
-	counts  []nodeCount             // of all, by node, in the order in which they came
+	counts  nodeCounts              // of all
 	inDB    [keyspace.Databases]int // waiters by database
 	numbers map[uint64]*waiter
 	queues  map[changedKey][]*waiter // in order
 	ready   []changedKey             // may serve someone, in the order of their changes
 	isReady map[changedKey]struct{}
 	lent    lent
-	// returning are the waits that the term has dropped and not kept again
-	returning returning
+	// returning counts the waits that terms have dropped, and that are not kept again. While there
+	// are any, serving is held
+	returning nodeCounts
 
 	// not part of the state
 	node   string // this node's id: it builds the replies of its own waiters
@@ -60,12 +61,6 @@ type waiter struct {
 type nodeEra struct {
 	node string
 	era  uint64
-}
-
-// nodeCount counts the waiters of a node.
-type nodeCount struct {
-	node    string
-	waiters int
 }
 
 // Bound of what waits and is lent, bytes, and the cost of a waiter and of each of its keys.
@@ -99,7 +94,7 @@ func (w *waiter) bytes() int {
 func (v *waiting) size() int64 {
 	n := len(v.all)
 	for _, c := range v.returning {
-		n += c.waiters
+		n += c.waits
 	}
 	return int64(n)
 }
@@ -164,14 +159,7 @@ func (v *waiting) count(w *waiter, sign int) {
 	if len(w.keys) > 0 { // all are of one database
 		v.inDB[w.keys[0].db] += sign
 	}
-	at := slices.IndexFunc(v.counts, func(c nodeCount) bool { return c.node == w.node })
-	if at < 0 {
-		at = len(v.counts)
-		v.counts = append(v.counts, nodeCount{node: w.node})
-	}
-	if v.counts[at].waiters += sign; v.counts[at].waiters == 0 {
-		v.counts = slices.Delete(v.counts, at, at+1)
-	}
+	v.counts.add(w.node, sign)
 }
 
 // leave removes a command and reports whether it was there.
@@ -224,7 +212,7 @@ func (v *waiting) enter(term, index uint64) (dropped bool) {
 		return false
 	}
 	for _, c := range v.counts {
-		v.returning.expect(c.node, c.waiters)
+		v.returning.add(c.node, c.waits)
 	}
 	v.term, v.era, v.eras = term, index, nil
 	v.all, v.counts, v.ready, v.bytes = nil, nil, nil, 0
@@ -255,6 +243,17 @@ func (v *waiting) drop(node string, index uint64) {
 		}
 	}
 	v.all = slices.DeleteFunc(v.all, goes)
+}
+
+// observe learns of a change of the keyspace.
+func (v *waiting) observe(db int, e *keyspace.Entry, c keyspace.Change) {
+	v.lent.changed(db, e, c)
+	switch {
+	case c == keyspace.Flushed:
+		v.changedAll(db)
+	case c == keyspace.Modified && len(v.all) > 0:
+		v.changed(changedKey{db, e.Key()})
+	}
 }
 
 // changed notes that a key may serve those that wait for it.
@@ -317,7 +316,6 @@ func (r *runner) wait(q *commands.Request, start int) {
 		r.resp.Buf = append(r.resp.Buf[:start], place.AddTo(r.resp.Buf[start:])...)
 	}
 	r.room -= headBytes
-	r.m.observe()
 }
 
 // source returns from where a command that is sent again takes, if it need not wait any more, nil

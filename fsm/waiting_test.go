@@ -395,35 +395,127 @@ func TestGoldenWaits(t *testing.T) {
 	}
 }
 
-// randomWaits adds commands that wait, ends of waits and new terms to a random entry.
-func randomWaits(g *random.Calls, m *Machine, e *Entry, term *uint64) {
-	if g.IntN(40) == 0 {
-		*term++
+// randomWaits makes commands that wait, first and again, ends of waits, give-backs, what all these
+// meet, and new terms.
+type randomWaits struct {
+	term       uint64
+	batch      []byte // of the newest entry
+	requests   int    // in it
+	gives      []int  // which of them give back
+	back, late int    // give-backs of what was lent, and of what was not, or not any more
+}
+
+func (w *randomWaits) request(q commands.Request) {
+	w.batch = commands.AppendRequest(w.batch, &q)
+	w.requests++
+}
+
+func (w *randomWaits) set(words ...string) {
+	w.request(commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{commandtest.Args(words...)}})
+}
+
+// add adds some to an entry.
+func (w *randomWaits) add(g *random.Calls, m *Machine, e *Entry) {
+	if g.IntN(60) == 0 {
+		w.term++
 	}
-	e.Term = *term
-	keys := []string{"a", "b", "c", "d"}
-	key := func() string { return keys[g.IntN(len(keys))] }
-	var batch []byte
-	for range g.IntN(6) {
-		number := 1 + uint64(g.IntN(30))
-		line := fmt.Sprintf([]string{"BLPOP %s %s 0", "BLMOVE %s %s LEFT RIGHT 0",
-			"BZMPOP 0 2 %s %s MIN", "BRPOPLPUSH %s %s 1", "RPUSH %s %s y", "ZADD %s 1 %s",
-			"DEL %s %s", "RENAME %s %s"}[g.IntN(8)], key(), key())
-		q := lineRequest(line)
-		node := []string{"n1", "n2"}[g.IntN(2)]
-		switch {
-		case line[0] == 'B':
-			q.Wait = &commands.Wait{Node: []byte(node), Number: number,
-				Era:   m.waiting.eraOf([]byte(node)) - uint64(g.IntN(5)/4),
-				Order: uint64(g.IntN(2)) * uint64(g.IntN(30))}
-		case g.IntN(8) == 0:
-			q = commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args(
-				commands.SettingLeaveWait, fmt.Sprint(number))}}
-		case g.IntN(20) == 0:
-			q = commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args(
-				commands.SettingDropWaits, node)}}
+	e.Term = w.term
+	w.batch, w.requests, w.gives = nil, 0, nil
+	if g.IntN(8) == 0 { // nobody waits
+		w.set(commands.SettingDropWaits, "n1")
+		w.set(commands.SettingDropWaits, "n2")
+	}
+	for range g.IntN(8) {
+		switch number := 1 + g.IntN(12); g.IntN(16) {
+		case 0, 1, 2, 3, 4:
+			w.wait(g, m, uint64(number))
+		case 5, 6:
+			w.giveBack(g, m, number)
+		case 7:
+			w.set(commands.SettingServeWaits)
+			w.set(commands.SettingLeaveWait, fmt.Sprint(number))
+		default:
+			w.change(g)
 		}
-		batch = commands.AppendRequest(batch, &q)
 	}
-	e.Batches = append(e.Batches, batch)
+	e.Batches = append(e.Batches, w.batch)
+}
+
+// randomWords picks one of the lines, with other keys in place of its words a and b.
+func randomWords(g *random.Calls, lines ...string) []string {
+	words := strings.Fields(g.Pick(lines))
+	for i, word := range words {
+		if word == "a" || word == "b" {
+			words[i] = g.Pick([]string{"a", "b", "c"})
+		}
+	}
+	return words
+}
+
+func (w *randomWaits) wait(g *random.Calls, m *Machine, number uint64) {
+	q := commands.Request{Proto: 2, DB: g.IntN(2) * g.IntN(2), Cmds: [][][]byte{commandtest.Args(
+		randomWords(g, "BLPOP a b 0", "BRPOP a b 0", "BLMPOP 0 2 a b LEFT COUNT 3",
+			"BZPOPMIN a b 0", "BZMPOP 0 2 a b MAX COUNT 2", "BLMOVE a b LEFT RIGHT 0",
+			"BRPOPLPUSH a b 1")...)}}
+	node := []byte(g.Pick([]string{"n1", "n2"}))
+	q.Wait = &commands.Wait{Node: node, Number: number, Order: uint64(g.IntN(2) * g.IntN(30)),
+		Era: m.waiting.eraOf(node) - uint64(g.IntN(8)/7)}
+	w.request(q)
+}
+
+// giveBack gives back a loan, if there is any, or else what is none.
+func (w *randomWaits) giveBack(g *random.Calls, m *Machine, number int) {
+	push := randomWords(g, "LPUSH a g h", "RPUSH a g", "ZADD a 5 g")
+	parts := 1 + g.IntN(3)
+	part := g.IntN(parts)
+	if loans := m.waiting.lent.freeze().loans; len(loans) > 0 && g.IntN(4) > 0 {
+		l := loans[g.IntN(len(loans))]
+		number, part, push[1] = int(l.number), int(l.parts), l.from.key.key
+		if g.IntN(4) > 0 {
+			push = []string{"LPUSH", l.from.key.key, "g"}
+			if l.from.class != "list" {
+				push = []string{"ZADD", l.from.key.key, "5", "g"}
+			}
+		}
+	}
+	w.gives = append(w.gives, w.requests)
+	w.set(append([]string{commands.SettingGiveBack, fmt.Sprint(number), fmt.Sprint(part),
+		fmt.Sprint(parts)}, push...)...)
+}
+
+// change adds a command that serves those that wait, or ends what is lent.
+func (w *randomWaits) change(g *random.Calls) {
+	words := randomWords(g, "RPUSH a x y", "ZADD a 1 m 2 n", "RPUSH a x", "ZADD a 1 m",
+		"RPUSH a x y z", "ZADD a 1 m 2 n 3 o", "LPUSH a x", "DEL a", "LPOP a", "ZPOPMIN a",
+		"EXPIRE a 1", "PEXPIRE a 300", "SET a v", "PERSIST a", "LREM a 0 x", "ZREM a m",
+		"SWAPDB 0 1", "FLUSHDB", "FLUSHALL", "RENAME a b", "COPY a b REPLACE",
+		"SORT a ALPHA STORE b", "LMOVE a b LEFT RIGHT", "UNLINK a", "LTRIM a 0 0", "SET a v PX 200")
+	q := commands.Request{Proto: 2, DB: g.IntN(2) * g.IntN(2),
+		Cmds: [][][]byte{commandtest.Args(words...)}}
+	if g.IntN(6) == 0 {
+		script := "return redis.pcall('" + strings.Join(words, "','") + "')"
+		q.Cmds[0] = commandtest.Args("EVAL", script, "0")
+	}
+	w.request(q)
+}
+
+// count counts the give-backs of the newest entry.
+func (w *randomWaits) count(t *testing.T, r Result) {
+	t.Helper()
+	if len(w.gives) == 0 {
+		return
+	}
+	replies, err := commandtest.ParseAll(r.Replies[len(r.Replies)-1])
+	if err != nil || len(replies) != w.requests {
+		t.Fatalf("%d replies to %d requests, %v", len(replies), w.requests, err)
+	}
+	for _, i := range w.gives {
+		if replies[i].IsError() {
+			w.late++
+		} else {
+			w.back++
+		}
+	}
+	w.gives = nil
 }

@@ -27,6 +27,7 @@ var Classes = []string{
 	"crossed replies in forwarding",
 	"a frame sent again after a goodbye",
 	"map order in the machine",
+	"state that depends on a node's clients",
 	"TIME that does not rise",
 	"floats formatted by the platform",
 	"elementary functions of the platform",
