@@ -33,6 +33,15 @@ type loan struct {
 	ended      bool
 }
 
+// due is when a loan ends, if it was not prolonged since.
+type due struct {
+	*loan
+	atMs int64
+}
+
+// current reports whether d is that of an open loan. Each has one.
+func (d due) current() bool { return d.open() && d.atMs == d.untilMs }
+
 func (l *loan) open() bool { return !l.ended && !l.from.ended }
 
 // lender is a key from which loans were taken by commands of one class, as in waiter. They end
@@ -46,9 +55,12 @@ type lender struct {
 
 func (d *lender) bytes() int { return loanCost + len(d.key.key) }
 
-// lent holds the loans. It is part of the state.
+// lent holds the loans. It is part of the state, but for ended loans, which nothing may depend on:
+// a snapshot leaves them out.
 type lent struct {
-	loans   []*loan // the oldest first; also those that have ended, until their time is over
+	// queue are the ends of the loans, the next first; also those that have ended, until their time
+	// is over
+	queue   []due
 	numbers map[uint64]*loan
 	lenders [keyspace.Databases]map[string][]*lender // of a key; never empty, seldom several
 	bytes   int                                      // that the loans count
@@ -57,7 +69,11 @@ type lent struct {
 	by *commands.Spec
 }
 
-func (v *lent) add(number uint64, s source, untilMs int64) {
+// add adds the loan of a wait. If it has one, that ends: nobody can give it back any more.
+func (v *lent) add(number uint64, s source, untilMs int64) *loan {
+	if earlier := v.of(number); earlier != nil {
+		v.remove(earlier)
+	}
 	key := s.key
 	if v.numbers == nil {
 		v.numbers = map[uint64]*loan{}
@@ -75,7 +91,9 @@ func (v *lent) add(number uint64, s source, untilMs int64) {
 	l := &loan{number: number, from: of[at], deadlineMs: s.deadlineMs, untilMs: untilMs}
 	l.from.loans++
 	v.bytes += l.from.bytes()
-	v.loans, v.numbers[number] = append(v.loans, l), l
+	v.numbers[number] = l
+	v.queue = append(v.queue, due{l, untilMs})
+	return l
 }
 
 // none reports whether nothing is lent.
@@ -105,22 +123,25 @@ func (v *lent) remove(l *loan) {
 
 // prolong has a loan end later than all others: its parts may come one by one.
 func (v *lent) prolong(l *loan, untilMs int64) {
-	at := slices.Index(v.loans, l)
-	v.loans = append(slices.Delete(v.loans, at, at+1), l)
-	l.untilMs = untilMs
+	if l.untilMs != untilMs {
+		l.untilMs = untilMs
+		v.queue = append(v.queue, due{l, untilMs})
+	}
 }
 
 // expire ends loans whose time is over.
 func (v *lent) expire(nowMs int64) {
-	for len(v.loans) > 0 && v.loans[0].untilMs <= nowMs {
-		l := v.loans[0]
-		v.remove(l)
-		if v.numbers[l.number] == l {
-			delete(v.numbers, l.number)
+	for len(v.queue) > 0 && v.queue[0].atMs <= nowMs {
+		d := v.queue[0]
+		if d.current() {
+			v.remove(d.loan)
 		}
-		v.loans[0] = nil
-		if v.loans = v.loans[1:]; len(v.loans) == 0 {
-			v.loans, v.numbers = nil, nil
+		if !d.open() && v.numbers[d.number] == d.loan {
+			delete(v.numbers, d.number)
+		}
+		v.queue[0] = due{}
+		if v.queue = v.queue[1:]; len(v.queue) == 0 {
+			v.queue, v.numbers = nil, nil
 		}
 	}
 }
@@ -235,7 +256,6 @@ func (m *Machine) giveBack(r *runner, values [][]byte) error {
 	if l.parts++; l.parts >= n[2] {
 		m.waiting.lent.remove(l)
 	} else {
-		r.env.Work += uint64(len(m.waiting.lent.loans) / movedPerUnit)
 		m.waiting.lent.prolong(l, m.ks.Now()+lendingMs)
 	}
 	db, key := m.ks.DB(from.db), []byte(from.key)
@@ -262,11 +282,11 @@ func (m *Machine) giveBack(r *runner, values [][]byte) error {
 
 // freeze returns what appendTo needs, while the machine goes on.
 func (v *lent) freeze() (f lent) {
-	for _, l := range v.loans {
-		if l.open() {
-			l, d := *l, *l.from
-			l.from = &d
-			f.loans = append(f.loans, &l)
+	for _, d := range v.queue {
+		if d.current() {
+			l, from := *d.loan, *d.from
+			l.from = &from
+			f.queue = append(f.queue, due{&l, d.atMs})
 		}
 	}
 	return f
@@ -274,8 +294,8 @@ func (v *lent) freeze() (f lent) {
 
 // appendTo appends the encoding for a snapshot, of what freeze returned.
 func (v *lent) appendTo(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(v.loans)))
-	for _, l := range v.loans {
+	dst = binary.AppendUvarint(dst, uint64(len(v.queue)))
+	for _, l := range v.queue {
 		dst = binary.AppendUvarint(dst, l.number)
 		dst = append(dst, byte(l.from.key.db))
 		dst = wire.AppendBytes(dst, l.from.key.key)
@@ -295,7 +315,7 @@ func (v *lent) restore(c *wire.Cursor) {
 			c.Fail()
 			return
 		}
-		v.add(number, source{changedKey{db, c.Text()}, c.Text(), c.Varint()}, c.Varint())
-		v.numbers[number].parts = c.Varint()
+		l := v.add(number, source{changedKey{db, c.Text()}, c.Text(), c.Varint()}, c.Varint())
+		l.parts = c.Varint()
 	}
 }

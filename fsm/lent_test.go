@@ -465,7 +465,7 @@ func TestManyLoans(t *testing.T) {
 	w.run("DEL k3")
 	w.run("SET k4 x")
 	for _, v := range []*waitMachine{w, w.reloaded()} {
-		if n := v.waiting.lent.freeze().loans; len(n) != many-4 {
+		if n := v.waiting.lent.freeze().queue; len(n) != many-4 {
 			t.Errorf("%d loans", len(n))
 		}
 		if v.waiting.lent.bytes != w.waiting.lent.bytes {
@@ -492,9 +492,44 @@ func TestManyLoans(t *testing.T) {
 			t.Errorf("much later: %s", got)
 		}
 		l := &v.waiting.lent
-		if n := len(l.loans) + len(l.numbers) + len(l.lenders[0]) + l.bytes; n != 0 {
+		if n := len(l.queue) + len(l.numbers) + len(l.lenders[0]) + l.bytes; n != 0 {
 			t.Errorf("%d loans, numbers, lenders and bytes are left", n)
 		}
+	}
+}
+
+// Loans that have ended are in no snapshot: a restored machine does the same work, and gives back
+// the same, as one that has them still.
+func TestNothingDependsOnEndedLoans(t *testing.T) {
+	w := newWaitMachine(t)
+	for i := range 1000 {
+		w.wait("n2", uint64(100+i), "BLPOP k 0")
+		w.run("RPUSH k x")
+	}
+	w.run("DEL k")
+	for _, key := range []string{"first", "second"} { // of one wait, which is sent again
+		w.wait("n2", 8, "BLPOP "+key+" 0")
+		w.run("RPUSH " + key + " x")
+	}
+	w.run("DEL second")
+	w.wait("n2", 7, "BLMPOP 0 1 q LEFT COUNT 3")
+	w.run("RPUSH q a b c")
+	var requests []commands.Request
+	for _, line := range []string{"7 0 2 LPUSH q c", "8 0 1 LPUSH first x", "7 1 2 LPUSH q b a",
+		"100 0 1 LPUSH k x"} {
+		q := lineRequest(commands.SettingGiveBack + " " + line)
+		q.Setting = true
+		requests = append(requests, q)
+	}
+	restored := w.reloaded()
+	for _, m := range []*waitMachine{w, restored} {
+		got, want := m.text(m.apply(requests...)), "+OK "+notLent+" +OK "+notLent
+		if got != want {
+			t.Errorf("given back: %s, want %s", got, want)
+		}
+	}
+	if w.spent != restored.spent {
+		t.Errorf("it took %d units of work, and %d on a restored machine", w.spent, restored.spent)
 	}
 }
 

@@ -200,6 +200,10 @@ func (g *restores) apply(e *Entry) {
 					want.Replies[i])
 			}
 		}
+		if got.Ran != want.Ran || got.Spent != want.Spent {
+			g.fail("a restored machine runs %d batches for %d units instead of %d for %d", got.Ran,
+				got.Spent, want.Ran, want.Spent)
+		}
 		if m.Sum() != g.m.Sum() || m.memory() != g.m.memory() {
 			g.fail("a restored machine has the hash %x and %d bytes instead of %x and %d",
 				m.Sum().Sum, m.memory(), g.m.Sum().Sum, g.m.memory())

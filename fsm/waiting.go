@@ -527,7 +527,7 @@ func (v *waiting) appendTo(dst []byte) []byte {
 		dst = append(dst, byte(k.db))
 		dst = wire.AppendBytes(dst, k.key)
 	}
-	if len(v.lent.loans)+len(v.returning) == 0 {
+	if len(v.lent.queue)+len(v.returning) == 0 {
 		return dst // as before there were these
 	}
 	return v.returning.appendTo(v.lent.appendTo(dst))

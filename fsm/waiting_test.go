@@ -23,6 +23,7 @@ type waitMachine struct {
 	term  uint64
 	eras  map[string]uint64
 	news  []commands.Event // of the newest entry
+	spent uint64           // by it
 	clock int64
 }
 
@@ -45,6 +46,7 @@ func (w *waitMachine) apply(requests ...commands.Request) []byte {
 	e := &Entry{Term: w.term, ClockMs: w.clock, WallUs: w.clock * 1000,
 		Batches: [][]byte{batch}}
 	r := mustApply(w.t, w.Machine, w.Index()+1, e, true)
+	w.spent = r.Spent
 	w.news = slices.DeleteFunc(r.Events, func(e commands.Event) bool {
 		return e.Kind != commands.Served && e.Kind != commands.WaitsDropped
 	})
@@ -469,7 +471,7 @@ func (w *randomWaits) giveBack(g *random.Calls, m *Machine, number int) {
 	push := randomWords(g, "LPUSH a g h", "RPUSH a g", "ZADD a 5 g")
 	parts := 1 + g.IntN(3)
 	part := g.IntN(parts)
-	if loans := m.waiting.lent.freeze().loans; len(loans) > 0 && g.IntN(4) > 0 {
+	if loans := m.waiting.lent.freeze().queue; len(loans) > 0 && g.IntN(4) > 0 {
 		l := loans[g.IntN(len(loans))]
 		number, part, push[1] = int(l.number), int(l.parts), l.from.key.key
 		if g.IntN(4) > 0 {
