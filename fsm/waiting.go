@@ -71,15 +71,17 @@ const (
 	waitedCost = 128
 )
 
-// Work of looking at a waiter, in units of commands.Env.Work; of decoding bytes of its request, and
-// of one place that the list of all waiters is moved by.
+// Work of looking at a waiter, in units of commands.Env.Work; of decoding its request; and of its
+// keys. A unit pays for so many waiters of a list that are moved or walked over.
 const (
-	lookWork      = 8
-	requestBytes  = 16
-	movedPerUnit  = 64
-	waitedKeyWork = 16
-	walkedPerUnit = 4 // waiters, of all databases
-	foundKeyWork  = 8 // a key that is waited for
+	lookWork       = 8
+	requestBytes   = 16
+	requestWord    = 2
+	waitedKeyWork  = 16 // to wait for a key, or no more
+	droppedKeyWork = 8  // likewise, with all of a node
+	foundKeyWork   = 8
+	movedPerUnit   = 64
+	walkedPerUnit  = 4
 )
 
 func (w *waiter) bytes() int {
@@ -115,13 +117,14 @@ func (v *waiting) eraOf(node []byte) uint64 {
 }
 
 // join keeps a command that found nothing at any of its keys, unless it belongs to an era that has
-// ended, or there is no room.
-func (v *waiting) join(q *commands.Request, class string, keys []changedKey) commands.Place {
-	p := commands.Place{Era: v.eraOf(q.Wait.Node)}
+// ended, or there is no room. The work is that without its keys.
+func (v *waiting) join(q *commands.Request, class string, keys []changedKey) (p commands.Place,
+	work uint64) {
+	p.Era = v.eraOf(q.Wait.Node)
 	if q.Wait.Era != p.Era {
-		return p
+		return p, 0
 	}
-	again := v.leave(q.Wait.Number) // an attempt whose reply its node did not get
+	again, work := v.leave(q.Wait.Number) // an attempt whose reply its node did not get
 	waited := q.Wait.Order != 0 && q.Wait.Order <= v.newest
 	if !waited {
 		v.newest++
@@ -130,9 +133,9 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) com
 	w := &waiter{order: q.Wait.Order, number: q.Wait.Number, node: string(q.Wait.Node),
 		class: class, request: commands.AppendRequest(nil, q), keys: keys}
 	if v.bytes+v.lent.bytes+w.bytes() > maxWaiting {
-		return p
+		return p, work
 	}
-	v.add(w)
+	work += v.add(w)
 	if p.Order = w.order; len(v.returning) > 0 {
 		for _, k := range keys { // it has taken nothing, whatever is there
 			v.changed(k)
@@ -141,16 +144,20 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) com
 			v.returning.came(w.node)
 		}
 	}
-	return p
+	return p, work
 }
 
-func (v *waiting) add(w *waiter) {
+// add adds a waiter, and returns the work but for its keys.
+func (v *waiting) add(w *waiter) (work uint64) {
 	v.count(w, 1)
 	v.numbers[w.number] = w
-	v.all = inserted(v.all, w)
+	var moved, more int
+	v.all, moved = inserted(v.all, w)
 	for _, k := range w.keys {
-		v.queues[k] = inserted(v.queues[k], w)
+		v.queues[k], more = inserted(v.queues[k], w)
+		moved += more
 	}
+	return uint64(moved / movedPerUnit)
 }
 
 // count counts a waiter that comes, or goes if sign is -1.
@@ -162,19 +169,22 @@ func (v *waiting) count(w *waiter, sign int) {
 	v.counts.add(w.node, sign)
 }
 
-// leave removes a command and reports whether it was there.
-func (v *waiting) leave(number uint64) bool {
+// leave removes a command. It reports whether it was there, and the work.
+func (v *waiting) leave(number uint64) (was bool, work uint64) {
 	w := v.numbers[number]
 	if w == nil {
-		return false
+		return false, 0
 	}
 	delete(v.numbers, number)
 	v.count(w, -1)
-	v.all = removed(v.all, w)
+	all, moved := removed(v.all, w)
+	v.all = all
 	for _, k := range w.keys {
-		v.setQueue(k, removed(v.queues[k], w))
+		queue, more := removed(v.queues[k], w)
+		v.setQueue(k, queue)
+		moved += more
 	}
-	return true
+	return true, uint64(waitedKeyWork*len(w.keys) + moved/movedPerUnit)
 }
 
 func (v *waiting) setQueue(k changedKey, queue []*waiter) {
@@ -189,21 +199,23 @@ func compareWaiters(a, b *waiter) int {
 	return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.number, b.number))
 }
 
-func inserted(queue []*waiter, w *waiter) []*waiter {
+// inserted returns the queue with w, and how many it moved.
+func inserted(queue []*waiter, w *waiter) (with []*waiter, moved int) {
 	at, _ := slices.BinarySearchFunc(queue, w, compareWaiters)
-	return slices.Insert(queue, at, w)
+	return slices.Insert(queue, at, w), len(queue) - at
 }
 
-func removed(queue []*waiter, w *waiter) []*waiter {
+// removed returns the queue without w, and how many it moved.
+func removed(queue []*waiter, w *waiter) (without []*waiter, moved int) {
 	at, there := slices.BinarySearchFunc(queue, w, compareWaiters)
 	switch {
 	case !there:
-		return queue
+		return queue, 0
 	case at == 0: // most leave as the first
 		queue[0] = nil
-		return queue[1:]
+		return queue[1:], 0
 	}
-	return slices.Delete(queue, at, at+1)
+	return slices.Delete(queue, at, at+1), len(queue) - at
 }
 
 // enter begins an entry: the first of a term drops all waits.
@@ -223,26 +235,30 @@ func (v *waiting) enter(term, index uint64) (dropped bool) {
 	return true
 }
 
-// drop ends the waits of a node.
-func (v *waiting) drop(node string, index uint64) {
+// drop ends the waits of a node, and returns the work.
+func (v *waiting) drop(node string, index uint64) (work uint64) {
 	v.eras = append(slices.DeleteFunc(v.eras, func(e nodeEra) bool { return e.node == node }),
 		nodeEra{node, index})
 	goes := func(w *waiter) bool { return w.node == node }
 	done := map[changedKey]bool{}
+	walked := len(v.all)
 	for _, w := range v.all {
 		if !goes(w) {
 			continue
 		}
+		work += uint64(lookWork + droppedKeyWork*len(w.keys))
 		delete(v.numbers, w.number)
 		v.count(w, -1)
 		for _, k := range w.keys {
 			if !done[k] { // each queue once: many may wait for one key
 				done[k] = true
+				walked += len(v.queues[k])
 				v.setQueue(k, slices.DeleteFunc(v.queues[k], goes))
 			}
 		}
 	}
 	v.all = slices.DeleteFunc(v.all, goes)
+	return work + uint64(walked/walkedPerUnit)
 }
 
 // observe learns of a change of the keyspace.
@@ -311,8 +327,9 @@ func (r *runner) wait(q *commands.Request, start int) {
 		}
 	}
 	v := &r.m.waiting
-	r.env.Work += waitedKeyWork*uint64(len(keys)) + uint64(len(v.all)/movedPerUnit)
-	if place := v.join(q, spec.Group, keys); len(r.resp.Buf) > start {
+	place, work := v.join(q, spec.Group, keys)
+	r.env.Work += waitedKeyWork*uint64(len(keys)) + work
+	if len(r.resp.Buf) > start {
 		r.resp.Buf = append(r.resp.Buf[:start], place.AddTo(r.resp.Buf[start:])...)
 	}
 	r.room -= headBytes
@@ -367,29 +384,38 @@ func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 }
 
 // serveKey serves those that wait for a key, in order, until it has nothing for any of them; more
-// reports that it stopped at the limit. If a command finds nothing at the key, nor do the others of
-// its class: those that take from the same type.
+// reports that it stopped at the limit. Who takes from another type is not even decoded.
 func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (more bool) {
-	var idle []string
 	served := false // an entry that stopped before would be followed by others like it, for ever
 	name := []byte(key.key)
-	for i := 0; i < len(m.waiting.queues[key]) && m.ks.DB(key.db).Find(name) != nil; {
-		if served && env.Work >= limit || !m.morePositions() {
+	for i := 0; i < len(m.waiting.queues[key]); {
+		e := m.ks.DB(key.db).Find(name)
+		switch {
+		case e == nil:
+			return false
+		case served && env.Work >= limit || !m.morePositions():
 			return true
 		}
 		w := m.waiting.queues[key][i]
 		env.Work += lookWork
-		switch {
-		case slices.Contains(idle, w.class):
-			i++
-		case !m.serve(env, w, key):
-			idle = append(idle, w.class)
-			i++
-		default:
+		if mayTake(w.class, e.Kind()) && m.serve(env, w, key) {
 			served = true
+		} else {
+			i++
 		}
 	}
 	return false
+}
+
+// mayTake reports whether commands of a class may take from a key of that type.
+func mayTake(class string, kind keyspace.Kind) bool {
+	switch class {
+	case "list":
+		return kind == keyspace.KindList
+	case "sorted-set":
+		return kind == keyspace.KindZSet
+	}
+	return true // they are asked
 }
 
 // serve runs a command that waits, for one key. It reports whether the command has its reply, and
@@ -399,7 +425,8 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	defer func() {
 		if p := recover(); p != nil { // nobody must wait behind a command that cannot run
 			m.panicked(p)
-			v.leave(w.number)
+			_, work := v.leave(w.number)
+			env.Work += work
 			m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
 				Wait: w.number})
 			served = true
@@ -409,8 +436,9 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	v.reader.Reset(w.request)
 	q, err := v.reader.Next()
 	if err != nil {
-		return v.leave(w.number) // never: the machine wrote it
+		panic(err) // never: the machine wrote it
 	}
+	env.Work += requestWord * uint64(len(q.Cmds[0]))
 	q.Woken, q.Wait = true, nil
 	lends := false
 	from := source{key, w.class, m.ks.DB(key.db).Find([]byte(key.key)).Deadline()}
@@ -432,8 +460,8 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 		return false
 	}
 	m.witness.Judge()
-	env.Work += uint64(len(v.all) / movedPerUnit)
-	v.leave(w.number)
+	_, work := v.leave(w.number)
+	env.Work += work
 	if lends {
 		m.lend(env, w.number, from)
 	}
@@ -463,10 +491,11 @@ func (m *Machine) WaitingNodes() (ids []string) {
 // leaveWait ends the wait of a number in decimal.
 func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
 	n, ok := commands.ParseInt(number)
-	if w := m.waiting.numbers[uint64(n)]; w != nil {
-		env.Work += waitedKeyWork * uint64(len(w.keys))
+	had, work := false, uint64(0)
+	if ok {
+		had, work = m.waiting.leave(uint64(n))
 	}
-	had := ok && m.waiting.leave(uint64(n))
+	env.Work += work
 	m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
 		Wait: uint64(n)})
 	if !had {
@@ -477,8 +506,7 @@ func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
 
 // dropWaits ends the waits of a node.
 func (m *Machine) dropWaits(env *commands.Env, node string) {
-	env.Work += lookWork * uint64(len(m.waiting.all))
-	m.waiting.drop(node, m.index)
+	env.Work += m.waiting.drop(node, m.index)
 	m.waiting.returning.forget(node)
 	m.tellDropped(node)
 }

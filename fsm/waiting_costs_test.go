@@ -120,3 +120,116 @@ func TestRequestsAreChargedBesideManyWaits(t *testing.T) {
 		}
 	}
 }
+
+// wide is a command that waits for many keys, or many times for one.
+type wide struct {
+	width int
+	equal bool
+}
+
+// TestWideWaitsAreChargedForTheirTime compares what a unit of work takes of the processor where a
+// command waits for many keys, or often for one, with a push that serves one that waits for one: to
+// wait, to be served or passed over, to leave, to be dropped.
+func TestWideWaitsAreChargedForTheirTime(t *testing.T) {
+	detector.Skip(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	acts := []string{"wait", "serve", "pass over", "leave", "drop"}
+	var unit float64 // ns
+	for _, c := range []wide{{1, true}, {1000, true}, {1000, false}, {100_000, true},
+		{100_000, false}} {
+		took, spent := map[string]time.Duration{}, map[string]uint64{}
+		for range 3 { // the least is what the work takes
+			for _, act := range acts {
+				at, units := c.runs(t, act)
+				if best, known := took[act]; !known || at < best {
+					took[act], spent[act] = at, units
+				}
+			}
+		}
+		if c.width == 1 {
+			unit = float64(took["serve"]) / float64(spent["serve"])
+		}
+		for _, act := range acts {
+			paid := time.Duration(4*unit*float64(spent[act])) + 2*time.Millisecond
+			if took[act] > paid {
+				t.Errorf("to %s, %+v: %v for %d units of work, of which each takes %.1f ns", act, c,
+					took[act], spent[act], unit)
+			}
+		}
+	}
+}
+
+// runs applies entries in which something happens to waits of one width.
+func (c wide) runs(t *testing.T, act string) (took time.Duration, spent uint64) {
+	const words, most = 50_000, 500
+	w := newWaitMachine(t)
+	waits := max(1, min(words/c.width, most))
+	line := []string{"BLPOP"}
+	if act == "pass over" {
+		line[0] = "BZPOPMIN"
+	}
+	for i := range c.width - 1 {
+		if c.equal {
+			i = 0
+		}
+		line = append(line, fmt.Sprint(i))
+	}
+	wait := w.waitRequest("n1", 0, strings.Join(append(line, "k", "0"), " "))
+	runtime.GC()
+	began := threadtime.Now()
+	for range waits {
+		wait.Wait.Number++
+		w.apply(wait)
+		spent += w.spent
+	}
+	if len(w.waiting.all) != waits {
+		t.Fatalf("%d of %d wait", len(w.waiting.all), waits)
+	}
+	if act == "wait" {
+		return threadtime.Now() - began, spent
+	}
+	var requests []commands.Request
+	switch act {
+	case "serve":
+		for range waits {
+			requests = append(requests, lineRequest("RPUSH k x"))
+		}
+	case "pass over":
+		for range most {
+			requests = append(requests, lineRequest("RPUSH k x"))
+		}
+	case "leave":
+		for i := range waits {
+			requests = append(requests,
+				lineRequest(fmt.Sprint(commands.SettingLeaveWait, " ", i+1)))
+		}
+	case "drop":
+		requests = append(requests, lineRequest(commands.SettingDropWaits+" n1"))
+	}
+	for i := range requests {
+		requests[i].Setting = act == "leave" || act == "drop"
+	}
+	runtime.GC()
+	began = threadtime.Now()
+	w.apply(requests...)
+	return threadtime.Now() - began, w.spent
+}
+
+// A push costs the same beside commands that wait for another type, however many keys they wait
+// for.
+func TestPushesPassOverOtherTypes(t *testing.T) {
+	for _, c := range [][2]string{{"BZPOPMIN%s k 0", "RPUSH k x"}, {"BLPOP%s k 0", "ZADD k 1 x"},
+		{"BLPOP%s k 0", "SET k x"}} {
+		var spent []uint64
+		for _, width := range []int{1, 1000} {
+			w := newWaitMachine(t)
+			w.wait("n1", 1, fmt.Sprintf(c[0], strings.Repeat(" k", width)))
+			w.run(c[1])
+			spent = append(spent, w.spent)
+		}
+		if spent[0] != spent[1] {
+			t.Errorf("%s: %d units of work, and %d beside a wide one", c[1], spent[0], spent[1])
+		}
+	}
+}
