@@ -169,13 +169,13 @@ func aclUsers(x *Call) error {
 func aclDryRun(x *Call) error {
 	u := x.Users.Get(x.Args[2])
 	if u == nil {
-		return Errorf("ERR User '%s' not found", resp.CText(x.Args[2]))
+		return Errorf("ERR User '%s' not found", resp.Shown(x.Args[2]))
 	}
 	args := x.Args[3:]
 	spec, err := x.Table.ResolveAt(x.Level, args)
 	switch {
 	case spec == nil:
-		return Errorf("ERR Command '%s' not found", resp.CText(args[0]))
+		return Errorf("ERR Command '%s' not found", resp.Shown(args[0]))
 	case err != nil:
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/glob"
 	"github.com/coordd/coordd/internal/ascii"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // settings holds the values that CONFIG SET changes.
@@ -96,7 +97,8 @@ func configSet(s *session, _ *commands.Spec, args [][]byte) {
 		switch {
 		case p == nil:
 			s.fail(commands.Errorf(
-				"ERR Unknown option or number of arguments for CONFIG SET - '%s'", args[i]))
+				"ERR Unknown option or number of arguments for CONFIG SET - '%s'",
+				resp.Shown(args[i])))
 			return
 		case p.frozen:
 			s.fail(setFailed(p, "can't set immutable config"))

@@ -190,7 +190,7 @@ func (s *session) browser(word []byte) bool {
 // refused EXEC discards the transaction.
 func (s *session) refuse(spec *commands.Spec, err error) {
 	s.countRejected(spec)
-	word := errorWord(err.Error())
+	word := codeOf(err.Error())
 	switch {
 	case spec != nil && spec.Has(commands.RunsQueue):
 		s.flush() // a pending WATCH belongs to the discarded transaction
@@ -201,7 +201,7 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 		s.tx.failed = true
 	}
 	s.answer(func() { s.w.Error(err.Error()) })
-	s.countError(err.Error())
+	s.countError(codeOf(err.Error()))
 	s.trace(spec, "rejected")
 	s.auditRefusal(spec, word)
 }
@@ -210,7 +210,7 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 func (s *session) fail(err error) {
 	s.fails++
 	s.w.Error(err.Error())
-	s.countError(err.Error())
+	s.countError(codeOf(err.Error()))
 }
 
 func (s *session) runLocal(l *commands.Local, spec *commands.Spec, args [][]byte) {
@@ -373,6 +373,7 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 		b.load.Light = b.load.Light && isLight(owed.spec)
 	}
 	b.bytes = commands.AppendRequest(b.bytes, &b.req)
+	b.req, b.cmd[0] = commands.Request{}, nil // the arguments are kept no longer than their replies
 	b.count++
 	b.write, b.fresh = b.write || write, b.fresh || owed.linearizable()
 	owed.muted = s.silent()
@@ -551,8 +552,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 // settle answers one request from its reply.
 func (s *session) settle(p *pending, reply []byte, took time.Duration) {
 	if reply[0] == '-' {
-		line, _, _ := strings.Cut(string(reply[1:min(len(reply), 64)]), "\r")
-		s.countError(line)
+		s.countError(codeOf(reply[1:]))
 		s.failWatch(p)
 		s.reply.Buf = append(s.reply.Buf, reply...)
 		return

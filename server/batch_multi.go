@@ -257,8 +257,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 		case rest[0] != '-' && q.spec.Ran != nil:
 			q.spec.Ran(s, q.args)
 		case rest[0] == '-':
-			line, _, _ := bytes.Cut(rest[1:n], []byte{'\r'})
-			s.countError(string(line))
+			s.countError(codeOf(rest[1:n]))
 		}
 		s.count(q.spec, q.args, replyEnding(rest), share)
 		if publishes(q.spec) && rest[0] == ':' {

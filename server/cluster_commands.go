@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
@@ -344,7 +345,7 @@ func (st *Status) byClusterID(id []byte) (*Member, error) {
 			return m, nil
 		}
 	}
-	return nil, commands.Errorf("ERR Unknown node %s", id)
+	return nil, commands.Errorf("ERR Unknown node %s", resp.Shown(id))
 }
 
 func clusterReplicas(s *session, _ *commands.Spec, args [][]byte) {

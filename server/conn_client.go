@@ -12,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/ascii"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
@@ -183,7 +184,7 @@ func clientSetInfo(s *session, _ *commands.Spec, args [][]byte) {
 	case is(args[2], "lib-ver"):
 		field, option = &s.libVer, "lib-ver"
 	default:
-		s.fail(commands.Errorf("ERR Unrecognized option '%s'", args[2]))
+		s.fail(commands.Errorf("ERR Unrecognized option '%s'", resp.Shown(args[2])))
 		return
 	}
 	if err := checkName(option, args[3]); err != nil {
@@ -254,7 +255,7 @@ func clientType(arg []byte) (string, error) {
 	case "slave":
 		return "replica", nil
 	}
-	return "", commands.Errorf("ERR Unknown client type '%s'", arg)
+	return "", commands.Errorf("ERR Unknown client type '%s'", resp.Shown(arg))
 }
 
 // kind reads the subscription counter, not the view: the view is updated when a command ends,
@@ -453,7 +454,7 @@ func (f *killFilter) set(s *session, name, arg []byte) (err error) {
 		f.laddr = &value
 	case is(name, "user"):
 		if users := s.srv.users(); users == nil || users.Get(arg) == nil {
-			return commands.Errorf("ERR No such user '%s'", value)
+			return commands.Errorf("ERR No such user '%s'", resp.Shown(arg))
 		}
 		f.user = &value
 	case is(name, "skipme") && ascii.Equal(value, "yes"):

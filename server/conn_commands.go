@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const sessionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.Fast
@@ -257,7 +258,7 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 func (s *session) greetAs(option helloOption, word, command []byte) error {
 	switch {
 	case option == nil:
-		return commands.Errorf("ERR Syntax error in HELLO option '%s'", word)
+		return commands.Errorf("ERR Syntax error in HELLO option '%s'", resp.Shown(word))
 	case option.authenticates():
 		return s.authenticate(command, option[1:])
 	}

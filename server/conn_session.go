@@ -92,7 +92,7 @@ type session struct {
 	traces      *traces   // nil: it makes no spans
 	clock       time.Time // newest reading: reading it costs as much as a command
 	fails       uint64    // error replies to the session's own commands
-	failure     string    // code word of the newest error reply
+	failure     codeWord  // of the newest error reply
 
 	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent
@@ -252,7 +252,7 @@ func (s *session) serve() {
 		if err != nil {
 			s.srv.log.Debug("protocol error", "client", s.addr, "error", err)
 			s.w.Error(err.Error())
-			s.countError(err.Error())
+			s.countError(codeOf(err.Error()))
 			_ = s.send()
 			return
 		}
@@ -295,16 +295,10 @@ func (s *session) read() (int, error) {
 	return n, err
 }
 
-// giveInputBack frees input that is answered or kept elsewhere.
-func (s *session) giveInputBack() {
-	s.batch.cmd[0], s.batch.req.Cmds = nil, nil // they refer to it
-	s.in.giveBack()
-}
-
 // giveBack frees what an idle client does not need.
 func (s *session) giveBack() {
 	b := &s.batch
-	s.giveInputBack()
+	s.in.giveBack()
 	b.bytes, b.pending, b.literals.Buf, s.reply.Buf = nil, nil, nil, nil
 	s.out.giveBack()
 	s.show(0)
@@ -359,7 +353,7 @@ func (s *session) handle(cmds [][][]byte) {
 	s.flushTally()
 	if s.in.lent {
 		// all of it is answered: a client that does not read replies keeps no large request
-		s.giveInputBack()
+		s.in.giveBack()
 	}
 	s.taken = 0
 	// before the replies: a client that has read them may inspect this connection from another

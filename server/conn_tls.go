@@ -89,7 +89,7 @@ func (s *session) authenticateByCertificate() error {
 		err = s.welcome(s.become(name, created))
 		outcome := audit.OK
 		if err != nil {
-			outcome = errorWord(err.Error())
+			outcome = string(codeOf(err.Error()))
 		}
 		s.auditCertificate(name, outcome)
 		return err

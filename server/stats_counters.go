@@ -25,6 +25,9 @@ func words(text string) map[string]bool {
 	return all
 }
 
+// maxErrorWord bounds the code word of an error, bytes: scripts can invent any.
+const maxErrorWord = 64
+
 // maxErrorKinds bounds the words that are counted separately besides: scripts can invent any.
 const maxErrorKinds = 128
 
@@ -51,10 +54,10 @@ type stats struct {
 	rates                         [3]float64
 }
 
-// error counts an error reply by its first word.
-func (t *stats) error(text string) {
+// error counts an error reply.
+func (t *stats) error(code codeWord) {
+	word := string(code)
 	t.errorReplies.Add(1)
-	word := errorWord(text)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !errorCodes[word] {
@@ -65,10 +68,17 @@ func (t *stats) error(text string) {
 	}
 }
 
-// errorWord returns the code word of an error reply.
-func errorWord(reply string) string {
-	word, _, _ := strings.Cut(reply, " ")
-	return word
+// codeWord is the code word of an error reply. It shares nothing with the reply: sessions, counters
+// and the audit trail keep the word, and replies can be large.
+type codeWord string
+
+// codeOf returns the code word of an error reply without its '-'.
+func codeOf[S string | []byte](reply S) codeWord {
+	word := string(reply[:min(len(reply), maxErrorWord)])
+	if end := strings.IndexAny(word, " \r\n"); end >= 0 {
+		word = word[:end]
+	}
+	return codeWord(strings.Clone(word))
 }
 
 // errorCounts returns a copy of the counts by first word, and the number of those whose word is not
@@ -117,7 +127,7 @@ func (t *stats) reset() {
 	t.rates = [3]float64{}
 }
 
-func (s *session) countError(text string) {
-	s.failure = errorWord(text)
-	s.srv.stats.error(text)
+func (s *session) countError(code codeWord) {
+	s.failure = code
+	s.srv.stats.error(code)
 }

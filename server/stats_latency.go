@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/metrics"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 // latencySamples are kept per event, as in Redis.
@@ -180,7 +181,7 @@ func latencyGraph(s *session, _ *commands.Spec, args [][]byte) {
 	name := string(args[2])
 	e := s.srv.latency.event(name)
 	if len(e.samples) == 0 {
-		s.fail(commands.Errorf("ERR No samples available for event '%s'", name))
+		s.fail(commands.Errorf("ERR No samples available for event '%s'", resp.Shown(name)))
 		return
 	}
 	s.w.Verbatim("txt", drawLatency(name, e, time.Now().Unix()))

@@ -76,7 +76,7 @@ func (s *session) trace(spec *commands.Spec, outcome string) {
 		r.Command = spec.FullName()
 	}
 	if outcome != endings[endedOK] {
-		r.Code = errorCode(s.failure)
+		r.Code = errorCode(string(s.failure))
 	}
 	if t.how != "" {
 		r.How, r.Asked, r.Answered, r.Together = t.how, t.asked, t.answered, t.requests

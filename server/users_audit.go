@@ -34,7 +34,7 @@ func (s *session) audit(spec *commands.Spec, args [][]byte, end ending) {
 	e.Change = end == endedOK // reads are not audited
 	switch {
 	case end.failed():
-		e.Outcome, e.Change = s.failure, s.failure == wordUnknown
+		e.Outcome, e.Change = string(s.failure), s.failure == wordUnknown
 	case spec.Kind == commands.Write:
 		e.Applied = s.srv.backend.Status().Applied
 	}
@@ -43,11 +43,11 @@ func (s *session) audit(spec *commands.Spec, args [][]byte, end ending) {
 
 // auditRefusal records a call that did not run, without its arguments. word is the code word of the
 // reply; spec is nil if the command was not looked up.
-func (s *session) auditRefusal(spec *commands.Spec, word string) {
+func (s *session) auditRefusal(spec *commands.Spec, word codeWord) {
 	if s.srv.cfg.Audit == nil {
 		return
 	}
-	e := audit.Event{Outcome: word}
+	e := audit.Event{Outcome: string(word)}
 	switch {
 	case word == wordNoPerm || word == wordWrongPass:
 		return
@@ -73,7 +73,7 @@ func (s *session) auditTry(command string, given [][]byte, err error) {
 	e := audit.Event{Event: command, Args: texts(given[:len(given)-1]), Outcome: audit.OK,
 		Try: true}
 	if err != nil {
-		e.Outcome = errorWord(err.Error())
+		e.Outcome = string(codeOf(err.Error()))
 	}
 	s.record(e)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 var aclSpecs = []commands.Spec{{
@@ -143,7 +144,7 @@ func aclCat(s *session, _ *commands.Spec, args [][]byte) {
 	case 3:
 		category := acl.ParseCategory(string(args[2]))
 		if category == 0 {
-			s.fail(commands.Errorf("ERR Unknown category '%s'", args[2]))
+			s.fail(commands.Errorf("ERR Unknown category '%s'", resp.Shown(args[2])))
 			return
 		}
 		s.bulks(s.namesOf(func(c *commands.Spec) bool { return c.Categories()&category != 0 }))

@@ -112,7 +112,7 @@ func (b *blocked) end() {
 func (s *session) keepArgs(args [][]byte) (kept [][]byte) {
 	if s.more == 0 && s.in.start == s.in.end && len(s.in.buf) > minReadBuffer {
 		kept = copyArgs(args, argBytes(args))
-		s.giveInputBack()
+		s.in.giveBack()
 		s.batch.bytes, s.batch.pending, s.batch.literals.Buf = nil, nil, nil
 	}
 	s.srv.intake.leaveOut(s)

@@ -10,3 +10,11 @@ func CText[S ~string | ~[]byte](text S) S {
 	}
 	return text
 }
+
+// maxShown is how much of an argument an error shows, bytes. Redis bounds the names of commands so
+// (%.128s), but not other words.
+const maxShown = 128
+
+// Shown is what an error of a session shows of an argument: arguments can be large, and errors are
+// for people. Those that a script could see, or about rules of users, show all of CText.
+func Shown[S ~string | ~[]byte](arg S) S { return CText(arg[:min(len(arg), maxShown)]) }
