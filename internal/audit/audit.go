@@ -101,13 +101,12 @@ type Log struct {
 	wake     chan struct{} // a token: there is something to write
 	done     chan struct{} // closed when the writer has ended
 
-	mu        sync.Mutex
-	users     queue
-	strangers queue
-	repeats   repeats
-	dropped   uint64
-	reopen    []chan error // those who asked for another file, each with room for the answer
-	closed    bool
+	mu      sync.Mutex
+	queues  [len(mostQueued)]queue // by class
+	repeats repeats
+	dropped uint64
+	reopen  []chan error // those who asked for another file, each with room for the answer
+	closed  bool
 
 	torn     bool   // of the writer: the newest line is incomplete
 	reported uint64 // of the writer: dropped events that the trail names
@@ -154,9 +153,12 @@ func openSyslog(c Config) (*Log, error) {
 }
 
 func newLog(out io.Writer, c Config) *Log {
-	return &Log{out: out, node: c.Node, warnings: logging.NewLimited(c.Logger),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
-		users: queue{most: maxQueued}, strangers: queue{most: strangersQueued}}
+	l := &Log{out: out, node: c.Node, warnings: logging.NewLimited(c.Logger),
+		wake: make(chan struct{}, 1), done: make(chan struct{})}
+	for i, most := range mostQueued {
+		l.queues[i].most = most
+	}
+	return l
 }
 
 // prepare creates the file, or makes an existing one private, and returns its name without links:
@@ -201,10 +203,8 @@ func (l *Log) Record(e Event) {
 		l.dropped++
 		return
 	}
-	q, of := &l.users, e.shares()
-	if e.User == "" {
-		q = &l.strangers
-	}
+	of := e.shares()
+	q := &l.queues[of[0].class()]
 	line, dropped := l.repeats.take(&e, of, q)
 	if line {
 		dropped = q.add(e, of[0])
@@ -356,8 +356,10 @@ func (l *Log) write() {
 
 // takeQueued empties the queues and returns what was there, the oldest first.
 func (l *Log) takeQueued() (events []Event) {
-	for _, q := range append(l.users.take(), l.strangers.take()...) {
-		events = append(events, q.Event)
+	for i := range l.queues {
+		for _, q := range l.queues[i].take() {
+			events = append(events, q.Event)
+		}
 	}
 	slices.SortStableFunc(events, byTime)
 	return events

@@ -2,11 +2,23 @@ package audit
 
 import "slices"
 
-// Bounds of what waits in memory for the writer. Strangers have places of their own.
+// class is whose events wait in a queue.
+type class int
+
+const (
+	users          class = iota // also what strangers change
+	strangers                   // what else they do, but for
+	strangersTries              // to be a user
+)
+
+// Bounds of what waits in memory for the writer.
 const (
 	maxQueued       = 1024 // events
-	strangersQueued = 256  // those of strangers, besides
+	strangersQueued = 256  // those of strangers, besides, and as many tries of theirs
 )
+
+var mostQueued = [...]int{users: maxQueued, strangers: strangersQueued,
+	strangersTries: strangersQueued}
 
 // queue is what waits for the writer. In a full one a share gets its places from the one that has
 // the most: however much one of them does while the writer hangs, the first lines of others are

@@ -17,19 +17,24 @@ const period = time.Minute
 // kind is what an event is one of, as far as its room in the trail is concerned.
 type kind int
 
-// Each kind of what a user does has room of its own, so none hides another.
+// Each kind of what somebody does has room of its own, so none hides another.
 const (
-	ofHost      kind = iota // what the strangers of a host do: who has not authenticated
-	ofStrangers             // and all strangers
-	ofUser                  // what changes nothing
-	tries                   // to be a user, of somebody who is one
-	changes
+	// Of strangers, who have not authenticated: what those of a host do, and all of them together.
+	ofHost kind = iota
+	ofStrangers
+	triesOfHost // to be a user
+	triesOfStrangers
+	// Of a user.
+	ofUser // what changes nothing
+	tries
+	changes     // also of strangers
 	userChanges // the changes of users
 )
 
 // bursts is how many bytes of the trail each share of a kind may have at once.
-var bursts = [...]int{ofHost: 64 << 10, ofStrangers: 256 << 10, ofUser: 256 << 10,
-	tries: 256 << 10, changes: 256 << 10, userChanges: 1 << 20}
+var bursts = [...]int{ofHost: 64 << 10, ofStrangers: 256 << 10, triesOfHost: 64 << 10,
+	triesOfStrangers: 256 << 10, ofUser: 256 << 10, tries: 256 << 10, changes: 256 << 10,
+	userChanges: 1 << 20}
 
 // more is how many bytes a share may have in each period beyond that: 90 MiB a day. It is bytes
 // that are bounded, and not lines of some sort, because they make files go.
@@ -101,9 +106,13 @@ func (r *repeats) spend(e *Event, of []share) bool {
 // end ends the period and returns the lines of the repeats, the oldest first.
 func (r *repeats) end() (lines []Event) {
 	for _, e := range r.counted {
-		if e.Count > 0 {
-			lines = append(lines, *e)
+		switch e.Count {
+		case 0:
+			continue
+		case 1:
+			e.Count = 0 // a line without a number is of one
 		}
+		lines = append(lines, *e)
 	}
 	r.counted = nil
 	for s, bytes := range r.spent {
@@ -124,6 +133,8 @@ func (e *Event) shares() []share {
 		return []share{{userChanges, e.User}}
 	case e.Change:
 		return []share{{changes, e.User}}
+	case e.User == "" && e.Try:
+		return []share{{triesOfHost, e.host()}, {triesOfStrangers, ""}}
 	case e.User == "":
 		return []share{{ofHost, e.host()}, {ofStrangers, ""}}
 	case e.Try:
@@ -131,6 +142,18 @@ func (e *Event) shares() []share {
 	default:
 		return []share{{ofUser, e.User}}
 	}
+}
+
+// class returns the queue in which a share has its places. Strangers can have any number of hosts,
+// each a share with a place: those would leave none to others.
+func (s share) class() class {
+	switch s.kind {
+	case ofHost:
+		return strangers
+	case triesOfHost:
+		return strangersTries
+	}
+	return users
 }
 
 func (e *Event) changesUsers() bool { return e.Change && strings.HasPrefix(e.Event, "acl|") }
