@@ -88,13 +88,24 @@ const argCost = 32
 // watchCost is the overhead of a watched key, in the list for the machine and in the set.
 const watchCost = 128
 
-// grow charges n bytes, unless the transaction would exceed its limit.
-func (t *transaction) grow(n, limit int) bool {
-	if t.bytes+n > limit {
-		return false
+// growTransaction charges n bytes to the transaction, or returns the error for one that is too
+// large. One of a stranger, which there is while the node does not know the users, is no larger
+// than a request of a stranger may be: see skipsEarly.
+func (s *session) growTransaction(n int) error {
+	bytes := s.tx.bytes + n
+	if s.in.small && bytes > freeReadBuffer {
+		if _, err := s.knownUsers(); err != nil {
+			return err
+		}
+		if s.stand() {
+			return commands.ErrNoAuth
+		}
 	}
-	t.bytes += n
-	return true
+	if limit := s.srv.cfg.MaxRequestBytes; bytes > limit {
+		return commands.Errorf("ERR transaction exceeds %d bytes", limit)
+	}
+	s.tx.bytes = bytes
+	return nil
 }
 
 func argBytes(args [][]byte) int {
@@ -112,9 +123,8 @@ func (s *session) queue(q queued) {
 		return
 	}
 	size := argBytes(args)
-	if !s.tx.grow(size+argCost*len(args), s.srv.cfg.MaxRequestBytes) {
-		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes",
-			s.srv.cfg.MaxRequestBytes))
+	if err := s.growTransaction(size + argCost*len(args)); err != nil {
+		s.refuse(spec, err)
 		return
 	}
 	if !s.tx.failed {
@@ -306,9 +316,8 @@ func watch(s *session, spec *commands.Spec, args [][]byte) {
 		s.failRaw(spec, args, commands.Error("ERR WATCH inside MULTI is not allowed"))
 		return
 	}
-	if !s.tx.grow(argBytes(args[1:])+watchCost*(len(args)-1), s.srv.cfg.MaxRequestBytes) {
-		s.refuse(spec, commands.Errorf("ERR transaction exceeds %d bytes",
-			s.srv.cfg.MaxRequestBytes))
+	if err := s.growTransaction(argBytes(args[1:]) + watchCost*(len(args)-1)); err != nil {
+		s.refuse(spec, err)
 		return
 	}
 	s.batch.cmd[0] = args

@@ -48,7 +48,11 @@ const (
 	errQuotes          protocolError = "unbalanced quotes in request"
 )
 
-var errIncomplete = errors.New("server: more bytes are needed")
+var (
+	errIncomplete = errors.New("server: more bytes are needed")
+	// errEmpty is of a request without a word, which has no reply.
+	errEmpty = errors.New("server: an empty request")
+)
 
 // stream extracts commands from client input.
 type stream struct {
@@ -110,8 +114,9 @@ func (s *stream) giveBack() {
 }
 
 // take returns the complete commands that were read, up to a bound: one with small limits, most
-// otherwise. They are valid until makeRoom is called. An empty command stands for one that was too
-// large. An error concerns the input after the commands.
+// otherwise. With small limits an empty request counts, though it is not returned. They are valid
+// until makeRoom is called. An empty command stands for one that was too large. An error concerns
+// the input after the commands.
 func (s *stream) take() ([][][]byte, error) {
 	s.cmds, s.partial = s.cmds[:0], false
 	most := s.most
@@ -120,13 +125,18 @@ func (s *stream) take() ([][][]byte, error) {
 	}
 	for from := s.start; len(s.cmds) < most.requests && s.start-from < most.bytes; {
 		cmd, err := s.next()
-		if err == errIncomplete {
+		switch {
+		case err == errIncomplete:
 			return s.cmds, nil
-		}
-		if err != nil {
+		case err == errEmpty && s.small:
+			s.partial = true
+			return s.cmds, nil
+		case err == errEmpty:
+		case err != nil:
 			return s.cmds, err
+		default:
+			s.cmds = append(s.cmds, cmd)
 		}
-		s.cmds = append(s.cmds, cmd)
 	}
 	s.partial = true
 	return s.cmds, nil
@@ -271,17 +281,14 @@ func (s *stream) upTo() int {
 	return min(len(s.buf), max(s.scan+s.bulk, s.end+1))
 }
 
+// next returns the next command; see take.
 func (s *stream) next() ([][]byte, error) {
-	for s.left == 0 {
+	if s.left == 0 {
 		if s.scan == s.end {
 			return nil, errIncomplete
 		}
 		if s.buf[s.scan] != '*' {
-			cmd, err := s.inline()
-			if err != nil || len(cmd) > 0 {
-				return cmd, err
-			}
-			continue
+			return s.inline()
 		}
 		n, ok, err := s.head(errBigMultibulk, '*')
 		if err != nil {
@@ -297,7 +304,7 @@ func (s *stream) next() ([][]byte, error) {
 		}
 		if n <= 0 {
 			s.start = s.scan
-			continue
+			return nil, errEmpty
 		}
 		s.count, s.left, s.bulk = int(n), int(n), -1
 	}
@@ -390,7 +397,7 @@ func (s *stream) head(tooLong protocolError, kind byte) (n int64, ok bool, err e
 	return n, ok, nil
 }
 
-// inline parses a command typed as a line. An empty line is no command.
+// inline parses a command typed as a line.
 func (s *stream) inline() ([][]byte, error) {
 	b := s.buf[s.scan:s.end]
 	i := s.find(b, '\n')
@@ -410,6 +417,9 @@ func (s *stream) inline() ([][]byte, error) {
 	s.searched = 0
 	s.scan += i + 1
 	s.start = s.scan
+	if len(args) == 0 {
+		return nil, errEmpty
+	}
 	return args, nil
 }
 

@@ -235,6 +235,8 @@ func (s *session) serve() {
 		if len(cmds) > 0 {
 			s.taken = s.in.start - from
 			s.handle(cmds)
+		}
+		if len(cmds) > 0 || s.in.partial {
 			if s.in.small {
 				s.slowDown()
 			}

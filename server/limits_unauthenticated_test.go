@@ -66,28 +66,58 @@ func endOf(t *testing.T, network, addr, input string) string {
 	}
 }
 
-// The input buffer of a client that must authenticate does not grow with a pipeline.
-func TestBufferBeforeAuth(t *testing.T) {
-	n := start(t, nil)
-	n.setPassword(t, "pw")
-	c := n.dial(t)
-	s := n.sessionOf(c)
-	go func() { _ = c.SendRaw([]byte(strings.Repeat("PING\r\n", 50_000))) }()
-	for range freeRequests {
-		c.next()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if got := s.view.queryBytes + s.view.queryFree; got == 0 || got > minReadBuffer {
-		t.Errorf("%d bytes", got)
+// forStrangers runs a test of clients that must authenticate for each state of what a node knows of
+// the users. meet puts a node into it. refusal is the reply to what only a user may do; known makes
+// the node know the users, of whom the default one has the password pw.
+func forStrangers(t *testing.T,
+	run func(t *testing.T, meet func(n *node) (refusal string, known func()))) {
+	for name, test := range map[string]struct {
+		refusal error
+		change  func(n *node)
+	}{
+		"known":   {commands.ErrNoAuth, func(*node) {}},
+		"unknown": {errUsersUnknown, func(n *node) { n.fake.users.Store(nil) }},
+		"awaited": {errUsersAwaited, func(n *node) { n.fake.users.Store(UsersAwaited) }},
+	} {
+		t.Run("users are "+name, func(t *testing.T) {
+			run(t, func(n *node) (string, func()) {
+				n.setPassword(t, "pw")
+				users := n.fake.users.Load()
+				test.change(n)
+				n.fake.set(func() {
+					n.fake.lags, n.fake.st.Loading = true, true // clients do not wait for users
+				})
+				return "-" + test.refusal.Error() + "\r\n", func() { n.fake.users.Store(users) }
+			})
+		})
 	}
 }
 
+// The input buffer of a client that must authenticate does not grow with a pipeline.
+func TestBufferBeforeAuth(t *testing.T) {
+	forStrangers(t, func(t *testing.T, meet func(*node) (string, func())) {
+		n := start(t, nil)
+		refusal, _ := meet(n)
+		c := n.dial(t)
+		s := n.sessionOf(c)
+		go func() { _ = c.SendRaw([]byte(strings.Repeat("PING\r\n", 50_000))) }()
+		for range freeRequests {
+			c.want(refusal)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if got := s.view.queryBytes + s.view.queryFree; got == 0 || got > minReadBuffer {
+			t.Errorf("%d bytes", got)
+		}
+	})
+}
+
 // What strangers send takes no room from others, whole or in part, and wherever it is cut.
-func TestStrangersTakeNoRoom(t *testing.T) {
+func TestStrangersTakeNoRoom(t *testing.T) { forStrangers(t, testStrangersTakeNoRoom) }
+
+func testStrangersTakeNoRoom(t *testing.T, meet func(*node) (string, func())) {
 	n := start(t, nil)
-	n.setPassword(t, "pw")
-	const noAuth = "-" + string(commands.ErrNoAuth) + "\r\n"
+	refusal, known := meet(n)
 	most := strings.Repeat("x", maxBulkBeforeAuth)
 	large := []string{"DEL", most, most, most, most, most, most, most, most, most}
 	whole := pipeline(large)
@@ -102,8 +132,13 @@ func TestStrangersTakeNoRoom(t *testing.T) {
 		if n.intake.room() != 0 || s.memory.bytes() > 4*freeReadBuffer {
 			t.Errorf("%d bytes are held, %d in all", n.intake.room(), s.memory.bytes())
 		}
-		c.raw(whole[cut:] + pipeline([]string{"AUTH", "pw"}, large))
-		c.want(noAuth, "+OK\r\n", ":0\r\n")
+		c.raw(whole[cut:])
+		c.want(refusal)
+		unknown := n.fake.users.Load()
+		known()
+		c.raw(pipeline([]string{"AUTH", "pw"}, large))
+		c.want("+OK\r\n", ":0\r\n")
+		n.fake.users.Store(unknown)
 		_ = c.Close()
 		eventually(t, "it gives back what it got as a user", func() bool {
 			return n.intake.room() == 0
@@ -113,7 +148,7 @@ func TestStrangersTakeNoRoom(t *testing.T) {
 		text := strings.Repeat("x", maxBulkBeforeAuth-12)
 		c := n.dial(t)
 		c.raw(pipeline([]string{"DEL", text, text, text, text[:len(text)-fill], text, text}))
-		c.want(noAuth)
+		c.want(refusal)
 	}
 	for _, line := range []string{"", "*", "*1\r\n$"} {
 		c := n.dial(t)
@@ -126,6 +161,31 @@ func TestStrangersTakeNoRoom(t *testing.T) {
 			t.Errorf("%q: %d bytes are held", line, n.intake.room())
 		}
 	}
+}
+
+// What a stranger queues is no more than a request of a stranger may be.
+func TestStrangersQueueLittle(t *testing.T) {
+	forStrangers(t, func(t *testing.T, meet func(*node) (string, func())) {
+		n := start(t, nil)
+		refusal, known := meet(n)
+		most := strings.Repeat("x", maxBulkBeforeAuth-100)
+		large := []string{"MSET", "a", most, "b", most, "c", most}
+		c := n.dial(t)
+		s := n.sessionOf(c)
+		c.call("MULTI")
+		c.call(large...)
+		if got := c.call(large...); got != refusal { // two have too much
+			t.Errorf("%.80q, want %q", got, refusal)
+		}
+		if got := s.memory.bytes(); got > 4*freeReadBuffer {
+			t.Errorf("%d bytes are held", got)
+		}
+		c.call("DISCARD")
+		known()
+		const queued = "+QUEUED\r\n"
+		c.raw(pipeline([]string{"AUTH", "pw"}, []string{"MULTI"}, large, large, large))
+		c.want("+OK\r\n", "+OK\r\n", queued, queued, queued)
+	})
 }
 
 // room returns how many bytes are held.
@@ -515,29 +575,43 @@ func TestDelays(t *testing.T) {
 // A client that must authenticate may send some requests at once. After that they take their time,
 // also AUTH, and then it may send any number.
 func TestRequestsBeforeAuth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := startSimulated(t, nil)
-		n.setPassword(t, "pw")
-		c := n.dial(t)
-		began := time.Now()
-		const more = 3
-		c.raw(strings.Repeat("PING\r\n", freeRequests+more-1) + "AUTH pw\r\n" +
-			strings.Repeat("PING\r\n", 10*freeRequests))
+	// what has no reply counts as well
+	for name, request := range map[string]string{"PING": "PING\r\n", "empty line": "\r\n",
+		"no arguments": "*0\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			forStrangers(t, func(t *testing.T, meet func(*node) (string, func())) {
+				synctest.Test(t, func(t *testing.T) { testRequestsBeforeAuth(t, request, meet) })
+			})
+		})
+	}
+}
+
+func testRequestsBeforeAuth(t *testing.T, request string, meet func(*node) (string, func())) {
+	n := startSimulated(t, nil)
+	refusal, known := meet(n)
+	c := n.dial(t)
+	began := time.Now()
+	const more = 3
+	c.raw(strings.Repeat(request, freeRequests+more-1) + "PING\r\n")
+	if request == "PING\r\n" {
 		for range freeRequests + more - 1 {
-			c.want("-" + string(commands.ErrNoAuth) + "\r\n")
+			c.want(refusal)
 		}
-		c.want("+OK\r\n")
-		in := time.Now()
-		for range 10 * freeRequests {
-			c.want("+PONG\r\n")
-		}
-		if took := in.Sub(began); took < more*requestDelay {
-			t.Errorf("in after %v", took)
-		}
-		if took := time.Since(in); took > freeRequests*requestDelay {
-			t.Errorf("then %v", took)
-		}
-	})
+	}
+	c.want(refusal)
+	known()
+	c.raw("AUTH pw\r\n" + strings.Repeat("PING\r\n", 10*freeRequests))
+	c.want("+OK\r\n")
+	in := time.Now()
+	for range 10 * freeRequests {
+		c.want("+PONG\r\n")
+	}
+	if took := in.Sub(began); took < more*requestDelay {
+		t.Errorf("in after %v", took)
+	}
+	if took := time.Since(in); took > freeRequests*requestDelay {
+		t.Errorf("then %v", took)
+	}
 }
 
 // A client whose neighbors do not authenticate gets in when it tries again; others get in at once.
