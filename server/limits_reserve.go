@@ -15,8 +15,9 @@ import (
 const (
 	// reserveClients are connections of administrators above maxclients.
 	reserveClients = 8
-	// reserveTries are further ones that have not authenticated. Past it, the oldest of the host
-	// with the most goes, so a crowd of one host keeps nobody else out.
+	// reserveTries are further ones that have not authenticated. Past it, one more takes the place
+	// of the oldest of the host with the most, or is refused if that host is its own: a crowd of
+	// one host keeps nobody else out.
 	reserveTries = 24
 	reserveTime  = 5 * time.Second // to authenticate
 )
