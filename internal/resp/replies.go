@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"syscall"
 )
 
 // Replies reads what a server sends to a client that waits for replies alone. It skips pushes:
@@ -25,7 +24,7 @@ func (r *Replies) first(err error) error {
 	case r.began:
 	case errors.Is(err, ErrMalformed):
 		err = fmt.Errorf("no server for clients is there, perhaps an HTTP port: %w", err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, io.EOF):
 		err = fmt.Errorf("the connection was closed without a reply: a port for TLS needs an "+
 			"address "+
 			"rediss://host:port: %w", err)
