@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -64,8 +65,10 @@ func runRestartWait(ctx context.Context, args []string, c console) error {
 		s, err := sample(ctx, sampler)
 		why := ""
 		switch {
+		case errors.As(err, new(observe.ReplyError)):
+			why = addr + " answers: " + observe.Show(err.Error())
 		case err != nil:
-			why = fmt.Sprintf("%s does not answer: %s", addr, observe.Show(err.Error()))
+			why = addr + " does not answer: " + observe.Show(err.Error())
 		case len(s.Members) == 0 && len(s.Denied) > 0:
 			return fmt.Errorf("the user may not run %s", strings.Join(s.Denied, ", "))
 		default:

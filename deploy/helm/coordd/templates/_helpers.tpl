@@ -12,6 +12,11 @@ app.kubernetes.io/name: coordd-found
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- define "coordd.backupSelector" -}}
+app.kubernetes.io/name: coordd-backup
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "coordd.image" -}}
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote -}}
 {{- end -}}
