@@ -118,6 +118,7 @@ func (s *stream) giveBack() {
 // until makeRoom is called. An empty command stands for one that was too large. An error concerns
 // the input after the commands.
 func (s *stream) take() ([][][]byte, error) {
+	clear(s.cmds) // makeRoom clears those of the newest take
 	s.cmds, s.partial = s.cmds[:0], false
 	most := s.most
 	if s.small {

@@ -184,6 +184,44 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
+// Nothing refers to commands that were taken, in however many steps, once there is room for others:
+// the buffers that they were in can be freed.
+func TestStreamKeepsNoCommands(t *testing.T) {
+	input := strings.Repeat("PING\r\n", 7) +
+		pipeline(strings.Fields("DEL"+strings.Repeat(" k", 600)))
+	in := newStream(strings.NewReader(input), 1<<20)
+	in.most.requests = 3
+	taken := 0
+	for range 2 {
+		if err := in.makeRoom(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.fill(); err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		for more := true; more; more = in.partial {
+			cmds, err := in.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken += len(cmds)
+		}
+	}
+	if err := in.makeRoom(); err != nil || taken != 8 {
+		t.Fatal(taken, err)
+	}
+	for i, args := range in.cmds[:cap(in.cmds)] {
+		if args != nil {
+			t.Errorf("command %d of %d arguments is kept", i, len(args))
+		}
+	}
+	for i, arg := range in.arena[:cap(in.arena)] {
+		if arg != nil {
+			t.Errorf("argument %d is kept: %q", i, arg)
+		}
+	}
+}
+
 func TestStreamAnnouncementsCostNothing(t *testing.T) {
 	for _, head := range []string{"*1048576\r\n", "*2\r\n$3\r\nGET\r\n$33000000\r\n",
 		"*1048576\r\n$1\r\na\r\n"} {
