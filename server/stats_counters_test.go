@@ -80,7 +80,7 @@ func TestLargeRequestsLeaveNoMemory(t *testing.T) {
 	for _, words := range [][]string{
 		{"CLIENT", "SETINFO", big, "x"}, {"HELLO", "3", big}, {"EXPIRE", "k", "1", big},
 		{"EVAL", "return redis.error_reply(ARGV[1])", "0", big}, {big}, {"CLIENT", big},
-		{"ECHO", big}, {"GET", big}, {"SET", "k", big}, {"DEL", "k", big},
+		{"ECHO", big}, {"GET", big}, {"SET", "k", big}, {"DEL", "k", big}, {"LPUSH", "l", "a", big},
 		{"PUBLISH", "c", big}, {"SUBSCRIBE", big}, {"CLIENT", "SETNAME", big},
 		{"CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", big}, {"CONFIG", "GET", big},
 		{"SCAN", "0", "MATCH", big}, {"BLPOP", big, "0.001"}, {"ACL", "GETUSER", big},

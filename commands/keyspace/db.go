@@ -100,6 +100,7 @@ func (db *DB) set(hash uint64, old, e *Entry) *Entry {
 		return db.add(hash, e)
 	}
 	db.unschedule(old)
+	db.ks.close(old)
 	before := old.valueSize()
 	e.uncount()
 	e.inherit(Entry{created: old.created, changed: old.changed, deadline: old.deadline,
@@ -246,9 +247,7 @@ func (db *DB) remove(e *Entry) {
 
 // drop removes an entry from all indexes.
 func (db *DB) drop(e *Entry) {
-	if e.form == opened {
-		e.form = boxed // nothing is to rest
-	}
+	db.ks.close(e)
 	hash := e.hash()
 	db.keys.remove(hash, e)
 	db.count(-int(e.Size()))
@@ -265,6 +264,7 @@ func (db *DB) Flush() {
 	db.notify(nil, Flushed)
 	if db.keys.size > 0 {
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
+		db.closeAll()
 		db.keys, db.volatile, db.fields = newIndex(db.ks.gen), 0, newTree(deadlineLess)
 		db.count(-int(db.bytes))
 	}

@@ -70,9 +70,27 @@ func rest(key string, c Collection, scratch []byte) (*Entry, []byte) {
 func (db *DB) open(e *Entry) *Entry {
 	if e.form == boxed {
 		e.form = opened
+		e.box().at = db.ks.closed + len(db.ks.opened)
 		db.ks.opened = append(db.ks.opened, openBox{db, e})
 	}
 	return e
+}
+
+// close lets go of an entry that is gone, which may be a large box: nothing is to rest.
+func (ks *Keyspace) close(e *Entry) {
+	if e != nil && e.form == opened {
+		e.form = boxed
+		ks.opened[e.box().at-ks.closed] = openBox{}
+	}
+}
+
+// closeAll is close for all keys of a database.
+func (db *DB) closeAll() {
+	for _, o := range db.ks.opened {
+		if o.db == db {
+			db.ks.close(o.entry)
+		}
+	}
 }
 
 // openBox is a box that is to rest.
@@ -86,22 +104,22 @@ type openBox struct {
 func (ks *Keyspace) rest(most int) {
 	for ; len(ks.opened)-ks.rests > most; ks.rests++ {
 		o := &ks.opened[ks.rests]
-		o.rest(ks)
+		if o.entry != nil {
+			o.rest(ks)
+		}
 		*o = openBox{}
 	}
 	if ks.rests > most {
 		ks.opened = slices.Delete(ks.opened, 0, ks.rests)
+		ks.closed += ks.rests
 		ks.rests = 0
 	}
 	ks.woken.rested, ks.woken.box = nil, nil
 }
 
-// rest makes a box rest if it can, unless it is gone.
+// rest makes a box rest if it can.
 func (o openBox) rest(ks *Keyspace) {
 	b := o.entry.box()
-	if b.form != opened {
-		return
-	}
 	b.form = boxed
 	var e *Entry
 	if e, ks.scratch = rest(b.key, b.coll, ks.scratch); e != nil {

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 )
@@ -28,7 +29,9 @@ func TestRestingChangesNothing(t *testing.T) {
 			for range 2 {
 				changeAny(r[i], ks, now)
 				if ks == awake {
-					ks.opened = nil // which the next change may make rest: see Freeze
+					for _, o := range ks.opened { // the next change may make them rest: see Freeze
+						ks.close(o.entry)
+					}
 				}
 			}
 			switch ks {
@@ -150,6 +153,44 @@ func TestIndexReplaces(t *testing.T) {
 		}
 		if x.size != n || x.earliest() != entries[n-1] {
 			t.Errorf("%d of %d entries, the first is %q", x.size, n, x.earliest().Key())
+		}
+	}
+}
+
+// A collection that is gone is let go of at once, however large it was, and whichever way it went.
+func TestGoneCollectionsLeaveNothing(t *testing.T) {
+	for name, end := range map[string]func(ks *Keyspace, key []byte){
+		"Delete":    func(ks *Keyspace, key []byte) { ks.DB(0).Delete(key) },
+		"SetString": func(ks *Keyspace, key []byte) { ks.DB(0).SetString(key, key) },
+		"Flush":     func(ks *Keyspace, _ []byte) { ks.DB(0).Flush() },
+		"Swap": func(ks *Keyspace, key []byte) {
+			ks.Swap(0, 1)
+			ks.DB(1).Delete(key)
+		},
+	} {
+		ks := New()
+		for index := range uint64(3 * maxOpen) { // some are let go of after others have rested
+			key := fmt.Append(nil, "k", index)
+			ks.Begin(1, NewRevision(0, index+1, 0))
+			ks.DB(0).SetCollection(key, NewList())
+			ks.DB(0).Edit(key).Collection().(*List).PushBack(key)
+			ks.DB(0).Changed(ks.DB(0).Edit(key))
+			ks.End()
+			ks.Begin(1, NewRevision(0, index+1, 1))
+			if index%2 == 0 {
+				end(ks, key)
+			}
+			ks.End()
+			if name == "Swap" && index%2 == 0 {
+				ks.Begin(1, NewRevision(0, index+1, 2))
+				ks.Swap(0, 1)
+				ks.End()
+			}
+			for _, o := range ks.opened {
+				if e := o.entry; e != nil && o.db.Find([]byte(e.Key())) != e {
+					t.Fatalf("%s: step %d: %s is kept", name, index, e.Key())
+				}
+			}
 		}
 	}
 }

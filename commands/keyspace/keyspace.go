@@ -36,6 +36,7 @@ type Keyspace struct {
 	// see entry_rest.go
 	opened  []openBox                    // what is to rest, the oldest first
 	rests   int                          // how many of opened are done with
+	closed  int                          // how many there were before them
 	woken   struct{ rested, box *Entry } // the latest of the log entry
 	scratch []byte
 }
