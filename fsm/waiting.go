@@ -74,14 +74,13 @@ const (
 // Work of looking at a waiter, in units of commands.Env.Work; of decoding its request; and of its
 // keys. A unit pays for so many waiters of a list that are moved or walked over.
 const (
-	lookWork       = 8
-	requestBytes   = 16
-	requestWord    = 2
-	waitedKeyWork  = 16 // to wait for a key, or no more
-	droppedKeyWork = 8  // likewise, with all of a node
-	foundKeyWork   = 8
-	movedPerUnit   = 64
-	walkedPerUnit  = 4
+	lookWork      = 8
+	requestBytes  = 16
+	requestWord   = 2
+	waitedKeyWork = 16 // to wait for a key, or no more
+	foundKeyWork  = 8
+	movedPerUnit  = 64
+	walkedPerUnit = 4
 )
 
 func (w *waiter) bytes() int {
@@ -246,7 +245,7 @@ func (v *waiting) drop(node string, index uint64) (work uint64) {
 		if !goes(w) {
 			continue
 		}
-		work += uint64(lookWork + droppedKeyWork*len(w.keys))
+		work += uint64(lookWork + waitedKeyWork*len(w.keys))
 		delete(v.numbers, w.number)
 		v.count(w, -1)
 		for _, k := range w.keys {
