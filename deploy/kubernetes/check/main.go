@@ -27,6 +27,7 @@ var kinds = map[string]func() any{
 	"v1 Service":                              func() any { return &core.Service{} },
 	"apps/v1 StatefulSet":                     func() any { return &apps.StatefulSet{} },
 	"batch/v1 Job":                            func() any { return &batch.Job{} },
+	"batch/v1 CronJob":                        func() any { return &batch.CronJob{} },
 	"policy/v1 PodDisruptionBudget":           func() any { return &policy.PodDisruptionBudget{} },
 	"networking.k8s.io/v1 NetworkPolicy":      func() any { return &networking.NetworkPolicy{} },
 	"cert-manager.io/v1 Issuer":               nil,
