@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -71,6 +72,11 @@ func TestDocumentedCommandLines(t *testing.T) {
 		}
 		for _, line := range found {
 			lines++
+			line = os.Expand(line, func(name string) string { // as the unit sets it
+				_, value, _ := strings.Cut(text, " "+name+"=")
+				_, first, _ := strings.Cut(text, "="+name+"=")
+				return strings.Fields(cmp.Or(first, value, "N"))[0]
+			})
 			if err := parses(strings.Fields(lineEnd.ReplaceAllString(line, ""))); err != nil {
 				t.Errorf("%s: coordd %s: %v", path, line, err)
 			}
