@@ -19,10 +19,7 @@ func runMembers(ctx context.Context, args []string, c console) error {
 	flags := newFlagSet("coordd members")
 	of := addObserver(flags)
 	asJSON := flags.Bool("json", false, "print JSON")
-	if _, err := parseArgs(flags, args); err != nil {
-		return err
-	}
-	client, _, err := of.client(c.getenv)
+	client, _, err := of.parse(flags, args, c.getenv)
 	if err != nil {
 		return err
 	}
@@ -49,10 +46,7 @@ func runRestartWait(ctx context.Context, args []string, c console) error {
 	flags := newFlagSet("coordd restart-wait")
 	of := addObserver(flags)
 	patience := flags.Duration("timeout", 5*time.Minute, "give up after so long, such as 10m")
-	if _, err := parseArgs(flags, args); err != nil {
-		return err
-	}
-	client, addr, err := of.client(c.getenv)
+	client, addr, err := of.parse(flags, args, c.getenv)
 	if err != nil {
 		return err
 	}

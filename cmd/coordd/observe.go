@@ -30,6 +30,15 @@ func addObserver(fs *flag.FlagSet) observerFlags {
 	}
 }
 
+// parse parses a command line that has flags alone, and returns client.
+func (f observerFlags) parse(fs *flag.FlagSet, args []string, getenv func(string) string) (
+	*observe.Client, string, error) {
+	if _, err := parseArgs(fs, args); err != nil {
+		return nil, "", err
+	}
+	return f.client(getenv)
+}
+
 // client returns a client of the node, and its address. It connects when it is used.
 func (f observerFlags) client(getenv func(string) string) (*observe.Client, string, error) {
 	o, err := parseServer(*f.node)

@@ -35,10 +35,7 @@ const (
 func runTop(ctx context.Context, args []string, c console) error {
 	flags := newFlagSet("coordd top")
 	of := addObserver(flags)
-	if _, err := parseArgs(flags, args); err != nil {
-		return err
-	}
-	client, addr, err := of.client(c.getenv)
+	client, addr, err := of.parse(flags, args, c.getenv)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (c *certificates) stores() (all []*tlsconf.Store) {
 // status returns the state of each certificate.
 func (c *certificates) status() (all []tlsconf.Status) {
 	for _, s := range c.stores() {
-		all = append(all, s.Status())
+		all = append(all, s.Status()...)
 	}
 	return all
 }

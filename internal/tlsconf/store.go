@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,9 +42,10 @@ type Store struct {
 
 // Loaded is the content of the files at one time.
 type Loaded struct {
-	Pair tls.Certificate // with its Leaf
-	CAs  *x509.CertPool  // empty if no file was named: nil would be the system's authorities
-	text [3][]byte
+	Pair        tls.Certificate // with its Leaf
+	CAs         *x509.CertPool  // empty if no file was named: nil would be the system's authorities
+	text        [3][]byte
+	authorities []*x509.Certificate // those of CAs
 }
 
 // Open loads the files for the first time.
@@ -117,13 +119,19 @@ func (s Status) LastReload() string {
 	return "ok"
 }
 
-// Status returns the state of the certificate in use.
-func (s *Store) Status() Status {
-	st := Status{Name: s.cfg.Name, Expires: s.Current().Expires()}
-	if err := s.trouble.Load(); err != nil {
-		st.Trouble = (*err).Error()
+// Status returns the state of the certificate in use, and of the authorities, if there are any.
+func (s *Store) Status() []Status {
+	l := s.Current()
+	all := []Status{{Name: s.cfg.Name, Expires: l.Expires()}}
+	if len(l.authorities) > 0 {
+		all = append(all, Status{Name: s.cfg.Name + "-authorities", Expires: l.nobodyTrusted()})
 	}
-	return st
+	if err := s.trouble.Load(); err != nil {
+		for i := range all {
+			all[i].Trouble = (*err).Error()
+		}
+	}
+	return all
 }
 
 // maxFile bounds a file of certificates, in bytes. That of a system's authorities has some 200 KiB.
@@ -146,10 +154,18 @@ func (s *Store) load() (*Loaded, error) {
 		return nil, fmt.Errorf("%s and %s: %w", s.cfg.Cert, s.cfg.Key, err)
 	}
 	l.CAs = x509.NewCertPool()
-	if s.cfg.CA != "" {
-		if !l.CAs.AppendCertsFromPEM(l.text[2]) {
-			return nil, fmt.Errorf("%s: %w", s.cfg.CA, errNoCertificate)
+	for rest := l.text[2]; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
 		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			l.CAs.AddCert(c)
+			l.authorities = append(l.authorities, c)
+		}
+	}
+	if s.cfg.CA != "" && len(l.authorities) == 0 {
+		return nil, fmt.Errorf("%s: %w", s.cfg.CA, errNoCertificate)
 	}
 	if s.cfg.Check != nil {
 		if err := s.cfg.Check(l); err != nil {
@@ -173,6 +189,16 @@ func (l *Loaded) Expires() time.Time {
 	end := l.Pair.Leaf.NotAfter
 	for _, der := range l.Pair.Certificate[1:] {
 		if c, err := x509.ParseCertificate(der); err == nil && c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	return end
+}
+
+// nobodyTrusted returns when the last of the authorities expires.
+func (l *Loaded) nobodyTrusted() (end time.Time) {
+	for _, c := range l.authorities {
+		if c.NotAfter.After(end) {
 			end = c.NotAfter
 		}
 	}
@@ -258,21 +284,27 @@ const (
 	warnEvery = 24 * time.Hour
 )
 
-// warn logs that the certificate expires soon. The caller holds mu.
+// warn logs that the certificate, or the last of the authorities, expires soon. The caller holds
+// mu.
 func (s *Store) warn(now time.Time) {
-	l := s.Current()
-	left := l.Expires().Sub(now)
-	if left > warnAhead || !s.warned.IsZero() && now.Sub(s.warned) < warnEvery {
+	if !s.warned.IsZero() && now.Sub(s.warned) < warnEvery {
 		return
 	}
-	s.warned = now
-	if left <= 0 {
-		s.cfg.Logger.Error("certificate expired", "certificate", s.cfg.Name, "file", s.cfg.Cert,
-			"expired", stamp(l.Expires()))
-		return
+	for i, c := range s.Status() {
+		left := c.Expires.Sub(now)
+		if left > warnAhead {
+			continue
+		}
+		s.warned = now
+		file := []string{s.cfg.Cert, s.cfg.CA}[i]
+		if left <= 0 {
+			s.cfg.Logger.Error("certificate expired", "certificate", c.Name, "file", file,
+				"expired", stamp(c.Expires))
+			continue
+		}
+		s.cfg.Logger.Warn("certificate expires soon", "certificate", c.Name, "file", file,
+			"expires", stamp(c.Expires), "days", int(left/(24*time.Hour)))
 	}
-	s.cfg.Logger.Warn("certificate expires soon", "certificate", s.cfg.Name, "file", s.cfg.Cert,
-		"expires", stamp(l.Expires()), "days", int(left/(24*time.Hour)))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

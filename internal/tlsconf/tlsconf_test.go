@@ -30,7 +30,7 @@ import (
 
 func newAuthority(t *testing.T) *certs.Authority {
 	t.Helper()
-	a, err := certs.NewAuthority("a test", time.Hour)
+	a, err := certs.NewAuthority("a test", 365*24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,12 +104,12 @@ func TestOldPairStays(t *testing.T) {
 	} {
 		break_()
 		for range 2 {
-			if err := s.Reload(); err == nil || name(s) != "first" || s.Status().Trouble == "" {
+			if err := s.Reload(); err == nil || name(s) != "first" || s.Status()[0].Trouble == "" {
 				t.Errorf("%s: %v, %s is in use", what, err, name(s))
 			}
 		}
 		writePair(t, f, a, first)
-		if err := s.Reload(); err != nil || s.Status().Trouble != "" {
+		if err := s.Reload(); err != nil || s.Status()[0].Trouble != "" {
 			t.Errorf("after %s: %v", what, err)
 		}
 	}
@@ -154,8 +154,12 @@ func TestExpiryIsKnown(t *testing.T) {
 		f := in(t.TempDir())
 		writePair(t, f, a, issue(t, a, certs.Request{From: now.Add(-time.Hour), To: c.to}))
 		s, log := open(t, f)
-		if got := s.Status().Expires; got.Unix() != c.to.Unix() {
+		if got := s.Status()[0].Expires; got.Unix() != c.to.Unix() {
 			t.Errorf("expires %v, want %v", got, c.to)
+		}
+		if all := s.Status(); len(all) != 2 || all[1].Name != all[0].Name+"-authorities" ||
+			all[1].Expires.Before(now.Add(364*24*time.Hour)) {
+			t.Errorf("the authorities: %+v", all)
 		}
 		if soon, gone := log.count("expires soon"), log.count("certificate expired"); soon !=
 			c.soon || gone != c.gone {
@@ -165,6 +169,29 @@ func TestExpiryIsKnown(t *testing.T) {
 }
 
 // TestWatchFollowsLinks replaces files as editors, certbot and Kubernetes do.
+// TestExpiryOfAuthorities: what counts is when the last one expires, as while one replaces another.
+func TestExpiryOfAuthorities(t *testing.T) {
+	old, err := certs.NewAuthority("old", 20*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, pair := in(t.TempDir()), certs.Request{From: time.Now().Add(-time.Hour),
+		To: time.Now().Add(90 * 24 * time.Hour)}
+	writePair(t, f, old, issue(t, old, pair))
+	s, log := open(t, f)
+	if days := time.Until(s.Status()[1].Expires) / (24 * time.Hour); days < 18 || days > 20 ||
+		log.count("-authorities") != 1 {
+		t.Errorf("%d days, %s", days, log.String())
+	}
+	write(t, f.CA, append(append([]byte{}, old.Cert...), newAuthority(t).Cert...))
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if days := time.Until(s.Status()[1].Expires) / (24 * time.Hour); days < 363 {
+		t.Errorf("%d days beside a new authority", days)
+	}
+}
+
 func TestWatchFollowsLinks(t *testing.T) {
 	a := newAuthority(t)
 	version := func(name string) string {
