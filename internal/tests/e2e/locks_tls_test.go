@@ -334,7 +334,7 @@ func TestLocksOverTLS(t *testing.T) {
 	c.checkLocks(programs)
 	for _, p := range c.ps {
 		info := c.admin(p).Info(context.Background(), "coordd").Val()
-		if strings.Count(info, "last_reload=ok") != 2 {
+		if strings.Count(info, "last_reload=ok") != 4 { // and of their authorities
 			t.Errorf("the certificates of %s:\n%s", p.id, info)
 		}
 	}
