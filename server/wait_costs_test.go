@@ -270,6 +270,15 @@ func TestTrackingTableIsBoundedInBytes(t *testing.T) {
 			}
 		}
 	}
+	n.pubsub.delivery.settle()
+	for _, c := range clients { // what was on its way
+		if err := c.Send(commandtest.Args("PING")); err != nil {
+			t.Fatal(err)
+		}
+		for c.next() != "+PONG\r\n" {
+			told++
+		}
+	}
 	n.tracking.mu.Lock()
 	if got := n.tracking.bytes; got > n.tracking.maxBytes || got < n.tracking.maxBytes/2 {
 		t.Errorf("the table takes %d bytes", got)
