@@ -4,7 +4,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -253,25 +252,4 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 	n.inFlight.Add(1)
 	n.submitEntry(lead, data, &entry{stamp: at, proposed: time.Now()})
 	return true
-}
-
-// checkJoiner refuses to add a node that does not know the machine's level, or to which the leader
-// cannot talk: it would be a member that gets nothing. Where nobody answers yet nothing is checked:
-// the node refuses unknown levels itself.
-func (n *Node) checkJoiner(id, addr string) error {
-	h, err := n.probe(addr)
-	switch {
-	case errors.As(err, new(noAnswer)):
-		return nil
-	case err != nil:
-		return notRun(fmt.Sprintf("the leader cannot talk to node %s at %s: %v; do both have the "+
-			"same --peer-tls?", id, addr, err))
-	case h.id != id:
-		return notRun(fmt.Sprintf("at %s is node %s, and not %s", addr, h.id, id))
-	case h.level >= n.levels.Level():
-		return nil
-	}
-	return refused(fmt.Sprintf(
-		"node %s knows feature levels up to %d, this cluster has level %d: upgrade coordd there",
-		id, h.level, n.levels.Level()))
 }

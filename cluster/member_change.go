@@ -135,6 +135,27 @@ func (n *Node) addMember(id, addr string) error {
 	return n.moveNonvoter(raft.ServerID(id), raft.ServerAddress(addr))
 }
 
+// checkJoiner refuses to add a node that does not know the machine's level, or to which the leader
+// cannot talk: it would be a member that gets nothing. Where nobody answers yet nothing is checked:
+// the node refuses unknown levels itself.
+func (n *Node) checkJoiner(id, addr string) error {
+	h, err := n.probe(addr)
+	switch {
+	case errors.As(err, new(noAnswer)):
+		return nil
+	case err != nil:
+		return notRun(fmt.Sprintf("the leader cannot talk to node %s at %s: %v; do both have the "+
+			"same --peer-tls?", id, addr, err))
+	case h.id != id:
+		return notRun(fmt.Sprintf("at %s is node %s, and not %s", addr, h.id, id))
+	case h.level >= n.levels.Level():
+		return nil
+	}
+	return refused(fmt.Sprintf(
+		"node %s knows feature levels up to %d, this cluster has level %d: upgrade coordd there",
+		id, h.level, n.levels.Level()))
+}
+
 // moveNonvoter adds a member without a vote, or gives it another address. Meanwhile its answers
 // from the old one are errors: see errMoving. A voter's answers may be what the change waits for.
 func (n *Node) moveNonvoter(id raft.ServerID, addr raft.ServerAddress) error {

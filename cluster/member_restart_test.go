@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/internal/tests/seeds"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // lives is a cluster whose members come and go. What it has acknowledged is in words.
@@ -127,19 +128,25 @@ func (l *lives) restart(refetched string, away ...string) {
 // serves waits for a leader that serves.
 func (l *lives) serves(after string) {
 	l.t.Helper()
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	defer func() {
+		if !l.t.Failed() {
+			return
+		}
+		for id, n := range l.nodes {
+			s := n.Status()
+			l.t.Logf("%s: %s in term %d, commit %d of %d, applied register %v, newest %v", id,
+				s.Role, s.Term, s.Commit, s.LastLog, n.machine.members.Load().register,
+				n.view().register)
+		}
+	}()
+	wait.For(l.t, time.Minute, "a leader after "+after, func() bool {
 		for _, n := range l.nodes {
 			if s := n.Status(); s.Role == RoleLeader && s.Ready {
-				return
+				return true
 			}
 		}
-	}
-	for id, n := range l.nodes {
-		s := n.Status()
-		l.t.Logf("%s: %s in term %d, commit %d of %d, applied register %v, newest %v", id, s.Role,
-			s.Term, s.Commit, s.LastLog, n.machine.members.Load().register, n.view().register)
-	}
-	l.t.Fatalf("no leader in a minute after %s", after)
+		return false
+	})
 }
 
 // check compares what the nodes have with what was acknowledged.
@@ -224,6 +231,7 @@ func randomLives(t *testing.T, r *rand.Rand) {
 				refetched = all[len(all)-1]
 			}
 			t.Log("restart without", away, "refetched", refetched)
+			// the cluster idles, in simulated time
 			time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
 			l.restart(refetched, away...)
 		}

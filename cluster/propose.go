@@ -233,7 +233,9 @@ func (n *Node) hasWriteTurn() bool {
 			defer n.loops.Done()
 			w := n.gate.acquire(flow{}, n.cfg.ReplyWait, n.closing)
 			n.writeTurn.has.Store(w)
-			n.endIdleTurn(w)
+			if w != nil {
+				n.endIdleTurn(w)
+			}
 			n.writeTurn.asked.Store(false)
 			kick(n.writes.wake)
 		}()
@@ -247,11 +249,11 @@ func (n *Node) endWriteTurn() {
 	}
 }
 
-// endIdleTurn ends a turn, if there is one, that still lasts when the machine is found idle.
+// endIdleTurn ends a turn that still lasts when the machine is found idle.
 func (n *Node) endIdleTurn(w *ticket) {
 	time.AfterFunc(longCommit, func() {
 		switch {
-		case w == nil || n.writeTurn.has.Load() != w:
+		case n.writeTurn.has.Load() != w:
 		case n.machine.applying.Load() != 0:
 			n.endIdleTurn(w)
 		case n.writeTurn.has.CompareAndSwap(w, nil):

@@ -201,7 +201,7 @@ func (s *session) refuse(spec *commands.Spec, err error) {
 		s.tx.failed = true
 	}
 	s.answer(func() { s.w.Error(err.Error()) })
-	s.countError(codeOf(err.Error()))
+	s.countError(word)
 	s.trace(spec, "rejected")
 	s.auditRefusal(spec, word)
 }

@@ -13,8 +13,7 @@ import (
 )
 
 const errNoMembers commands.Error = "CLUSTERDOWN this node knows no members yet: it loads its " +
-	"data, " +
-	"or has not joined a cluster"
+	"data, or has not joined a cluster"
 
 var raftSpecs = []commands.Spec{{
 	Name: "raft", Kind: commands.Session, Arity: -2, Group: "cluster", Since: "0.1.0",

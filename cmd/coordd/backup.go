@@ -68,9 +68,7 @@ func runBackup(ctx context.Context, args []string, c console) error {
 		return err
 	}
 	if call.dataDir != "" {
-		return call.run(ctx, c, func(_ context.Context, w io.Writer) (fsm.BackupInfo, error) {
-			return backupOf(call.dataDir, w, c.stderr)
-		})
+		return call.ofStopped(ctx, c)
 	}
 	sources, err := call.sources(as, c.getenv)
 	if err != nil {
@@ -262,29 +260,43 @@ func takeBackup(ctx context.Context, source *redis.Options, w, stderr io.Writer)
 	return info, err
 }
 
-// backupOf writes a backup of the data directory of a node that is stopped.
-func backupOf(dir string, w, stderr io.Writer) (info fsm.BackupInfo, err error) {
-	o, state, err := openOffline(dir)
+// ofStopped takes a backup of the data directory of a node that is stopped. It makes no file before
+// the state is there: what cannot be replayed ends the process.
+func (b *backupCall) ofStopped(ctx context.Context, c console) (err error) {
+	o, state, err := openOffline(b.dataDir)
 	if err != nil {
-		return info, err
+		return err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
-	if err := o.Replay(0, nil); err != nil {
-		return info, err
+	held, err := o.Contents()
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(stderr, "coordd: this is what one node had: it may lack the newest writes that "+
+	if err := o.Replay(0, nil); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stderr, "coordd: this is what one node had: it may lack the newest writes that "+
 		"others acknowledged, and have some that nobody did")
-	frozen := state.Freeze()
-	p := newProgress(stderr, "backup", frozen.Size())
+	if held.Owed > 0 {
+		fmt.Fprintf(c.stderr, "coordd: it had more: %s\n", held.Owing())
+	}
+	return b.run(ctx, c, func(_ context.Context, w io.Writer) (fsm.BackupInfo, error) {
+		return writeState(state.Freeze(), w, c.stderr)
+	})
+}
+
+// writeState writes a state, and checks what it writes.
+func writeState(state *fsm.Snapshot, w, stderr io.Writer) (fsm.BackupInfo, error) {
+	p := newProgress(stderr, "backup", state.Size())
 	defer p.end()
 	in, out := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
-		_, err := frozen.WriteTo(io.MultiWriter(w, p, out))
+		_, err := state.WriteTo(io.MultiWriter(w, p, out))
 		out.CloseWithError(err)
 		written <- err
 	}()
-	info, err = checkBackup(in)
+	info, err := checkBackup(in)
 	in.CloseWithError(err)
 	return info, cmp.Or(<-written, err)
 }

@@ -12,12 +12,7 @@ import (
 
 // runCheckConfig checks what a node with these flags, environment and file needs to start.
 func runCheckConfig(_ context.Context, args []string, c console) error {
-	fs := newFlagSet("coordd check-config")
-	given := nodeFlags(fs)
-	if _, err := parseArgs(fs, args); err != nil {
-		return err
-	}
-	cfg, err := readConfig(fs, given, c.getenv)
+	cfg, _, err := parseNode(newFlagSet("coordd check-config"), args, c.getenv)
 	if err == nil {
 		err = cfg.checkOpenDoors()
 	}

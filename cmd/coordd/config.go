@@ -32,16 +32,23 @@ type setting struct{ value, by string }
 // parseConfig reads flags and, for those not given, environment variables. It returns a helpRequest
 // for --help.
 func parseConfig(args []string, getenv func(string) string) (*config, error) {
-	fs := newFlagSet("coordd")
-	given := nodeFlags(fs)
-	if _, err := parseArgs(fs, args); err != nil {
-		return nil, err
-	}
-	c, err := readConfig(fs, given, getenv)
+	c, _, err := parseNode(newFlagSet("coordd"), args, getenv)
 	if err != nil {
 		return nil, err
 	}
 	return c, c.checkOpenDoors()
+}
+
+// parseNode parses the flags of a node beside those that fs has, and other arguments as parseArgs
+// does. Unlike parseConfig it accepts open doors.
+func parseNode(fs *flag.FlagSet, args []string, getenv func(string) string, names ...string) (
+	c *config, others []string, err error) {
+	given := nodeFlags(fs)
+	if others, err = parseArgs(fs, args, names...); err != nil {
+		return nil, nil, err
+	}
+	c, err = readConfig(fs, given, getenv)
+	return c, others, err
 }
 
 // readConfig reads the node's flags, for those not given environment variables, and for those not

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +28,7 @@ import (
 // doctorWait bounds the question to another member.
 const doctorWait = 2 * time.Second
 
-// doctor examines the node of a configuration. Whom it finds ill has problems.
+// doctor examines the node of a configuration.
 type doctor struct {
 	console
 	cfg            *config
@@ -37,16 +36,12 @@ type doctor struct {
 }
 
 // errIll means that the next act was printed.
-var errIll = errors.New("the node does not serve: the next act is above")
+var errIll = errors.New("see the next act above")
 
 func runDoctor(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd doctor")
 	as := addCredentials(fs, "user", "password-file", "COORDD_PASSWORD")
-	given := nodeFlags(fs)
-	if _, err := parseArgs(fs, args); err != nil {
-		return err
-	}
-	cfg, err := readConfig(fs, given, c.getenv)
+	cfg, _, err := parseNode(fs, args, c.getenv)
 	if err != nil {
 		return err
 	}
@@ -67,9 +62,7 @@ func (d *doctor) say(level, subject, format string, args ...any) {
 }
 
 // next prints the next act.
-func (d *doctor) next(format string, args ...any) {
-	writeNext(d.stdout, fmt.Sprintf(format, args...))
-}
+func (d *doctor) next(act string) { writeNext(d.stdout, act) }
 
 // checkConfig checks what check-config does, and reports whether the node would start.
 func (d *doctor) checkConfig() bool {
@@ -108,14 +101,13 @@ func (d *doctor) examine(ctx context.Context, valid bool) error {
 	var reply observe.ReplyError
 	switch {
 	case err == nil:
-		return d.running(ctx, o.Addr, s)
+		return d.running(ctx, client, o.Addr, s)
 	case errors.As(err, &reply):
 		d.say(observe.Down, "node", "%s answers: %s", o.Addr, observe.Show(err.Error()))
-		d.next("say who asks: --user NAME --password-file FILE, of a user with +info " +
-			"+raft|status " +
-			"+raft|members")
+		d.next("say who asks: --user NAME --password-file FILE, of a user with +info, " +
+			"+raft|status and +raft|members")
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-		d.say(observe.Down, "node", "does not run: %s: connection refused", o.Addr)
+		d.say(observe.Down, "node", "does not run: %v", err)
 		d.stopped(valid)
 	default:
 		d.say(observe.Down, "node", "%s does not answer: %s", o.Addr, observe.Show(err.Error()))
@@ -157,7 +149,8 @@ func (d *doctor) client(o *redis.Options) *observe.Client {
 }
 
 // running describes a node that answers, and its members.
-func (d *doctor) running(ctx context.Context, addr string, s *observe.Sample) error {
+func (d *doctor) running(ctx context.Context, client *observe.Client, addr string,
+	s *observe.Sample) error {
 	n := &s.Node
 	d.say(observe.OK, "node", "%s answers at %s, %s, for %s", n.ID, addr, n.Version,
 		spanText(time.Duration(n.UptimeSec)*time.Second))
@@ -171,7 +164,7 @@ func (d *doctor) running(ctx context.Context, addr string, s *observe.Sample) er
 		d.say(observe.Warn, "another node", "%s is configured here, and %s answers", d.cfg.ID, n.ID)
 	}
 	fmt.Fprintln(d.stdout)
-	d.writeMembers(ctx, s)
+	d.writeMembers(ctx, client, s)
 	fmt.Fprintln(d.stdout)
 	h := &s.Health
 	d.say(h.Level, "verdict", "%s", h.Text)
@@ -191,8 +184,13 @@ func (d *doctor) running(ctx context.Context, addr string, s *observe.Sample) er
 }
 
 // writeMembers writes the members as the node reaches them, whatever the leader says.
-func (d *doctor) writeMembers(ctx context.Context, s *observe.Sample) {
-	own := d.ownView(ctx, s)
+func (d *doctor) writeMembers(ctx context.Context, client *observe.Client, s *observe.Sample) {
+	asking, cancel := context.WithTimeout(ctx, doctorWait)
+	defer cancel()
+	own, err := client.OwnMembers(asking)
+	if err != nil {
+		own = s.Members
+	}
 	heard := d.askAll(ctx, s.Node.ID, own)
 	t := newTable(d.stdout)
 	fmt.Fprintf(t, "MEMBER\tROLE\tPEER PORT\t%s REACHES IT\tIT REACHES %s\tITS STATE\n", s.Node.ID,
@@ -202,23 +200,6 @@ func (d *doctor) writeMembers(ctx context.Context, s *observe.Sample) {
 			cmp.Or(m.From, "–"), heard[i])
 	}
 	_ = t.Flush()
-}
-
-// ownView returns the members as the node itself knows them, or else as the sample has them.
-func (d *doctor) ownView(ctx context.Context, s *observe.Sample) []observe.Member {
-	o, err := d.own()
-	if err != nil {
-		return s.Members
-	}
-	client := d.client(o)
-	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, doctorWait)
-	defer cancel()
-	members, err := client.OwnMembers(ctx)
-	if err != nil {
-		return s.Members
-	}
-	return members
 }
 
 // askAll asks the members but one, at the port for clients, whom they follow.
@@ -284,12 +265,10 @@ func (d *doctor) stopped(valid bool) {
 		d.next("mend the configuration: coordd check-config says the same")
 	case errors.Is(err, cluster.ErrNoData):
 		d.next("start it: it has no data yet. If it had, mount its volume first; if that is " +
-			"lost, " +
-			"operations.md, Replacing a node that lost its disk")
+			"lost, see operations.md, Replacing a node that lost its disk")
 	case errors.Is(err, cluster.ErrInUse):
-		d.next("a process has the data and does not listen: it has just started, or it hangs. " +
-			"Look " +
-			"in its log")
+		d.next("look in its log: a process has the data and does not listen. It has just " +
+			"started, or it hangs")
 	case errors.Is(err, fs.ErrPermission):
 		d.next("ask as the user of the node: sudo -u coordd coordd doctor …")
 	case errors.Is(err, cluster.ErrRefetched):
@@ -306,7 +285,7 @@ func (d *doctor) stopped(valid bool) {
 
 // dataIn returns what a data directory holds on which no node runs.
 func dataIn(dir string) (held cluster.Contents, err error) {
-	o, _, err := openOffline(filepath.Clean(dir))
+	o, _, err := openOffline(dir)
 	if err != nil {
 		return held, err
 	}

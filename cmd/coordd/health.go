@@ -22,12 +22,7 @@ const healthPatience = 5 * time.Second
 
 // runHealth succeeds if /readyz of the node with these flags, environment and file does.
 func runHealth(ctx context.Context, args []string, c console) error {
-	fs := newFlagSet("coordd health")
-	given := nodeFlags(fs)
-	if _, err := parseArgs(fs, args); err != nil {
-		return err
-	}
-	cfg, err := readConfig(fs, given, c.getenv)
+	cfg, _, err := parseNode(newFlagSet("coordd health"), args, c.getenv)
 	if err != nil {
 		return err
 	}

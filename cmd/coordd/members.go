@@ -32,8 +32,10 @@ func runMembers(ctx context.Context, args []string, c console) error {
 		return json.NewEncoder(c.stdout).Encode(s.Members)
 	}
 	writeMembers(c.stdout, s)
-	for _, p := range s.Health.Problems {
-		fmt.Fprintf(c.stderr, "coordd: %s\n", p.Text)
+	if h := &s.Health; h.Level != observe.OK {
+		for _, p := range append([]observe.Problem{h.Problem}, h.Problems...) {
+			fmt.Fprintf(c.stderr, "coordd: %s\n", p.Text)
+		}
 	}
 	return nil
 }
@@ -59,6 +61,8 @@ func runRestartWait(ctx context.Context, args []string, c console) error {
 		s, err := sample(ctx, sampler)
 		why := ""
 		switch {
+		case observe.SignedOut(err), observe.Denied(err):
+			return err // it stays so
 		case errors.As(err, new(observe.ReplyError)):
 			why = addr + " answers: " + observe.Show(err.Error())
 		case err != nil:
@@ -74,7 +78,7 @@ func runRestartWait(ctx context.Context, args []string, c console) error {
 				s.Node.ID)
 			return err
 		}
-		if ctx.Err() == nil && why != said {
+		if said == "" || ctx.Err() == nil && why != said { // else it was cut short
 			said = why
 			fmt.Fprintf(c.stderr, "coordd: waiting: %s\n", why)
 		}

@@ -21,13 +21,9 @@ import (
 
 func runRestore(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd restore")
-	given := nodeFlags(fs)
 	above := tokensFlag(fs, ", the same number on every node")
-	names, err := parseArgs(fs, args, "FILE, the backup to read, or s3://BUCKET/PREFIX/NAME")
-	if err != nil {
-		return err
-	}
-	cfg, err := readConfig(fs, given, c.getenv)
+	cfg, names, err := parseNode(fs, args, c.getenv,
+		"FILE, the backup to read, or s3://BUCKET/PREFIX/NAME")
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ func subcommands() []subcommand {
 			"founds a cluster of the empty nodes that --discover finds, once they are there, and " +
 				"prints its id; also if it exists", runFound},
 		{"backup", "--from ADDR,…|--data-dir DIR FILE|--to -|--to DIR|--to s3://BUCKET/PREFIX " +
-			"[--force] " +
-			"[--every INTERVAL] [--keep N] [--user NAME] [--password-file FILE] " + tlsArgs +
+			"[--force] [--every INTERVAL] [--keep N] [--user NAME] [--password-file FILE] " +
+			tlsArgs +
 			"; verify FILE|s3://BUCKET/PREFIX/NAME [--json]",
 			"writes the state of a running cluster, or of a node that is stopped, to a file, to " +
 				"standard output, or in each interval to a directory or a bucket; verify checks " +
@@ -62,8 +62,7 @@ func subcommands() []subcommand {
 				"then the next one may be restarted", runRestartWait},
 		{"doctor", "[--user NAME] [--password-file FILE] [flags of the node]",
 			"says what the node with these flags has, whom it reaches and who reaches it, what " +
-				"it " +
-				"waits for, and the next act", runDoctor},
+				"it waits for, and the next act", runDoctor},
 		{"locks", "list|show KEY|release KEY|extend KEY DURATION [--node ADDR] [--db N] " +
 			"[--prefix PREFIX] [--group GROUP] [--limit N] [--token N] [--owner OWNER] [--json] " +
 			"[--user NAME] " +

@@ -33,6 +33,17 @@ func (e ReplyError) Code() string {
 	return word
 }
 
+// Denied reports whether a command failed only since its user may not run it.
+func Denied(err error) bool { return hasCode(err, "NOPERM") }
+
+// SignedOut reports whether a command failed since its user does not get in.
+func SignedOut(err error) bool { return hasCode(err, "NOAUTH", "WRONGPASS", "DENIED") }
+
+func hasCode(err error, codes ...string) bool {
+	var reply ReplyError
+	return errors.As(err, &reply) && slices.Contains(codes, reply.Code())
+}
+
 // ErrLost means that the connection ended after a command was sent: it may or may not have run.
 var ErrLost = errors.New("the connection ended before the reply: the command may have run")
 

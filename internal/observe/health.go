@@ -108,8 +108,7 @@ func (s *Sample) toLead() string {
 			}
 		}
 		return fmt.Sprintf("start %d of %s on their data directories, or mend the network to "+
-			"them. "+
-			"If those are lost for good: operations.md, A lost majority", missing,
+			"them. If those are lost for good: operations.md, A lost majority", missing,
 			strings.Join(who, ", "))
 	}
 	return "a majority is reachable: wait for an election of at most a few seconds; if there is " +
@@ -127,8 +126,7 @@ func (s *Sample) memberProblems() (all []Problem) {
 		}
 		if m.State == stateDiffers {
 			all = append(all, Problem{"The state of " + m.ID + " is not the leader's: one of " +
-				"them " +
-				"is wrong", "operations.md, A node whose state is wrong"})
+				"them is wrong", "operations.md, A node whose state is wrong"})
 		}
 		if p := s.memberProblem(m); p.Text != "" {
 			all = append(all, p)
@@ -200,13 +198,11 @@ func resources(s *Sample, info map[string]string) (warn []Problem) {
 	if c.MaxMemory > 0 && float64(c.Data) > memoryShare*float64(c.MaxMemory) {
 		warn = append(warn, Problem{fmt.Sprintf("The data is at %d %% of maxmemory",
 			100*c.Data/c.MaxMemory), "raise maxmemory, or delete keys: operations.md, A limit " +
-			"for " +
-			"the data"})
+			"for the data"})
 	}
 	if info["snapshot_trouble"] != "" {
 		warn = append(warn, Problem{"The newest snapshot of this node cannot be read back: its " +
-			"log " +
-			"grows", "operations.md, A snapshot that cannot be read"})
+			"log grows", "operations.md, A snapshot that cannot be read"})
 	} else if info["rdb_last_bgsave_status"] == "err" {
 		warn = append(warn, Problem{"The newest snapshot that was asked for failed",
 			"look in the node's log, and at the room on its disk"})

@@ -136,8 +136,7 @@ func unlisted(n Node, err error) bool {
 
 // tolerate notes that the user may not run a command. Other errors remain.
 func (s *Sample) tolerate(command string, err error) error {
-	var reply ReplyError
-	if errors.As(err, &reply) && reply.Code() == "NOPERM" {
+	if Denied(err) {
 		s.Denied = append(s.Denied, command)
 		return nil
 	}

@@ -178,7 +178,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		q.User = "" // without one, nobody has shown to be that user
 	}
 	client := observe.NewClient(p.dialer(r), q.User, q.Password)
-	if _, err := client.Do(ctx, "PING"); err != nil && !denied(err) {
+	if _, err := client.Do(ctx, "PING"); err != nil && !observe.Denied(err) {
 		client.Close()
 		failWith(w, err)
 		return
@@ -280,17 +280,4 @@ func failWith(w http.ResponseWriter, err error) {
 		code, err = http.StatusGatewayTimeout, observe.ErrLost
 	}
 	fail(w, code, err.Error())
-}
-
-// signedOut reports whether a command failed since its user no longer gets in.
-func signedOut(err error) bool {
-	var reply observe.ReplyError
-	return errors.As(err, &reply) && (reply.Code() == "NOAUTH" || reply.Code() == "WRONGPASS" ||
-		reply.Code() == "DENIED")
-}
-
-// denied reports whether a command failed only since its user may not run it.
-func denied(err error) bool {
-	var reply observe.ReplyError
-	return errors.As(err, &reply) && reply.Code() == "NOPERM"
 }

@@ -116,7 +116,7 @@ func (p *Page) live(w http.ResponseWriter, r *http.Request, _ *session) {
 		sample, err := sampler.Next(ctx)
 		cancel()
 		name, body := "sample", any(shownSample{sample, p.may(s.user)})
-		if signedOut(err) { // the user was removed, or has another password
+		if observe.SignedOut(err) { // the user was removed, or has another password
 			p.sessions.drop(r)
 			continue
 		}

@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,11 @@ func TestRestartWait(t *testing.T) {
 		return code == 1 && strings.Contains(errs, gone.id+" does not answer the leader") &&
 			strings.Contains(errs, "restart no other node yet")
 	})
+	_, out, errs := command(t, "members", "--node", asked.addr)
+	if strings.Count(out, "\n") != 4 || !strings.Contains(errs, gone.id+" does not answer") ||
+		!strings.Contains(errs, "One more failure stops the cluster") {
+		t.Errorf("members: %s%s", out, errs)
+	}
 	gone.start()
 	said := succeed(t, "restart-wait", "--node", asked.addr, "--timeout", "1m")
 	if !strings.Contains(said, "the next node may be restarted") {
@@ -74,5 +81,14 @@ func TestRestartWait(t *testing.T) {
 	code, _, errs := command(t, "restart-wait", "--node", loopback(1), "--timeout", "100ms")
 	if code != 1 || !strings.Contains(errs, "does not answer") {
 		t.Errorf("nobody there: exit %d, %s", code, errs)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("wrong"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errs = command(t, "restart-wait", "--node", asked.addr, "--user", "nobody",
+		"--password-file", password) // waits for nothing that cannot come
+	if code != 1 || !strings.Contains(errs, "WRONGPASS") || strings.Contains(errs, "waiting") {
+		t.Errorf("a wrong password: exit %d, %s", code, errs)
 	}
 }
