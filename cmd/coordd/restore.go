@@ -19,7 +19,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func runRestore(ctx context.Context, args []string, c console) error {
+func runRestore(ctx context.Context, args []string, c console) (err error) {
 	fs := newFlagSet("coordd restore")
 	above := tokensFlag(fs, ", the same number on every node")
 	cfg, names, err := parseNode(fs, args, c.getenv,
@@ -47,6 +47,7 @@ func runRestore(ctx context.Context, args []string, c console) error {
 	if err != nil {
 		return err
 	}
+	defer giveToOwner(cfg.DataDir, &err)
 	state := m.Snapshot()
 	seed, sum := cfg.seed(), m.Sum()
 	// Every node computes the same cluster id on its own: from the state, where its tokens go on,
