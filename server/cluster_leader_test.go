@@ -274,6 +274,25 @@ func TestMembersOfANodeThatLoads(t *testing.T) {
 	}
 }
 
+// TestBehindOfWhoIsSilent: a member's report is compared with what was committed then, but what has
+// been committed since a silent one reported is what it lacks.
+func TestBehindOfWhoIsSilent(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	for contact, behind := range map[time.Duration]int{0: 0, time.Minute: 60} {
+		n.fake.set(func() {
+			n.fake.st.Members[0].LastLog, n.fake.st.Members[1].LastLog = 100, 40
+			n.fake.st.Members[1].ReportedAt, n.fake.st.Members[1].LastContact = 40, contact
+		})
+		want := fmt.Sprintf("$14\r\nentries-behind\r\n:%d\r\n$15\r\nlast-contact-ms\r\n:%d\r\n",
+			behind, contact.Milliseconds())
+		members := strings.Split(c.call("RAFT", "MEMBERS"), "$2\r\nid\r\n")
+		if !strings.Contains(members[2], want) {
+			t.Errorf("heard %v ago: %q", contact, members[2])
+		}
+	}
+}
+
 // Members that the leader did not tell say so: whoever reads the list can know that it is old.
 func TestMembersWithoutALeader(t *testing.T) {
 	n := start(t, nil)

@@ -154,8 +154,12 @@ func raftMembers(s *session, _ *commands.Spec, args [][]byte) {
 		behind := int64(-1)
 		if m.ID == st.LeaderID {
 			behind = 0
-		} else if at := cmp.Or(m.ReportedAt, last); last > 0 && m.LastLog > 0 {
-			// a report is up to a second old: under load much was committed since
+		} else if last > 0 && m.LastLog > 0 {
+			at := last
+			if m.LastContact >= 0 && m.LastContact < 2*time.Second {
+				// its report is up to a second old: under load much was committed since
+				at = cmp.Or(m.ReportedAt, last)
+			}
 			behind = int64(at - min(m.LastLog, at))
 		}
 		uptime := int64(-1)
