@@ -48,7 +48,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script internal/ascii internal
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
+.PHONY: build test test-plain test-race check check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page operations mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -174,6 +174,11 @@ guide:
 	sh .ci/deps clients
 	COORDD_CHECK=1 COORDD_GUIDE=1 $(GO) test ./internal/tests/e2e -run TestGuide -count 1 -v
 
+operations:
+	sh .ci/deps operations
+	COORDD_OPERATIONS=1 $(GO) test ./internal/tests/operations -run TestOperations -count 1 -v \
+		-timeout 60m
+
 page:
 	sh .ci/deps page
 	COORDD_PAGE=1 $(GO) test ./internal/tests/e2e -run TestPageInBrowser -count 1 -v
@@ -235,6 +240,7 @@ proof:
 	$(MAKE) crashpoints CRASHPOINTS=all
 	COORDD_CHAOS=1 COORDD_LAB_RUNS=300 COORDD_LAB_SECONDS=30 COORDD_LAB_SOAK=60 $(GO) test \
 		./internal/tests/lab -run 'TestPairs|TestSoak' -count 1 -v -timeout 10h
+	$(MAKE) operations
 	$(MAKE) architectures
 	$(MAKE) mutations
 

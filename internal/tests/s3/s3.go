@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -46,11 +47,23 @@ type Store struct {
 	Instead http.HandlerFunc
 }
 
-// Start starts a store, which ends with the test.
+// Start starts a store on the loopback, which ends with the test.
 func Start(t testing.TB) *Store {
 	t.Helper()
+	return StartAt(t, "127.0.0.1:0")
+}
+
+// StartAt starts a store at an address.
+func StartAt(t testing.TB, addr string) *Store {
+	t.Helper()
 	s := &Store{Objects: map[string][]byte{}, Uploads: map[string]map[string][]byte{}}
-	srv := httptest.NewServer(s)
+	srv := httptest.NewUnstartedServer(s)
+	_ = srv.Listener.Close()
+	var err error
+	if srv.Listener, err = net.Listen("tcp", addr); err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
 	return s
