@@ -75,3 +75,32 @@ func TestLogTroubleIsToldTwice(t *testing.T) {
 		}
 	})
 }
+
+// TestSnapshotsThatBringOn: a snapshot on its way is a leader's progress only if it may let the
+// leader commit: not to a learner, and not to a voter that has taken none of the last three.
+func TestSnapshotsThatBringOn(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Learner = cfg.ID == "n3" })
+		eventually(t, "two vote", func() bool {
+			return len(voters(c.leader().configuration())) == 2
+		})
+		lead, voter := c.leader(), "n2"
+		if lead.cfg.ID == voter {
+			voter = "n1"
+		}
+		sent := &repeats{}
+		for failures, hopes := range []bool{true, true, true, false} {
+			if got := lead.hopes(voter, sent); got != hopes {
+				t.Errorf("%d failures: %v", failures, got)
+			}
+			if lead.hopes("n3", sent) {
+				t.Errorf("%d failures: a learner brings the leader on", failures)
+			}
+			sent.failures.Add(1)
+		}
+		sent.note(1, time.Now())
+		if !lead.hopes(voter, sent) {
+			t.Error("a snapshot was installed, and its voter brings nothing on")
+		}
+	})
+}

@@ -143,9 +143,11 @@ func (n *Node) checkJoiner(id, addr string) error {
 	switch {
 	case errors.As(err, new(noAnswer)):
 		return nil
+	case errors.Is(err, net.ErrClosed):
+		return errStopping
 	case err != nil:
-		return notRun(fmt.Sprintf("the leader cannot talk to node %s at %s: %v; do both have the "+
-			"same --peer-tls?", id, addr, err))
+		return notRun(fmt.Sprintf("the leader cannot talk to node %s at %s: %v; is that its own "+
+			"peer port, and do both have the same --peer-tls?", id, addr, err))
 	case h.id != id:
 		return notRun(fmt.Sprintf("at %s is node %s, and not %s", addr, h.id, id))
 	case h.level >= n.levels.Level():

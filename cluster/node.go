@@ -99,7 +99,7 @@ type Node struct {
 	caughtUpAt    atomic.Int64 // ns since opened, see noteProgress
 	lastSweep     time.Time    // the route loop's
 	stalledLeader atomic.Bool  // it leads, but sends nothing as a leader
-	sending       atomic.Int32 // snapshots being sent to other members
+	sending       atomic.Int32 // snapshots being sent that may let this leader commit
 	meters        meters
 	// the route loop's: the leader's last contact when Raft was made to check
 	looked   time.Time

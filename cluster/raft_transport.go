@@ -201,8 +201,10 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 		again = &l.repeats
 	}
 	if wait := again.wait(req.LastLogIndex, time.Now()); wait == 0 {
-		t.n.sending.Add(1)
-		defer t.n.sending.Add(-1)
+		if t.n.hopes(string(id), again) {
+			t.n.sending.Add(1)
+			defer t.n.sending.Add(-1)
+		}
 	} else { // this is no progress
 		t.n.mux.warnings.Warn("a member that installed a snapshot asks for it again at once",
 			"member", id, "index", req.LastLogIndex, "wait", wait)
@@ -213,13 +215,23 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	err := t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
 	if err == nil && resp.Success {
 		again.note(req.LastLogIndex, time.Now())
+	} else {
+		again.failures.Add(1)
 	}
 	return err
+}
+
+// hopes reports whether a snapshot for a member may let this leader commit: it is a voter, and the
+// last snapshots for it did not all fail.
+func (n *Node) hopes(id string, sent *repeats) bool {
+	return sent.failures.Load() < 3 && slices.Contains(voters(n.configuration()), id)
 }
 
 // repeats paces a snapshot that a member asks for again just after it installed it: something is
 // wrong that the snapshot does not mend.
 type repeats struct {
+	failures atomic.Int32 // since the last snapshot that was installed
+
 	mu    sync.Mutex
 	index uint64 // of the snapshot
 	pause time.Duration
@@ -237,6 +249,7 @@ func (r *repeats) note(index uint64, now time.Time) {
 	if index != r.index || now.Sub(r.at) > 2*longestRepeat {
 		r.pause = 0
 	}
+	r.failures.Store(0)
 	r.index, r.at = index, now
 	r.pause = min(max(2*r.pause, firstRepeat), longestRepeat)
 }
