@@ -85,6 +85,7 @@ func TestStateSum(t *testing.T) {
 	for name, steps := range map[string][]string{
 		"nothing": {}, "a key": {"SET a 1"}, "another value": {"SET a 2"},
 		"an instant": {"TIME"}, "a script": {"SCRIPT LOAD a=1"},
+		"a script that is counted otherwise": {"EVAL a=1 0"},
 	} {
 		for range 2 {
 			m := newestMachine(testTable())

@@ -124,9 +124,7 @@ func machinesAgree(t *testing.T, seed uint64) {
 	if !bytes.Equal(want, snapshotBytes(t, again.Snapshot())) {
 		t.Error("a restored machine gives another snapshot")
 	}
-	if again.memory() != silent.memory() {
-		t.Errorf("the data counts %d bytes, restored %d", silent.memory(), again.memory())
-	}
+	sameState(t, again.Index(), &Entry{}, silent, again, Result{}, Result{})
 	if !bytes.Equal(halfBytes, snapshotBytes(t, half)) {
 		t.Error("a snapshot changed while the machine went on")
 	}
@@ -240,9 +238,9 @@ func sameEvents(t *testing.T, index uint64, a, b Result) {
 func sameState(t *testing.T, index uint64, e *Entry, a, b *Machine, ra, rb Result) {
 	t.Helper()
 	state := func(m *Machine, r Result) string {
-		return fmt.Sprintf("hashes %+v %+v, %d bytes, %d and %d of waits and loans %x; %d batches "+
-			"took %d", m.Sum(), m.StateSum(), m.memory(), m.waiting.bytes, m.waiting.lent.bytes,
-			m.waiting.freeze().appendTo(nil), r.Ran, r.Spent)
+		return fmt.Sprintf("hashes %+v %+v, %d bytes, scripts %d, %d and %d of waits and loans "+
+			"%x; %d batches took %d", m.Sum(), m.StateSum(), m.memory(), m.engine.Counts(),
+			m.waiting.bytes, m.waiting.lent.bytes, m.waiting.freeze().appendTo(nil), r.Ran, r.Spent)
 	}
 	if a, b := state(a, ra), state(b, rb); a != b {
 		t.Fatalf("entry %d: the machines differ:\n%s\n%s%s", index, a, b, entryText(e))

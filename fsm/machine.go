@@ -87,15 +87,23 @@ func (m *Machine) NextDeadline() (clockMs int64, ok bool) {
 func (m *Machine) Sum() Check { return Check{Index: m.index, Sum: m.ks.Sum()} }
 
 // StateSum returns a hash by which machines compare their states, with the index that it is for:
-// the running hash, the newest instant, and how many scripts and libraries there are, which no
-// change of a key shows. Releases that compare must compute the same: another hash needs another
-// ability in package cluster.
+// the running hash, the newest instant, how many scripts and libraries there are, which no change
+// of a key shows, and what the machine counts and decides by. Releases that compare must compute
+// the same: another hash needs another ability in package cluster.
 func (m *Machine) StateSum() Check {
-	const fields = 4
-	b := make([]byte, 0, 8*fields)
-	for _, v := range [fields]uint64{m.ks.Sum(), uint64(m.time.lastUs), uint64(m.engine.Len()),
+	b := make([]byte, 0, 128)
+	for _, v := range [...]uint64{m.ks.Sum(), uint64(m.time.lastUs), uint64(m.engine.Len()),
 		uint64(m.engine.LibraryCount())} {
 		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	if m.level >= commands.LevelUsers { // below, some depends on the processor, and decides nothing
+		for _, v := range m.engine.Counts() {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
+		for _, v := range [...]uint64{uint64(m.memory()), uint64(m.limit.bytes),
+			uint64(m.waiting.bytes), uint64(m.waiting.lent.bytes)} {
+			b = binary.LittleEndian.AppendUint64(b, v)
+		}
 	}
 	return Check{Index: m.index, Sum: xxhash.Sum64(b)}
 }

@@ -35,8 +35,6 @@ var exceptions = []exception{
 	{"fsm/script/engine.go", ruleImport, `"sync"`,
 		"reads may run scripts at the same time: it guards compiled forms, which are no part of " +
 			"the state"},
-	{"fsm/script/cache.go", ruleImport, `"sync/atomic"`,
-		"a read may leave the compiled form of a script, which is no part of the state"},
 	{"internal/lua/power.go", ruleCall, "math.Pow",
 		"the operator ^ of feature levels 1 and 2, which were released so"},
 	{"fsm/script/lib_math_released.go", ruleCall, "math.",

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/wire"
@@ -36,9 +35,9 @@ const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT F
 type cachedScript struct {
 	firstLine
 	source     string
-	sha        string                  // SHA1 of source in lower-case hexadecimal
-	loaded     bool                    // by SCRIPT LOAD: it stays until SCRIPT FLUSH
-	program    atomic.Pointer[program] // nil if it could not be compiled when it was restored
+	sha        string   // SHA1 of source in lower-case hexadecimal
+	loaded     bool     // by SCRIPT LOAD: it stays until SCRIPT FLUSH
+	program    *program // nil if it compiles at no level any more: a call gets the error
 	prev, next *cachedScript
 }
 
@@ -99,8 +98,7 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 		if e.loadedFull(x.Level, len(source), p.size) {
 			return "", errScriptsFull
 		}
-		s = e.add(string(source))
-		s.program.Store(p)
+		s = e.add(string(source), p)
 	}
 	e.keep(s)
 	return s.sha, nil
@@ -120,11 +118,17 @@ func (e *Engine) loadedFull(level uint64, n, size int) bool {
 
 // Size returns the memory of scripts and libraries, bytes.
 func (e *Engine) Size() int {
-	size := e.cachedBytes + e.loadedSize
-	for _, l := range e.libraries.list {
-		size += l.program.size
-	}
-	return size
+	return e.cachedBytes + e.loadedSize + e.libraries.compiled
+}
+
+// Counts returns all that the engine counts and decides by from LevelUsers on. It is a function of
+// the state: equal on a node that ran the scripts, on one that restored them, and on all
+// processors.
+func (e *Engine) Counts() [8]uint64 {
+	s := e.libraries
+	return [...]uint64{uint64(len(e.bySHA)), uint64(e.cachedCount), uint64(e.cachedBytes),
+		uint64(e.loadedSize), uint64(len(s.list)), uint64(s.compiled), uint64(s.cost),
+		uint64(s.kept)}
 }
 
 // loadedSize is the footprint of count sources of that many bytes together.
@@ -150,8 +154,8 @@ func (e *Engine) uncache(s *cachedScript) {
 }
 
 // add indexes a script without putting it in a list.
-func (e *Engine) add(source string) *cachedScript {
-	s := &cachedScript{source: source, sha: shaOf(source)}
+func (e *Engine) add(source string, p *program) *cachedScript {
+	s := &cachedScript{source: source, sha: shaOf(source), program: p}
 	_, _ = s.readShebang([]byte(source)) // cannot fail: it was compiled
 	e.bySHA[s.sha], e.bySource[source] = s, s
 	return s
@@ -159,8 +163,7 @@ func (e *Engine) add(source string) *cachedScript {
 
 // remember caches a script of EVAL, and drops the least recently used ones if there are too many.
 func (e *Engine) remember(source string, p *program, level uint64) *cachedScript {
-	s := e.add(source)
-	s.program.Store(p)
+	s := e.add(source, p)
 	e.cache(s)
 	for e.cachedCount > maxCachedScripts || level >= commands.LevelBounded &&
 		e.cacheSize(level) > maxCachedSize && e.cachedCount > 1 {
@@ -182,8 +185,8 @@ func (e *Engine) cacheSize(level uint64) int {
 
 // size returns the script's memory, bytes.
 func (s *cachedScript) size() int {
-	if p := s.program.Load(); p != nil {
-		return p.size
+	if s.program != nil {
+		return s.program.size
 	}
 	return footprint(len(s.source))
 }
@@ -256,12 +259,14 @@ func (e *Engine) Restore(b []byte) error {
 		if c.Failed() || e.bySource[source] != nil {
 			return errScriptRecord
 		}
-		s := e.add(source)
 		// every node has compiled all of them, so that none works for that when the script runs,
-		// and all count the same
-		if p, err := compileScript([]byte(source), commands.LevelFirst); err == nil {
-			s.program.Store(p)
+		// and all count the same: what only an earlier level refuses, as one processor may do and
+		// another not, is compiled, too
+		p, err := compileScript([]byte(source), e.level)
+		if err != nil {
+			p, _ = compileScript([]byte(source), commands.FeatureLevel)
 		}
+		s := e.add(source, p)
 		if s.loaded = i < loaded; s.loaded {
 			e.keep(s)
 		} else {

@@ -412,8 +412,8 @@ func TestReadsCompileCachedScriptsOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	p := s.program.Load()
-	if read(); p == nil || s.program.Load() != p {
+	p := s.program
+	if read(); p == nil || s.program != p {
 		t.Error("the script was compiled again")
 	}
 }

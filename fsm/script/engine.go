@@ -193,7 +193,7 @@ func (e *Engine) called(level uint64, script commands.Script) (chosen, error) {
 		return chosen{script: script, source: string(script.Source)}, nil
 	}
 	return chosen{script: script, source: s.source, cached: s, name: s.sha,
-		program: s.program.Load()}, nil
+		program: s.program}, nil
 }
 
 // Eval runs a script or a function and writes its reply to x.Out. A runtime error is a reply, and
@@ -214,7 +214,7 @@ func (e *Engine) Eval(x *commands.Call, script commands.Script) error {
 func (e *Engine) runWriter(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
-	case c.cached != nil: // it was charged, but could not be compiled when it was restored
+	case c.cached != nil: // it was charged
 		c.program, err = compileScript([]byte(c.source), x.Level)
 	default:
 		c.program, err = e.compile(x, []byte(c.source))
@@ -242,7 +242,6 @@ func (e *Engine) note(c chosen, level uint64) (sha string) {
 	if s == nil {
 		return e.remember(c.source, c.program, level).sha
 	}
-	s.program.Store(c.program)
 	e.touch(s)
 	return s.sha
 }
@@ -260,10 +259,8 @@ func (e *Engine) entryInterpreter(level uint64) *interpreter {
 func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	switch {
 	case c.program != nil:
-	case c.cached != nil: // the same; it stays compiled from now on
-		if c.program, err = compileScript([]byte(c.source), x.Level); err == nil {
-			c.cached.program.Store(c.program)
-		}
+	case c.cached != nil:
+		c.program, err = compileScript([]byte(c.source), x.Level)
 	default:
 		var work int
 		c.program, work, err = e.derive(c.source, limitsAt(x.Level))

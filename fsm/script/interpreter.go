@@ -34,6 +34,7 @@ type interpreter struct {
 	libraries []*loadedLibrary // whose code has run
 
 	atUsers                          bool        // see the function atUsers
+	rounds                           bool        // elementary functions are those of package libm
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
 
 	// where the globals are that each run sets
@@ -81,13 +82,19 @@ type interpreter struct {
 // newInterpreter returns an interpreter whose scripts call the commands of table. atUsers is that
 // of the level at which they run.
 func newInterpreter(table *commands.Table, atUsers bool) *interpreter {
+	return newRoundingInterpreter(table, atUsers, atUsers)
+}
+
+// newRoundingInterpreter returns an interpreter that may round elementary functions correctly where
+// those of its level do not.
+func newRoundingInterpreter(table *commands.Table, atUsers, rounds bool) *interpreter {
 	L := lua.NewState(lua.Options{
 		CallFrames: scriptCallFrames, Registers: scriptRegisters, MaxRegisters: scriptRegistersTo,
 		ThreadFrames: threadCallFrames, ThreadRegisters: threadRegisters,
 	})
 	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget,
-		atUsers: atUsers}
-	L.G.NamesCalls, L.G.RoundsPowers, L.G.Strict = atUsers, atUsers, atUsers
+		atUsers: atUsers, rounds: rounds}
+	L.G.NamesCalls, L.G.RoundsPowers, L.G.Strict = atUsers, rounds, atUsers
 	in.leaving, in.looking = in.leave, in.look
 	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}

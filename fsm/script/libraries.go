@@ -68,6 +68,8 @@ type librarySet struct {
 	list       []*library               // in order of name
 	byFunction map[string]functionPlace // by the name in lower case
 	bytes      int                      // of all, by library.size
+	compiled   int                      // of all, by program.size
+	cost       int64                    // what loading all takes, instructions
 	kept       int64                    // work to load those that interpreters keep
 }
 
@@ -111,7 +113,14 @@ func (s *librarySet) add(l *library) {
 	}
 	index, _ := s.search(l.Name)
 	s.list = slices.Insert(s.list, index, l)
-	s.bytes += l.size()
+	s.count(l, 1)
+}
+
+// count counts a library that comes, or goes if sign is -1.
+func (s *librarySet) count(l *library, sign int) {
+	s.bytes += sign * l.size()
+	s.compiled += sign * l.program.size
+	s.cost += int64(sign) * l.cost
 }
 
 // remove removes a library and reports whether it existed.
@@ -123,7 +132,7 @@ func (s *librarySet) remove(name string) bool {
 	for _, f := range s.list[index].Functions {
 		delete(s.byFunction, ascii.Lower(f.Name))
 	}
-	s.bytes -= s.list[index].size()
+	s.count(s.list[index], -1)
 	s.list[index].program.keep = false
 	s.list = slices.Delete(s.list, index, index+1)
 	return true
@@ -149,14 +158,6 @@ func (s *librarySet) share() (more int64) {
 		}
 	}
 	return more
-}
-
-// cost is what loading all libraries takes, instructions.
-func (s *librarySet) cost() (sum int64) {
-	for _, l := range s.list {
-		sum += l.cost
-	}
-	return sum
 }
 
 // checkLibraries fails if so many libraries exceed the limits.
@@ -219,7 +220,7 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 			return err
 		}
 		restored.add(l)
-		err = checkLibraries(len(restored.list), restored.bytes, restored.cost())
+		err = checkLibraries(len(restored.list), restored.bytes, restored.cost)
 		if err != nil && x != nil {
 			// at once, so that no more is loaded than the limits allow; a snapshot's libraries were
 			// within them when they were loaded
@@ -238,7 +239,7 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 // nothing of the libraries that stay.
 func (e *Engine) join(x *commands.Call, list []*library, policy commands.RestorePolicy) error {
 	s := e.libraries
-	n, bytes, cost := len(s.list)+len(list), s.bytes, s.cost()
+	n, bytes, cost := len(s.list)+len(list), s.bytes, s.cost
 	leaves := map[*library]bool{} // looked up only
 	for _, l := range list {
 		bytes, cost = bytes+l.size(), cost+l.cost
@@ -346,7 +347,7 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if taken(l.Name) {
 		return nil, commands.Errorf("ERR Library '%s' already exists", l.Name)
 	}
-	if err := l.compile(x, body); err != nil {
+	if err := l.compile(x, e.level, body); err != nil {
 		return nil, err
 	}
 	l.sha = shaOf(l.Source)
@@ -386,13 +387,15 @@ func (e *Engine) load(x *commands.Call, l *library) error {
 }
 
 // count runs the code of a library that was loaded before, and counts it by the machine's level. If
-// the code fails there, as it may if it was loaded at a lower level, it is counted by that one:
-// each call of its functions then fails.
+// the code fails there, as it may if it was loaded at a lower level, it is counted by that one, and
+// each call of its functions fails. It is then run with elementary functions that no processor
+// decides, unless it fails with them, too.
 func (e *Engine) count(l *library) error {
 	var err error
-	for _, users := range []bool{atUsers(e.level), false} {
+	users := atUsers(e.level)
+	for _, as := range []struct{ users, rounds bool }{{users, users}, {false, users}, {}} {
 		counted := *l
-		in := newInterpreter(e.table, users)
+		in := newRoundingInterpreter(e.table, as.users, as.rounds)
 		if _, err = in.loadLibrary(nil, &counted, lenientLoad); err == nil {
 			*l = counted
 			return nil
@@ -401,9 +404,10 @@ func (e *Engine) count(l *library) error {
 	return err
 }
 
-// compile compiles the code of a library and charges the request for it.
-func (l *library) compile(x *commands.Call, body []byte) error {
-	limits := lua.Limits{Released: true}
+// compile compiles the code of a library, for a level if no request loads it, and charges the
+// request.
+func (l *library) compile(x *commands.Call, level uint64, body []byte) error {
+	limits := lua.Limits{Released: !atUsers(level)}
 	if x != nil {
 		limits = limitsAt(x.Level)
 	}

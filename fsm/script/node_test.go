@@ -31,11 +31,13 @@ type node struct {
 	ks     *keyspace.Keyspace
 	index  uint64
 	proto  int
+	level  uint64
 }
 
 func newNode() *node {
 	table := testTable()
-	return &node{table: table, engine: NewEngine(table), ks: keyspace.New(), proto: 2}
+	return &node{table: table, engine: NewEngine(table), ks: keyspace.New(), proto: 2,
+		level: commands.FeatureLevel}
 }
 
 // Do implements commandtest.Target.
@@ -54,7 +56,7 @@ func (n *node) Do(args [][]byte) ([]byte, error) {
 func (n *node) run(scripts commands.Scripts, args [][]byte) []byte {
 	out := &commands.RESP{Proto: n.proto}
 	env := &commands.Env{
-		Keyspace: n.ks, Level: commands.FeatureLevel, Scripts: scripts, ClockMs: 1,
+		Keyspace: n.ks, Level: n.level, Scripts: scripts, ClockMs: 1,
 		WallUs: 1_700_000_000_000_000, Seed: n.index << 20,
 		Emit: func(commands.Event) {},
 	}

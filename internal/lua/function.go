@@ -54,7 +54,8 @@ type FunctionProto struct {
 	calls []DbgCall // by position in the code
 }
 
-// Size estimates the memory of the function, in bytes.
+// Size estimates the memory of the function, in bytes. It does not count what runs at earlier
+// feature levels: whether there is any depends on the processor, and Size is replicated state.
 func (p *FunctionProto) Size() int {
 	n := 256 + 8*len(p.Code) + 32*len(p.Constants) + 24*len(p.calls)
 	for _, c := range p.Constants {
@@ -64,9 +65,6 @@ func (p *FunctionProto) Size() int {
 	}
 	for _, inner := range p.FunctionPrototypes {
 		n += 8 + inner.Size()
-	}
-	if p.released != nil {
-		n += p.released.Size()
 	}
 	return n
 }

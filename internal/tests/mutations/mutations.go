@@ -34,6 +34,7 @@ var Classes = []string{
 	"snapshot without the script cache",
 	"snapshot without waiters",
 	"snapshot without idle times",
+	"a count of how a node came by its state",
 	"restore that keeps the old epoch",
 	"tokens from the copy alone",
 	"two members changed at once",

@@ -158,6 +158,8 @@ var (
 			"end return s",
 		"return redis.pcall('zadd', 'z1', ARGV[1], 'm')",
 		"return tostring({})", "return 0.1 + 0.2 .. ''", "syntax error", "return nonexistent",
+		// constant powers, of which processors and feature levels differ in the last bits
+		"return 1.05^12 .. ''", "return {1.1^3 .. '', 10^-6 .. '', 2^53 .. '', 10^23 .. ''}",
 	}
 )
 
@@ -191,6 +193,8 @@ var (
 		"#!lua name=two\nredis.register_function('f3', redis.log)",
 		"#!lua name=risk\nredis.register_function('risk', function() return redis.call('incr', " +
 			"'k3') end)",
+		"#!lua name=one\nlocal rate = 1.05^12 redis.register_function('f1', function() return " +
+			"rate * 1.1^3 .. '' end)",
 		"#!lua name=two\nx = 1", "#!lua name=two", "syntax error",
 	}
 	DumpPool = []string{
