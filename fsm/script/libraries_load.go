@@ -128,7 +128,8 @@ const (
 )
 
 // loaded returns a library whose code has run. A call pays for that only if every call must run it
-// (settle), so it does not matter which interpreter ran it before.
+// (settle), so it does not matter which interpreter ran it before. Code that failed must run each
+// time: the call pays for it like any other, and gets the library with the error.
 func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	for _, l := range in.libraries {
 		if l.program == p {
@@ -143,11 +144,11 @@ func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	took := lua.Budget{Instructions: lenientLoad.Instructions - in.budget.Instructions,
 		Bytes: lenientLoad.Bytes - in.budget.Bytes}
 	*in.budget = call
-	if failed != nil {
-		return nil, failed
-	}
 	l := &loadedLibrary{program: p, registered: found, bytes: took.Bytes}
 	l.work = loadWork(took.Instructions, took.Bytes)
+	if failed != nil {
+		return l, failed
+	}
 	l.kept = p.keep && in.L.G.Run == nil && in.L.Watch(l.callbacks)
 	in.L.G.Touched = false
 	if l.kept {
@@ -192,9 +193,8 @@ func (in *interpreter) settle(l *loadedLibrary) {
 // pushFunction pushes a function of a library with its arguments.
 func (in *interpreter) pushFunction(p *program, name string,
 	script commands.Script) (l *loadedLibrary, failed *lua.ApiError) {
-	l, failed = in.loaded(p)
-	if failed != nil {
-		return nil, failed
+	if l, failed = in.loaded(p); failed != nil {
+		return l, failed
 	}
 	if i, ok := l.names[name]; ok {
 		in.L.Push(l.callbacks[i])

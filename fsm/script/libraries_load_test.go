@@ -186,7 +186,7 @@ func TestLibrariesPastTheLimitPay(t *testing.T) {
 }
 
 // What loading libraries takes is the same on a node that loaded them at a lower level, and on one
-// that restores them.
+// that restores them. Calls of one whose code fails now pay for running it.
 func TestLevelsCountLibrariesAlike(t *testing.T) {
 	const loops = "#!lua name=%s\nlocal t = {} for i = 1, 2000 do t['k' .. i] = 1 end " +
 		"local function f(...) local a, b, c, d, e, f, g, h, i, j = ... end " +
@@ -213,6 +213,13 @@ func TestLevelsCountLibrariesAlike(t *testing.T) {
 	restored.SetLevel(commands.LevelUsers)
 	if err := restored.Restore(old.AppendTo(nil)); err != nil {
 		t.Fatal(err)
+	}
+	for _, e := range []*Engine{old, restored, old} {
+		last := e.libraries.list[2] // its code fails at this level
+		reply, work := callNamed(t, e, "fc")
+		if want := uint64(loadWork(last.cost, last.bytes)); reply[0] != '-' || work < want {
+			t.Errorf("%q, charged %d of %d", reply, work, want)
+		}
 	}
 	for i, l := range old.libraries.list {
 		r := restored.libraries.list[i]
