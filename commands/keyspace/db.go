@@ -18,10 +18,12 @@ type DB struct {
 	fields   *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
 	swapped  Revision                // of the newest Swap; 0 if there was none
 	bytes    int64                   // what the keys count: see memory_count.go
+	opened   *openBoxes              // see entry_rest.go
 }
 
 func newDB(ks *Keyspace, number int) *DB {
-	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), fields: newTree(deadlineLess)}
+	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), fields: newTree(deadlineLess),
+		opened: &openBoxes{}}
 }
 
 // view returns b as a string without a copy. It must not be stored or outlive b.
@@ -100,7 +102,7 @@ func (db *DB) set(hash uint64, old, e *Entry) *Entry {
 		return db.add(hash, e)
 	}
 	db.unschedule(old)
-	db.ks.close(old)
+	db.close(old)
 	before := old.valueSize()
 	e.uncount()
 	e.inherit(Entry{created: old.created, changed: old.changed, deadline: old.deadline,
@@ -247,7 +249,7 @@ func (db *DB) remove(e *Entry) {
 
 // drop removes an entry from all indexes.
 func (db *DB) drop(e *Entry) {
-	db.ks.close(e)
+	db.close(e)
 	hash := e.hash()
 	db.keys.remove(hash, e)
 	db.count(-int(e.Size()))

@@ -17,7 +17,8 @@ import (
 // element.
 const maxRested = 2048
 
-// maxOpen is how many boxes stay open between log entries. A snapshot begins by making them rest.
+// maxOpen is how many boxes of a database stay open between log entries. A snapshot begins by
+// making them rest.
 const maxOpen = 512
 
 // Where the parts of a rested entry's value begin.
@@ -66,64 +67,70 @@ func rest(key string, c Collection, scratch []byte) (*Entry, []byte) {
 	return nil, scratch
 }
 
+// openBoxes are the boxes of a database that are to rest. They are nobody else's, so that who
+// empties the database is done with them at once.
+type openBoxes struct {
+	list   []*Entry // the oldest first
+	rests  int      // how many of list are done with
+	closed int      // how many there were before list
+}
+
 // open makes a box one that is to rest.
 func (db *DB) open(e *Entry) *Entry {
 	if e.form == boxed {
 		e.form = opened
-		e.box().at = db.ks.closed + len(db.ks.opened)
-		db.ks.opened = append(db.ks.opened, openBox{db, e})
+		o := db.opened
+		e.box().at = o.closed + len(o.list)
+		o.list = append(o.list, e)
 	}
 	return e
 }
 
 // close lets go of an entry that is gone, which may be a large box: nothing is to rest.
-func (ks *Keyspace) close(e *Entry) {
+func (db *DB) close(e *Entry) {
 	if e != nil && e.form == opened {
 		e.form = boxed
-		ks.opened[e.box().at-ks.closed] = openBox{}
+		db.opened.list[e.box().at-db.opened.closed] = nil
 	}
 }
 
-// closeAll is close for all keys of a database.
+// closeAll is close for all keys of a database, in constant time.
 func (db *DB) closeAll() {
-	for _, o := range db.ks.opened {
-		if o.db == db {
-			db.ks.close(o.entry)
-		}
-	}
+	o := db.opened
+	*o = openBoxes{closed: o.closed + len(o.list)}
 }
 
-// openBox is a box that is to rest.
-type openBox struct {
-	db    *DB
-	entry *Entry
-}
-
-// rest makes the oldest open boxes rest until at most most are open. It must not be called while
-// somebody may use an entry.
+// rest makes the oldest open boxes rest until each database has at most most. It must not be called
+// while somebody may use an entry.
 func (ks *Keyspace) rest(most int) {
-	for ; len(ks.opened)-ks.rests > most; ks.rests++ {
-		o := &ks.opened[ks.rests]
-		if o.entry != nil {
-			o.rest(ks)
-		}
-		*o = openBox{}
-	}
-	if ks.rests > most {
-		ks.opened = slices.Delete(ks.opened, 0, ks.rests)
-		ks.closed += ks.rests
-		ks.rests = 0
+	for _, db := range ks.dbs {
+		db.rest(most)
 	}
 	ks.woken.rested, ks.woken.box = nil, nil
 }
 
-// rest makes a box rest if it can.
-func (o openBox) rest(ks *Keyspace) {
-	b := o.entry.box()
+func (db *DB) rest(most int) {
+	o := db.opened
+	for ; len(o.list)-o.rests > most; o.rests++ {
+		if e := o.list[o.rests]; e != nil {
+			db.restBox(e)
+		}
+		o.list[o.rests] = nil
+	}
+	if o.rests > most {
+		o.list = slices.Delete(o.list, 0, o.rests)
+		o.closed += o.rests
+		o.rests = 0
+	}
+}
+
+// restBox makes a box rest if it can.
+func (db *DB) restBox(opened *Entry) {
+	b := opened.box()
 	b.form = boxed
 	var e *Entry
-	if e, ks.scratch = rest(b.key, b.coll, ks.scratch); e != nil {
+	if e, db.ks.scratch = rest(b.key, b.coll, db.ks.scratch); e != nil {
 		e.inherit(b.Entry)
-		o.db.keys.replace(hashOf(b.key), &b.Entry, e)
+		db.keys.replace(hashOf(b.key), &b.Entry, e)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -29,8 +30,10 @@ func TestRestingChangesNothing(t *testing.T) {
 			for range 2 {
 				changeAny(r[i], ks, now)
 				if ks == awake {
-					for _, o := range ks.opened { // the next change may make them rest: see Freeze
-						ks.close(o.entry)
+					for _, db := range ks.dbs { // the next change may make them rest: see Freeze
+						for _, e := range db.opened.list {
+							db.close(e)
+						}
 					}
 				}
 			}
@@ -38,8 +41,10 @@ func TestRestingChangesNothing(t *testing.T) {
 			case awake:
 			case later:
 				ks.rest(3)
-				if len(ks.opened) > 6 {
-					t.Fatalf("%d boxes are open", len(ks.opened))
+				for _, db := range ks.dbs {
+					if n := len(db.opened.list); n > 6 {
+						t.Fatalf("%d boxes are open", n)
+					}
 				}
 			default:
 				ks.rest(0)
@@ -186,11 +191,51 @@ func TestGoneCollectionsLeaveNothing(t *testing.T) {
 				ks.Swap(0, 1)
 				ks.End()
 			}
-			for _, o := range ks.opened {
-				if e := o.entry; e != nil && o.db.Find([]byte(e.Key())) != e {
-					t.Fatalf("%s: step %d: %s is kept", name, index, e.Key())
+			for _, db := range ks.dbs {
+				for _, e := range db.opened.list {
+					if e != nil && db.Find([]byte(e.Key())) != e {
+						t.Fatalf("%s: step %d: %s is kept", name, index, e.Key())
+					}
 				}
 			}
 		}
+	}
+}
+
+// A flush takes no time for each collection that the log entry has changed, of any database: it is
+// charged as if it took none.
+func TestFlushesVisitNothing(t *testing.T) {
+	ks := New()
+	ks.Begin(1, 1)
+	open := func(db *DB, key []byte) *Entry {
+		e := db.SetCollection(key, NewList())
+		e.Collection().(*List).PushBack(key)
+		db.Changed(e)
+		return db.Edit(key)
+	}
+	var opened []*Entry
+	for i := range 1000 {
+		opened = append(opened, open(ks.DB(i%2), k(i)))
+	}
+	forms := func() (all []form) {
+		for _, e := range opened {
+			all = append(all, e.form)
+		}
+		return all
+	}
+	before := forms()
+	ks.DB(0).Flush()
+	if !slices.Equal(before, forms()) {
+		t.Error("boxes were visited")
+	}
+	if n := len(ks.DB(0).opened.list); n != 0 {
+		t.Errorf("%d boxes are kept", n)
+	}
+	open(ks.DB(0), k(0))
+	ks.DB(0).Delete(k(0))
+	ks.End()
+	ks.rest(0)
+	if e := ks.DB(1).Find(k(1)); e.form != rested {
+		t.Errorf("the form is %d", e.form)
 	}
 }

@@ -34,9 +34,6 @@ type Keyspace struct {
 	until    int64                                   // of a view (see At); 0: not a view
 	loose    bool                                    // there may be loose streams
 	// see entry_rest.go
-	opened  []openBox                    // what is to rest, the oldest first
-	rests   int                          // how many of opened are done with
-	closed  int                          // how many there were before them
 	woken   struct{ rested, box *Entry } // the latest of the log entry
 	scratch []byte
 }
