@@ -248,3 +248,32 @@ func TestRepliesAreNotGatheredInVain(t *testing.T) {
 		}
 	}
 }
+
+// Who walks over a hash pays for its expired fields, which are skipped one by one.
+func TestExpiredFieldsArePaidFor(t *testing.T) {
+	const fields = 20_000
+	r := newTestRun()
+	r.level = FeatureLevel
+	r.do(commandtest.Args("HSET", "k", "mode", "read"))
+	for i := range fields {
+		name := strconv.Itoa(i)
+		r.do(commandtest.Args("HSETEX", "k", "PX", "1000", "FIELDS", "1", name, "1"))
+	}
+	r.do(commandtest.Args("PEXPIRE", "k", "100000"))
+	r.ks.Begin(2000, keyspace.NewRevision(0, r.index+1, 0))
+	r.ks.End()
+	h, _ := r.ks.DB(0).Find([]byte("k")).Collection().(*keyspace.Hash)
+	if h.Dead() < fields/2 {
+		t.Fatalf("%d fields are there to be skipped", h.Dead())
+	}
+	for _, call := range []string{"LOCKS SHOW k", "LOCKS LIST", "HGETALL k", "HKEYS k", "HVALS k",
+		"HRANDFIELD k", "HSCAN k 0 COUNT 100000"} {
+		x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 2000, Level: FeatureLevel,
+			Known: nothingKnown{}}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(strings.Fields(
+			call)...), Out: &RESP{Proto: 2}}
+		r.table.Run(x)
+		if x.Work < uint64(h.Dead()) {
+			t.Errorf("%s: %d units", call, x.Work)
+		}
+	}
+}

@@ -3,7 +3,11 @@
 
 package commands
 
-import "github.com/coordd/coordd/commands/keyspace"
+import (
+	"math"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
 
 // ErrNotPositive is the error for a count that is not a number or is negative.
 const ErrNotPositive Error = "ERR value is out of range, must be positive"
@@ -21,10 +25,35 @@ var (
 // ErrWrongType.
 func findHash(x *Call, key []byte) (*keyspace.Hash, error) {
 	h, err := findCollection(x, key, noHash)
-	if err == nil {
-		x.Spend(h.Dead() / 8) // each may have to be skipped
+	if err == nil && x.Level < LevelUsers {
+		x.Spend(h.Dead() / 8) // as in 0.1, whoever skips them
 	}
 	return h, err
+}
+
+// walkHash is findHash for who walks over all fields.
+func walkHash(x *Call, key []byte) (*keyspace.Hash, error) {
+	h, err := findHash(x, key)
+	if err == nil {
+		x.spendDeadFields(h, math.MaxInt)
+	}
+	return h, err
+}
+
+// walkHashOf is walkHash for an entry, false if it is of another type.
+func (x *Call) walkHashOf(e *keyspace.Entry) (h *keyspace.Hash, ok bool) {
+	if h, ok = e.Collection().(*keyspace.Hash); ok {
+		x.spendDeadFields(h, math.MaxInt)
+	}
+	return h, ok
+}
+
+// spendDeadFields adds the work of skipping expired fields that are not swept yet, for who walks
+// over most fields.
+func (x *Call) spendDeadFields(h *keyspace.Hash, most int) {
+	if x.Level >= LevelUsers {
+		x.Spend(min(h.Dead(), most))
+	}
 }
 
 // findZSet is findHash for sorted sets.

@@ -104,7 +104,7 @@ func (x *Call) dump(e *keyspace.Entry) (b []byte, version uint16) {
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(s.Score))
 			return true
 		})
-	case *keyspace.Hash:
+	case *keyspace.Hash: //hash: charged by its size, dead fields and all
 		if c.Volatile() > c.Dead() {
 			return x.dumpFields(c), rdbFieldsVersion
 		}

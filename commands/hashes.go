@@ -199,7 +199,7 @@ func hmget(x *Call) error {
 }
 
 func hgetall(x *Call) error {
-	h, err := findHash(x, x.Args[1])
+	h, err := walkHash(x, x.Args[1])
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func hgetall(x *Call) error {
 }
 
 func hkeys(x *Call) error {
-	h, err := findHash(x, x.Args[1])
+	h, err := walkHash(x, x.Args[1])
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func hkeys(x *Call) error {
 }
 
 func hvals(x *Call) error {
-	h, err := findHash(x, x.Args[1])
+	h, err := walkHash(x, x.Args[1])
 	if err != nil {
 		return err
 	}
@@ -425,6 +425,7 @@ func pickFields(x *Call, n int, o randomOptions,
 
 func hscan(x *Call) error {
 	return scanElements(x, findHash, func(h *keyspace.Hash, s *elementScan, cursor uint64) uint64 {
+		x.spendDeadFields(h, s.count)
 		return h.Scan(cursor, s.count, func(name string, value []byte) {
 			if s.take(name) {
 				s.keep(name, value)

@@ -41,7 +41,7 @@ const embeddedLen = 44
 // chooses when a string is set.
 func Encoding(e *keyspace.Entry) string {
 	switch v := e.Collection().(type) {
-	case *keyspace.Hash:
+	case *keyspace.Hash: //hash: its form alone
 		if v.Compact() {
 			return "listpack"
 		}

@@ -130,11 +130,8 @@ func (x *Call) lockSeen() (e *keyspace.Entry, form LeaseForm, same bool, err err
 	case nil:
 		x.spendBytes(len(owner))
 		return e, form, bytes.Equal(e.Bytes(), owner), nil
-	case *keyspace.Hash:
-		form = FormReentrant
-		if isReadWrite(c) {
-			form = FormReadWrite
-		}
+	case *keyspace.Hash: //hash: two fields of it
+		form = formOf(c)
 		_, same = c.Get(owner)
 		return e, form, same && (form == FormReentrant || string(owner) != "mode"), nil
 	case *keyspace.ZSet:
@@ -158,7 +155,7 @@ func locksRelease(x *Call) error {
 	}
 	x.Out.Int(1) // first: a message without room for its reply is not sent
 	key, others := x.Args[2], 0
-	if h, ok := e.Collection().(*keyspace.Hash); ok {
+	if h, ok := e.Collection().(*keyspace.Hash); ok { //hash: its length
 		others = h.Len() - 1
 		if form == FormReadWrite {
 			others--
@@ -171,7 +168,7 @@ func locksRelease(x *Call) error {
 		x.changed(e, NotifyZSet, "zrem")
 	case others > 0:
 		e = x.DB().Edit(key)
-		h, _ := e.Collection().(*keyspace.Hash)
+		h, _ := e.Collection().(*keyspace.Hash) //hash: one field of it
 		h.Delete(x.Args[3])
 		x.changed(e, NotifyHash, "hdel")
 	default:

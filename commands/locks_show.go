@@ -71,7 +71,7 @@ func (x *Call) lockOf(e *keyspace.Entry) (l heldLock, ok bool) {
 	case keyspace.KindString:
 		return heldLock{value: e.Bytes(), holders: 1}, e.Lease()
 	case keyspace.KindHash:
-		h, _ := e.Collection().(*keyspace.Hash)
+		h, _ := x.walkHashOf(e)
 		if e.Deadline() == 0 || !e.Lease() && !isReadWrite(h) {
 			return l, false
 		}
@@ -98,9 +98,9 @@ func (x *Call) lockOf(e *keyspace.Entry) (l heldLock, ok bool) {
 
 // lockHash returns the lock that a hash is by its fields, false for one that is none.
 func lockHash(h *keyspace.Hash) (l heldLock, ok bool) {
-	l.form, l.holders = FormReentrant, h.Len()
-	if isReadWrite(h) {
-		l.form, l.holders = FormReadWrite, h.Len()-1
+	l.form, l.holders = formOf(h), h.Len()
+	if l.form == FormReadWrite {
+		l.holders--
 	}
 	h.Each(func(name string, value []byte) bool {
 		if l.form == FormReadWrite && name == "mode" {

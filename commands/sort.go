@@ -196,7 +196,7 @@ func (p *sortPattern) find(x *Call) (value []byte, ok bool) {
 	case !p.ofHash:
 		return e.Bytes(), e.Kind() == keyspace.KindString
 	}
-	h, ok := e.Collection().(*keyspace.Hash)
+	h, ok := e.Collection().(*keyspace.Hash) //hash: one field of it
 	if !ok {
 		return nil, false
 	}

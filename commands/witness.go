@@ -351,14 +351,11 @@ func holderOf(e *keyspace.Entry) (form LeaseForm, owner []byte) {
 	if e.Kind() == keyspace.KindZSet {
 		return FormSemaphore, nil
 	}
-	h, ok := e.Collection().(*keyspace.Hash)
+	h, ok := e.Collection().(*keyspace.Hash) //hash: walked once, as the lock goes
 	if !ok {
 		return FormString, e.Bytes()
 	}
-	form = FormReentrant
-	if isReadWrite(h) {
-		form = FormReadWrite
-	}
+	form = formOf(h)
 	h.Each(func(name string, _ []byte) bool {
 		if form == FormReadWrite && name == "mode" {
 			return true
@@ -367,6 +364,14 @@ func holderOf(e *keyspace.Entry) (form LeaseForm, owner []byte) {
 		return false
 	})
 	return form, owner
+}
+
+// formOf returns the form of a lock that is a hash.
+func formOf(h *keyspace.Hash) LeaseForm {
+	if isReadWrite(h) {
+		return FormReadWrite
+	}
+	return FormReentrant
 }
 
 // isReadWrite reports whether a hash is a read-write lock: it has a mode.

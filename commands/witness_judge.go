@@ -135,14 +135,11 @@ func windowKind(asked bool) FactKind {
 // judgeHash judges a hash that was created or changed.
 func (w *Witness) judgeHash(s *seen) {
 	e := s.e
-	h, ok := e.Collection().(*keyspace.Hash)
+	h, ok := e.Collection().(*keyspace.Hash) //hash: two fields of it
 	if !ok || e.Deadline() == 0 {
 		return
 	}
-	form := FormReentrant
-	if isReadWrite(h) {
-		form = FormReadWrite
-	}
+	form := formOf(h)
 	w.locks = w.locks || e.Lease()
 	enters := s.acts&actEnter != 0 || s.acts&actFields != 0 &&
 		(form == FormReadWrite || s.acts&actTest != 0)
@@ -211,7 +208,8 @@ func (w *Witness) judgeLook(s *seen, e *keyspace.Entry) {
 	case keyspace.KindString:
 		w.lookString(s, e)
 	case keyspace.KindHash:
-		w.lookHash(s, e)
+		h, _ := e.Collection().(*keyspace.Hash) //hash: one field of it
+		w.lookHash(s, e, formOf(h))
 	case keyspace.KindZSet:
 		switch {
 		case s.acts&actSize == 0 || s.acts&(actAdd|actFree) != 0:
@@ -240,8 +238,7 @@ func (w *Witness) lookString(s *seen, e *keyspace.Entry) {
 }
 
 // lookHash is judgeLook for a hash.
-func (w *Witness) lookHash(s *seen, e *keyspace.Entry) {
-	form, _ := holderOf(e)
+func (w *Witness) lookHash(s *seen, e *keyspace.Entry, form LeaseForm) {
 	switch {
 	case e.Deadline() == 0:
 	case s.acts&(actField|actTest) != 0 && s.acts&actAsk != 0,

@@ -214,6 +214,19 @@ func TestServerFoldsASCII(t *testing.T) {
 	}, unicodeFold.MatchString)
 }
 
+// TestHashesAreReachedByTheirPrice: who walks over a hash skips its expired fields, for which
+// walkHash and walkHashOf charge. Who reaches a hash by another way says why it skips none unpaid.
+func TestHashesAreReachedByTheirPrice(t *testing.T) {
+	reached := regexp.MustCompile(`(?:\.\(|case )\*keyspace\.Hash\b`)
+	const instead = "use findHash, walkHash or walkHashOf, or say why not with //hash:"
+	noLine(t, instead, func(path string) bool {
+		return strings.HasPrefix(path, "commands/") && path != "commands/collections.go" &&
+			!strings.HasSuffix(path, "_test.go")
+	}, func(line string) bool {
+		return reached.MatchString(line) && !strings.Contains(line, "//hash: ")
+	})
+}
+
 // noLine reports each line of the Go files in a part of the repository that a rule refuses.
 func noLine(t *testing.T, instead string, in, refused func(string) bool) {
 	t.Helper()
