@@ -1,5 +1,5 @@
 // Machines that apply the same entries stay equal, whether they were restored from a snapshot
-// half-way, built replies, or served reads in between ("Determinism" in docs/design.md).
+// half-way, built replies, or served reads in between ("Determinism" in docs/architecture.md).
 
 package fsm
 

@@ -1,4 +1,5 @@
-// The purity of commands/ and fsm/ ("Determinism" in docs/design.md), and tests of its checker.
+// The purity of commands/ and fsm/ ("Determinism" in docs/architecture.md), and tests of its
+// checker.
 
 package fsm
 

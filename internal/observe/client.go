@@ -21,7 +21,7 @@ const maxIdle = 4
 var limits = resp.Limits{Line: 1 << 20, Text: 64 << 20, Elements: 1 << 20, Depth: 16}
 
 // ReplyError is an error reply, code word first. It says what became of the command, as
-// docs/design.md describes under "Certainty of replies".
+// docs/guarantees.md describes under promise 4.
 type ReplyError string
 
 // Error implements error.

@@ -1,5 +1,4 @@
-// Kill -9 of real processes, minorities, paused nodes: "Promises" and "Certainty of replies" in
-// docs/design.md.
+// Kill -9 of real processes, minorities, paused nodes: the promises of docs/guarantees.md.
 
 package e2e
 

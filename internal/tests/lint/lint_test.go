@@ -176,7 +176,7 @@ func checkPackageDoc(t *testing.T, path string, f *ast.File) {
 	}
 }
 
-// goWords and proseWords are some of what docs/design.md replaces by the field's own terms.
+// goWords and proseWords are some of what docs/architecture.md replaces by the field's own terms.
 var (
 	goWords = regexp.MustCompile(
 		`(?i)\b(anew|oftener|says whether|tells whether|(is|are) told of)\b`)
@@ -197,7 +197,7 @@ func TestWords(t *testing.T) {
 		}
 	})
 	sources(t, ".md", func(path string, src []byte) {
-		if path != "docs/design.md" { // has the table
+		if path != "docs/architecture.md" { // has the table
 			check(path, src, proseWords)
 		}
 	})
