@@ -7,8 +7,14 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/commands/commandtest"
 )
+
+// lineSetting returns the request of a setting.
+func lineSetting(line string) commands.Request {
+	q := lineRequest(line)
+	q.Setting = true
+	return q
+}
 
 // again sends a wait again after a change of leader, with its place.
 func (w *waitMachine) again(node string, number uint64, line string, order uint64) []byte {
@@ -64,6 +70,46 @@ func TestOrderHoldsOverLeaders(t *testing.T) {
 	}
 }
 
+// A wait is back once, however often it comes: one that its node has ended and sent again under
+// another number, as after a snapshot, does not stand for another.
+func TestWaitIsBackOnce(t *testing.T) {
+	w := newWaitMachine(t)
+	first := w.wait("n1", 1, "BLPOP k 0").Order
+	second := w.wait("n1", 2, "BLPOP k 0").Order
+	other := w.wait("n2", 3, "BLPOP k 0").Order
+	w.term++
+	w.run("RPUSH k a b c")
+	w.again("n1", 1, "BLPOP k 0", first)
+	for range 2 {
+		restored := &waitMachine{t: t, Machine: restore(t, snapshotBytes(t, w.Snapshot()), w.table),
+			term: w.term, clock: w.clock, eras: w.eras}
+		restored.SetNode("n1")
+		for _, v := range []*waitMachine{w, restored} {
+			v.apply(lineSetting(commands.SettingLeaveWait + " 1"))
+			v.again("n1", 4, "BLPOP k 0", first)
+			v.again("n1", 5, "BLPOP k 0", first)
+			v.apply(lineSetting(commands.SettingLeaveWait + " 5"))
+			if n := v.waiting.returning.counts.sum(); n != 2 || !v.Held() {
+				t.Fatalf("%d are to come", n)
+			}
+			v.want("")
+		}
+		w.term++ // what has come comes again
+		w.run("PING")
+		if n := w.waiting.returning.counts.sum(); n != 3 {
+			t.Fatalf("%d are to come in the next term", n)
+		}
+		w.again("n1", 1, "BLPOP k 0", first)
+	}
+	w.again("n2", 3, "BLPOP k 0", other)
+	w.want("")
+	w.again("n1", 2, "BLPOP k 0", second)
+	w.want("1: *2 $1 k $1 a, 2: *2 $1 k $1 b")
+	if w.Held() {
+		t.Error("it is still held")
+	}
+}
+
 // A key is still to be looked at when the only one who waits for it has left: a machine that was
 // restored then does the same work in the next entry.
 func TestReadyKeyOfWhoLeft(t *testing.T) {
@@ -77,8 +123,7 @@ func TestReadyKeyOfWhoLeft(t *testing.T) {
 	if len(w.waiting.ready) != 1 {
 		t.Fatalf("ready: %v", w.waiting.ready)
 	}
-	w.apply(commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{commandtest.Args(commands.SettingLeaveWait, "2")}})
+	w.apply(lineSetting(commands.SettingLeaveWait + " 2"))
 	file := snapshotBytes(t, w.Snapshot())
 	if again := snapshotBytes(t, restore(t, file, w.table).Snapshot()); !bytes.Equal(file, again) {
 		t.Errorf("a restored machine gives another snapshot:\n%q\n%q", file, again)
@@ -116,9 +161,7 @@ func TestHoldEnds(t *testing.T) {
 		w.run("PING")
 		w.again("n1", 1, "BLPOP k 0", order)
 		w.want("")
-		q := lineRequest(setting)
-		q.Setting = true
-		if got := w.text(w.apply(q)); got != "+OK" {
+		if got := w.text(w.apply(lineSetting(setting))); got != "+OK" {
 			t.Errorf("%s: %s", setting, got)
 		}
 		w.want("1: *2 $1 k $1 a")
@@ -137,9 +180,7 @@ func TestNothingIsHeldForNobody(t *testing.T) {
 	if got := w.text(w.apply(w.waitRequest("n1", 1, "BLPOP k 0"))); got != "*2 $1 k $1 a" {
 		t.Errorf("%q", got)
 	}
-	q := lineRequest(commands.SettingServeWaits)
-	q.Setting = true
-	if got := w.text(w.apply(q)); got != "+OK" {
+	if got := w.text(w.apply(lineSetting(commands.SettingServeWaits))); got != "+OK" {
 		t.Error(got)
 	}
 }

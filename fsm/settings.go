@@ -61,7 +61,7 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 		m.dropWaits(r.env, string(values[0]))
 		return nil
 	case name == commands.SettingServeWaits && len(values) == 0:
-		m.waiting.returning = nil
+		m.waiting.returning = returning{}
 		return nil
 	case name == commands.SettingRefuseScript && len(values) == 2:
 		return m.refuseScript(string(values[0]), string(values[1]))

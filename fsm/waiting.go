@@ -37,9 +37,8 @@ type waiting struct {
 	ready   []changedKey             // may serve someone, in the order of their changes
 	isReady map[changedKey]struct{}
 	lent    lent
-	// returning counts the waits that terms have dropped, and that are not kept again. While there
-	// are any, serving is held
-	returning nodeCounts
+	// while there are any, serving is held
+	returning returning
 
 	// not part of the state
 	node   string // this node's id: it builds the replies of its own waiters
@@ -93,11 +92,7 @@ func (w *waiter) bytes() int {
 
 // size counts the commands that wait, or are to wait again.
 func (v *waiting) size() int64 {
-	n := len(v.all)
-	for _, c := range v.returning {
-		n += c.waits
-	}
-	return int64(n)
+	return int64(len(v.all) + v.returning.counts.sum())
 }
 
 func newWaiting() waiting {
@@ -123,7 +118,7 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) (p 
 	if q.Wait.Era != p.Era {
 		return p, 0
 	}
-	again, work := v.leave(q.Wait.Number) // an attempt whose reply its node did not get
+	_, work = v.leave(q.Wait.Number) // an attempt whose reply its node did not get
 	waited := q.Wait.Order != 0 && q.Wait.Order <= v.newest
 	if !waited {
 		v.newest++
@@ -135,13 +130,11 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) (p 
 		return p, work
 	}
 	work += v.add(w)
-	if p.Order = w.order; len(v.returning) > 0 {
+	if p.Order = w.order; len(v.returning.counts) > 0 {
 		for _, k := range keys { // it has taken nothing, whatever is there
 			v.changed(k)
 		}
-		if waited && !again {
-			v.returning.came(w.node)
-		}
+		v.returning.came(w.node, w.order)
 	}
 	return p, work
 }
@@ -222,9 +215,7 @@ func (v *waiting) enter(term, index uint64) (dropped bool) {
 	if term == v.term {
 		return false
 	}
-	for _, c := range v.counts {
-		v.returning.add(c.node, c.waits)
-	}
+	v.returning.expect(v.all)
 	v.term, v.era, v.eras = term, index, nil
 	v.all, v.counts, v.ready, v.bytes = nil, nil, nil, 0
 	v.inDB = [keyspace.Databases]int{}
@@ -479,7 +470,7 @@ func (m *Machine) Waits(number uint64) bool { return m.waiting.numbers[number] !
 
 // WaitingNodes returns the ids of the nodes with commands that wait, or are to wait again.
 func (m *Machine) WaitingNodes() (ids []string) {
-	for _, c := range slices.Concat(m.waiting.counts, m.waiting.returning) {
+	for _, c := range slices.Concat(m.waiting.counts, m.waiting.returning.counts) {
 		if !slices.Contains(ids, c.node) {
 			ids = append(ids, c.node)
 		}
@@ -506,7 +497,7 @@ func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
 // dropWaits ends the waits of a node.
 func (m *Machine) dropWaits(env *commands.Env, node string) {
 	env.Work += m.waiting.drop(node, m.index)
-	m.waiting.returning.forget(node)
+	env.Work += uint64(m.waiting.returning.forget(node) / walkedPerUnit)
 	m.tellDropped(node)
 }
 
@@ -527,7 +518,7 @@ var errWaitingCorrupt = errors.New("its waits are invalid")
 func (v *waiting) freeze() *waiting {
 	return &waiting{term: v.term, era: v.era, eras: slices.Clone(v.eras), newest: v.newest,
 		all: slices.Clone(v.all), ready: slices.Clone(v.ready),
-		lent: v.lent.freeze(), returning: slices.Clone(v.returning)}
+		lent: v.lent.freeze(), returning: v.returning.freeze()}
 }
 
 // appendTo appends the encoding for a snapshot.
@@ -554,7 +545,7 @@ func (v *waiting) appendTo(dst []byte) []byte {
 		dst = append(dst, byte(k.db))
 		dst = wire.AppendBytes(dst, k.key)
 	}
-	if len(v.lent.queue)+len(v.returning) == 0 {
+	if len(v.lent.queue)+len(v.returning.waits) == 0 {
 		return dst // as before there were these
 	}
 	return v.returning.appendTo(v.lent.appendTo(dst))
