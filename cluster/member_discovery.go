@@ -177,6 +177,7 @@ func (n *Node) awaitCluster(ctx context.Context) {
 	told, toldAt := "", time.Time{}
 	for n.awaitsJoin() && ctx.Err() == nil {
 		why := n.discoverOnce(ctx)
+		n.awaits.Store(&why)
 		if why != "" && ctx.Err() == nil && (why != told || time.Since(toldAt) > time.Minute) {
 			told, toldAt = why, time.Now()
 			n.logger.Info("not in a cluster yet", "reason", why)

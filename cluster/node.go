@@ -72,6 +72,7 @@ type Node struct {
 	unreached    atomic.Bool            // this node reaches others, and none of them reaches it
 	reachedAt    time.Time              // by a member, or there was none to ask; maintain's
 	stranger     atomic.Pointer[string] // see lookForStrangers; empty: there is none
+	awaits       atomic.Pointer[string] // why the newest look around led into no cluster
 	leaving      atomic.Bool            // it stops: it is not to lead
 	changing     chan struct{}          // holds a token while a membership change runs
 	checked      checkedEntry           // see checkStore

@@ -43,7 +43,9 @@ type Status struct {
 	Members     []MemberStatus
 	Removed     bool // removed from the cluster for good
 	Joining     bool // waits to be added to a cluster
-	Loading     bool // loads a snapshot or replays the log
+	// Awaits says what a node with Config.Discover that is Joining waits for.
+	Awaits  string
+	Loading bool // loads a snapshot or replays the log
 	// Stranger says that a node of another cluster is where this one's are; empty: it is not.
 	Stranger  string
 	Unreached bool // this node reaches others, and none of them reaches it at PeerAddr
@@ -103,6 +105,9 @@ func (n *Node) Status() Status {
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
 	s.Removed, s.Joining = n.removal.removed.Load(), n.awaitsJoin()
+	if why := n.awaits.Load(); why != nil && s.Joining {
+		s.Awaits = *why
+	}
 	s.Unreached = n.unreached.Load()
 	if why := n.stranger.Load(); why != nil {
 		s.Stranger = *why

@@ -272,7 +272,7 @@ func (s *session) greetAs(option helloOption, word, command []byte) error {
 // mayGreet returns the error for HELLO of a client that must authenticate. While the node does not
 // know the users, it greets clients on its machine, which servedUnknown serves.
 func (s *session) mayGreet() error {
-	if s.srv.users() == nil && !outside(s.conn) {
+	if users := s.srv.users(); (users == nil || users == UsersAwaited) && near(s.conn) {
 		return nil
 	}
 	users, err := s.knownUsers()

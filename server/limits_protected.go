@@ -29,6 +29,18 @@ func outside(conn net.Conn) bool {
 	return ok && !a.IP.IsLoopback()
 }
 
+// near reports whether a connection surely comes from this machine, if only from another of its
+// addresses than the loopback: that to which it has connected. Such clients see the members as long
+// as nobody is known; protected mode lets in the loopback alone, as in Redis.
+func near(conn net.Conn) bool {
+	from, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok || from.IP.IsLoopback() {
+		return true
+	}
+	to, ok := conn.LocalAddr().(*net.TCPAddr)
+	return ok && from.IP.Equal(to.IP)
+}
+
 // protects reports whether connections from outside are to be closed. known is false while this
 // node does not know the users: then a connection may stay, but nobody may use it.
 func (s *Server) protects() (yes, known bool) {
@@ -45,10 +57,14 @@ func (s *Server) protects() (yes, known bool) {
 // vetted reports whether the current command of a connection from outside may run. If not, it has
 // been answered.
 func (s *session) vetted(args [][]byte) bool {
-	if spec, err := s.srv.table.Resolve(args); err == nil && s.founding(spec) != nil {
+	spec, err := s.srv.table.Resolve(args)
+	if err == nil && s.founding(spec) != nil {
 		return true // admitFounding decides
 	}
 	yes, known := s.srv.protects()
+	if !known && err == nil && spec.Has(commands.Discovery|commands.NoAuth) && near(s.conn) {
+		return true // servedUnknown and mayGreet decide
+	}
 	if !known && s.awaitUsers() {
 		yes, known = s.srv.protects()
 	}

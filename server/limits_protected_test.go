@@ -15,11 +15,13 @@ import (
 type farListener struct {
 	net.Listener
 	from net.IP
+	own  bool // they connect to that address, too: it is this machine's
 }
 
 type farConn struct {
 	*net.TCPConn
 	from net.TCPAddr
+	own  bool
 }
 
 func (l *farListener) Accept() (net.Conn, error) {
@@ -27,19 +29,32 @@ func (l *farListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	far := &farConn{conn.(*net.TCPConn), *conn.RemoteAddr().(*net.TCPAddr)}
+	far := &farConn{conn.(*net.TCPConn), *conn.RemoteAddr().(*net.TCPAddr), l.own}
 	far.from.IP = l.from
 	return far, nil
 }
 
 func (c *farConn) RemoteAddr() net.Addr { return &c.from }
 
+func (c *farConn) LocalAddr() net.Addr {
+	if c.own {
+		return &net.TCPAddr{IP: c.from.IP, Port: 6379}
+	}
+	return c.TCPConn.LocalAddr()
+}
+
 // listenFrom makes the node serve clients that it sees come from an address, and returns where.
 func (n *node) listenFrom(t *testing.T, address string) string {
 	t.Helper()
+	return n.listenAs(t, &farListener{from: net.ParseIP(address)})
+}
+
+func (n *node) listenAs(t *testing.T, far *farListener) string {
+	t.Helper()
 	ln := ports.Listen(t)
+	far.Listener = ln
 	served := make(chan error, 1)
-	go func() { served <- n.Serve(&farListener{ln, net.ParseIP(address)}) }()
+	go func() { served <- n.Serve(far) }()
 	t.Cleanup(func() {
 		n.Retire()
 		if err := receive(t, "Serve ends", served); err != nil {

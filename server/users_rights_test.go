@@ -5,6 +5,7 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -215,6 +216,37 @@ func TestUnknownUsersFarAway(t *testing.T) {
 	}
 }
 
+// A machine that connects to itself by an address of its network sees the members, and nothing
+// else, protected mode or not: where a node listens there alone, who else could ask it?
+func TestUnknownUsersOnTheMachineItself(t *testing.T) {
+	for _, unprotected := range []bool{false, true} {
+		n := start(t, func(c *Config) { c.Unprotected = unprotected })
+		known := n.fake.users.Load()
+		n.fake.set(func() { n.fake.st.Loading = true }) // it does not wait
+		at := n.listenAs(t, &farListener{from: net.ParseIP("192.0.2.7"), own: true})
+		for _, unknown := range []*Users{nil, UsersAwaited} {
+			n.fake.users.Store(unknown)
+			c := dialAt(t, at)
+			for call, shown := range map[string]bool{"HELLO 3": true, "RAFT STATUS": true,
+				"RAFT MEMBERS LOCAL": true, "PING": false, "INFO": false, "ACL LIST": false,
+				"AUTH secret": false, "RAFT REMOVE n2": false} {
+				got := c.call(strings.Fields(call)...)
+				if strings.HasPrefix(got, "-LOADING ") == shown {
+					t.Errorf("protected %v, %s: %q", !unprotected, call, got)
+				}
+			}
+			n.fake.users.Store(known)
+			want := "+PONG\r\n"
+			if !unprotected { // as in Redis, only the loopback is this machine
+				want = deniedReply
+			}
+			if got := c.call("PING"); got != want {
+				t.Errorf("protected %v, once the users are known: %q", !unprotected, got)
+			}
+		}
+	}
+}
+
 // While the users are not known, what decides about the commands behind it runs, as they may: no
 // transaction is split, and no write goes to another database.
 func TestUnknownUsersSplitNothing(t *testing.T) {
@@ -290,9 +322,14 @@ func TestAwaitedUsers(t *testing.T) {
 			"users yet\r\n"
 		lists.want(awaited)
 		tracks.want(awaited)
-		for _, call := range [][]string{{"ACL", "USERS"}, {"ACL", "DELUSER", "bob"}, {"HELLO", "3"},
-			{"GET", "k"}, {"AUTH", "any"}} {
+		for _, call := range [][]string{{"ACL", "USERS"}, {"ACL", "DELUSER", "bob"}, {"GET", "k"},
+			{"HELLO", "3", "AUTH", "default", "any"}, {"AUTH", "any"}} {
 			if got := n.dial(t).call(call...); got != awaited {
+				t.Errorf("%v: %q", call, got)
+			}
+		}
+		for _, call := range [][]string{{"HELLO", "3"}, {"RAFT", "STATUS"}} { // on its machine
+			if got := n.dial(t).call(call...); strings.HasPrefix(got, "-") {
 				t.Errorf("%v: %q", call, got)
 			}
 		}

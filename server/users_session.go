@@ -96,6 +96,8 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 	switch {
 	case users != nil && users.Open && id == nil, spec.Has(commands.NoAuth):
 		return nil
+	case users == UsersAwaited && s.showsUnknown(spec):
+		return nil
 	case users == nil:
 		if s.servedUnknown(spec) {
 			return nil
@@ -283,8 +285,13 @@ var steering = words("client|reply discard exec multi readonly readwrite select 
 // not authenticated may need to: the machine decides about the commands that it runs, and an
 // operator on this machine sees the members.
 func (s *session) servedUnknown(spec *commands.Spec) bool {
-	return decidedByMachine(spec) || steering[spec.FullName()] ||
-		spec.Has(commands.Discovery) && !outside(s.conn)
+	return decidedByMachine(spec) || steering[spec.FullName()] || s.showsUnknown(spec)
+}
+
+// showsUnknown reports whether a command only shows members, to a client on this machine: those run
+// while nobody can have shown who he is.
+func (s *session) showsUnknown(spec *commands.Spec) bool {
+	return spec.Has(commands.Discovery) && near(s.conn)
 }
 
 // users returns the users that this node knows; nil: it does not know them yet.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,16 +24,21 @@ import (
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/internal/observe"
+	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tlsconf"
 )
 
-// doctorWait bounds the question to another member.
-const doctorWait = 2 * time.Second
+// doctorWait bounds the question to another member: one that does not know its users yet lets a
+// password wait for 2 s.
+const doctorWait = 3 * time.Second
 
 // doctor examines the node of a configuration.
 type doctor struct {
 	console
 	cfg            *config
 	user, password string
+	files          tlsconf.Files // for the nodes that serve TLS alone
+	unreadable     bool          // something of the node is not this user's to read
 }
 
 // errIll means that the next act was printed.
@@ -41,6 +47,8 @@ var errIll = errors.New("see the next act above")
 func runDoctor(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd doctor")
 	as := addCredentials(fs, "user", "password-file", "COORDD_PASSWORD")
+	cert := fs.String("user-cert", "", "certificate to show over TLS; default: that of the node")
+	key := fs.String("user-key", "", "key of --user-cert")
 	cfg, _, err := parseNode(fs, args, c.getenv)
 	if err != nil {
 		return err
@@ -48,7 +56,12 @@ func runDoctor(ctx context.Context, args []string, c console) error {
 	if as.file == "" && as.user == "" { // the password that the node itself was given
 		as.file = cfg.defaultPasswordFile
 	}
-	d := &doctor{console: c, cfg: cfg, user: as.user}
+	d := &doctor{console: c, cfg: cfg, user: as.user, files: cfg.TLS}
+	if *cert != "" || *key != "" {
+		d.files.Cert, d.files.Key = *cert, *key
+	} else if cfg.TLSClientAuth != tls.RequireAndVerifyClientCert {
+		d.files.Cert, d.files.Key = "", ""
+	}
 	if d.password, err = as.password(c.getenv); err != nil {
 		return err
 	}
@@ -81,6 +94,7 @@ func (d *doctor) checkConfig() bool {
 	d.say(level, "configuration", "%s", found)
 	for _, p := range problems {
 		fmt.Fprintf(d.stdout, "  – %v\n", p)
+		d.unreadable = d.unreadable || errors.Is(p, fs.ErrPermission)
 	}
 	for line := range strings.Lines(warnings.String()) {
 		_, what, _ := strings.Cut(strings.TrimSpace(line), "msg=")
@@ -92,28 +106,84 @@ func (d *doctor) checkConfig() bool {
 // examine asks the node that runs, or looks at the data of one that does not.
 func (d *doctor) examine(ctx context.Context, valid bool) error {
 	o, err := d.own()
-	if err != nil {
+	var s *observe.Sample
+	if err == nil {
+		client := d.client(o)
+		defer client.Close()
+		if s, err = sample(ctx, observe.NewSampler(client)); err == nil {
+			return d.running(ctx, client, o.Addr, s)
+		}
+		err = cmp.Or(tlsRefusal(ctx, o), err)
+	} else if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	client := d.client(o)
-	defer client.Close()
-	s, err := sample(ctx, observe.NewSampler(client))
-	var reply observe.ReplyError
+	says := "cannot be asked: "
 	switch {
-	case err == nil:
-		return d.running(ctx, client, o.Addr, s)
-	case errors.As(err, &reply):
-		d.say(observe.Down, "node", "%s answers: %s", o.Addr, observe.Show(err.Error()))
-		d.next("say who asks: --user NAME --password-file FILE, of a user with +info, " +
-			"+raft|status and +raft|members")
+	case answered(err):
+		says = o.Addr + " answers: "
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
 		d.say(observe.Down, "node", "does not run: %v", err)
 		d.stopped(valid)
-	default:
-		d.say(observe.Down, "node", "%s does not answer: %s", o.Addr, observe.Show(err.Error()))
-		d.next("look at its processor, memory and disk, and in its log; start it again if it hangs")
+		return errIll
+	case o != nil:
+		says = o.Addr + " does not answer: "
 	}
+	d.say(observe.Down, "node", "%s%s", says, observe.Show(err.Error()))
+	d.next(nextAfter(err))
 	return errIll
+}
+
+const askAsItsUser = "ask as the user of the node: sudo -u coordd coordd doctor …"
+
+// nextAfter returns the next act after a node did not say how it is.
+func nextAfter(err error) string {
+	var reply observe.ReplyError
+	errors.As(err, &reply)
+	switch code := reply.Code(); {
+	case errors.Is(err, fs.ErrPermission):
+		return askAsItsUser
+	case errors.Is(err, tlsconf.ErrNotForClients), tlsconf.Alert(err):
+		return "show a certificate for clients, of an authority of --tls-ca: --user-cert FILE " +
+			"--user-key FILE"
+	case code == "NOAUTH", code == "WRONGPASS", code == "NOPERM":
+		return "say who asks: --user NAME --password-file FILE, of a user with +info, " +
+			"+raft|status and +raft|members"
+	case code == "DENIED":
+		return "protected mode lets in this machine alone, by the loopback or a socket: have the " +
+			"node listen there too, or give the default user a password"
+	case strings.HasPrefix(string(reply), "ERR max number of clients"):
+		return "see CLIENT LIST, as an administrator, who still gets in; have clients leave, or " +
+			"raise --max-clients"
+	case errors.Is(err, resp.ErrMalformed), strings.HasPrefix(string(reply), "ERR unknown"):
+		return "another program has the port: stop it, or give the node another address"
+	case reply != "":
+		return "wait, and ask again; look in its log"
+	}
+	return "look at its processor, memory and disk, and in its log; start it again if it hangs"
+}
+
+// answered reports whether an error is the answer of a node, or of a program in its place.
+func answered(err error) bool {
+	return errors.As(err, new(observe.ReplyError)) || tlsconf.Alert(err) ||
+		errors.Is(err, tlsconf.ErrNotForClients) || errors.Is(err, resp.ErrMalformed)
+}
+
+// tlsRefusal returns the alert by which a node ends the handshakes of who asks, if it does. Behind
+// a question the alert may be lost: the node closes the connection before it reads that.
+func tlsRefusal(ctx context.Context, o *redis.Options) error {
+	if o.TLSConfig == nil {
+		return nil
+	}
+	conn, err := dialServer(ctx, o)
+	if err == nil {
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(doctorWait))
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if tlsconf.Alert(err) {
+		return err
+	}
+	return nil
 }
 
 // own returns how to reach the node from its own machine.
@@ -126,7 +196,7 @@ func (d *doctor) own() (*redis.Options, error) {
 	case d.cfg.Listen != "":
 	case d.cfg.TLSListen != "":
 		o.Addr = d.cfg.TLSListen
-		c, err := d.cfg.TLS.Dial()
+		c, err := d.files.Dial()
 		if err != nil {
 			return nil, err
 		}
@@ -152,7 +222,7 @@ func (d *doctor) client(o *redis.Options) *observe.Client {
 func (d *doctor) running(ctx context.Context, client *observe.Client, addr string,
 	s *observe.Sample) error {
 	n := &s.Node
-	d.say(observe.OK, "node", "%s answers at %s, %s, for %s", n.ID, addr, n.Version,
+	d.say(observe.OK, "node", "%s answers at %s, %s, for %s", n.ID, addr, cmp.Or(n.Version, "–"),
 		spanText(time.Duration(n.UptimeSec)*time.Second))
 	level, state := observe.OK, n.State
 	if state != "ready" {
@@ -173,10 +243,7 @@ func (d *doctor) running(ctx context.Context, client *observe.Client, addr strin
 		fmt.Fprintf(d.stdout, "  – %s\n", p.Text)
 		writeNext(d.stdout, p.Next)
 	}
-	if len(s.Denied) > 0 {
-		fmt.Fprintf(d.stdout, "Not examined, since the user may not run it: %s\n",
-			strings.Join(s.Denied, ", "))
-	}
+	writeMissing(d.stdout, s)
 	if h.Level == observe.Down {
 		return errIll
 	}
@@ -188,7 +255,7 @@ func (d *doctor) writeMembers(ctx context.Context, client *observe.Client, s *ob
 	asking, cancel := context.WithTimeout(ctx, doctorWait)
 	defer cancel()
 	own, err := client.OwnMembers(asking)
-	if err != nil {
+	if err != nil { // if it has no list, s says so
 		own = s.Members
 	}
 	heard := d.askAll(ctx, s.Node.ID, own)
@@ -223,7 +290,7 @@ func (d *doctor) ask(ctx context.Context, addr string) string {
 	if host, secure := strings.CutSuffix(addr, observe.OverTLS); secure {
 		o.Addr = host
 		var err error
-		if o.TLSConfig, err = d.cfg.TLS.Dial(); err != nil {
+		if o.TLSConfig, err = d.files.Dial(); err != nil {
 			return observe.Show(err.Error())
 		}
 	}
@@ -261,6 +328,8 @@ func (d *doctor) stopped(valid bool) {
 		}
 	}
 	switch {
+	case errors.Is(err, fs.ErrPermission), d.unreadable:
+		d.next(askAsItsUser)
 	case !valid:
 		d.next("mend the configuration: coordd check-config says the same")
 	case errors.Is(err, cluster.ErrNoData):
@@ -269,8 +338,6 @@ func (d *doctor) stopped(valid bool) {
 	case errors.Is(err, cluster.ErrInUse):
 		d.next("look in its log: a process has the data and does not listen. It has just " +
 			"started, or it hangs")
-	case errors.Is(err, fs.ErrPermission):
-		d.next("ask as the user of the node: sudo -u coordd coordd doctor …")
 	case errors.Is(err, cluster.ErrRefetched):
 		d.next("start it: systemctl start coordd")
 	case err != nil:

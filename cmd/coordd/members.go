@@ -32,6 +32,7 @@ func runMembers(ctx context.Context, args []string, c console) error {
 		return json.NewEncoder(c.stdout).Encode(s.Members)
 	}
 	writeMembers(c.stdout, s)
+	writeMissing(c.stderr, s)
 	if h := &s.Health; h.Level != observe.OK {
 		for _, p := range append([]observe.Problem{h.Problem}, h.Problems...) {
 			fmt.Fprintf(c.stderr, "coordd: %s\n", p.Text)
@@ -57,7 +58,9 @@ func runRestartWait(ctx context.Context, args []string, c console) error {
 	defer cancel()
 	sampler, tick := observe.NewSampler(client), time.NewTicker(restartWaitEvery)
 	defer tick.Stop()
+	began := time.Now()
 	for said := ""; ; {
+		span := time.Since(began)
 		s, err := sample(ctx, sampler)
 		why := ""
 		switch {
@@ -70,7 +73,7 @@ func runRestartWait(ctx context.Context, args []string, c console) error {
 		case len(s.Members) == 0 && len(s.Denied) > 0:
 			return fmt.Errorf("the user may not run %s", strings.Join(s.Denied, ", "))
 		default:
-			why = s.Spare()
+			why = s.Spare(span)
 		}
 		if why == "" {
 			_, err := fmt.Fprintf(c.stdout,

@@ -64,7 +64,8 @@ func subcommands() []subcommand {
 			"[--password-file FILE] " + tlsArgs,
 			"waits until a node that was restarted serves again and all voters have caught up: " +
 				"then the next one may be restarted", runRestartWait},
-		{"doctor", "[--user NAME] [--password-file FILE] [flags of the node]",
+		{"doctor", "[--user NAME] [--password-file FILE] [--user-cert FILE] [--user-key FILE] " +
+			"[flags of the node]",
 			"says what the node with these flags has, whom it reaches and who reaches it, what " +
 				"it waits for, and the next act", runDoctor},
 		{"locks", "list|show KEY|release KEY|extend KEY DURATION [--node ADDR] [--db N] " +

@@ -116,8 +116,12 @@ func drawTop(w io.Writer, text string, columns, rows int, colors bool) {
 func topText(addr string, s *observe.Sample, err error) string {
 	var b strings.Builder
 	if err != nil {
-		fmt.Fprintf(&b, "coordd top – %s\n\n%s %s does not answer: %s\n", addr,
-			marks[observe.Down].sign, addr, observe.Show(err.Error()))
+		does := "does not answer"
+		if answered(err) {
+			does = "answers"
+		}
+		fmt.Fprintf(&b, "coordd top – %s\n\n%s %s %s: %s\n", addr, marks[observe.Down].sign, addr,
+			does, observe.Show(err.Error()))
 		return b.String()
 	}
 	at := time.UnixMilli(s.AtMs).Format(time.DateTime)
@@ -131,11 +135,19 @@ func topText(addr string, s *observe.Sample, err error) string {
 	b.WriteString("\n")
 	writeMembers(&b, s)
 	writeLoad(&b, s)
+	writeMissing(&b, s)
+	return b.String()
+}
+
+// writeMissing writes what a sample lacks, and why.
+func writeMissing(w io.Writer, s *observe.Sample) {
 	if len(s.Denied) > 0 {
-		fmt.Fprintf(&b, "\nNot shown, since the user may not run it: %s\n",
+		fmt.Fprintf(w, "\nNot shown, since the user may not run it: %s\n",
 			strings.Join(s.Denied, ", "))
 	}
-	return b.String()
+	for _, why := range s.Unanswered {
+		fmt.Fprintf(w, "\nNot shown: %s\n", observe.Show(why))
+	}
 }
 
 // writeNext writes the next act against a problem, if there is one.

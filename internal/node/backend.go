@@ -1,7 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/coordd/coordd/cluster"
@@ -301,9 +304,16 @@ func (n backend) Status() server.Status {
 		s.Next = "stop it; to have it as a member again, give it an empty data directory and a " +
 			"new --id"
 	case c.Joining:
-		s.NotReady = "this node is waiting to join the cluster"
-		s.Next = "look in its log for who refuses it, and whether the addresses of --join or " +
+		s.NotReady = "this node is waiting to join a cluster"
+		if why := cmp.Or(c.Awaits, n.refusal()); why != "" {
+			s.NotReady += ": " + why
+		}
+		s.Next = "look at the member that refuses it, and whether the addresses of --join or " +
 			"--discover answer"
+		if open.CanFound() {
+			s.Next = "start the nodes that are missing; once all are there: coordd found, on one " +
+				"of them"
+		}
 	case c.Stranger != "":
 		s.NotReady = c.Stranger
 		s.Next = "stop the nodes of the wrong cluster, or take them out of --discover"
@@ -318,7 +328,28 @@ func (n backend) Status() server.Status {
 		s.Next = "wait: it reads its snapshot and its log"
 	case !c.Ready:
 		s.NotReady = "no leader is reachable, or the leader has not committed an entry of its term"
+		s.Next = toLead(c.Members)
 	}
 	s.Members = serverMembers(c.Members)
 	return s
+}
+
+// toLead says what has to be done for a cluster to have a leader, as one of its members sees it.
+func toLead(members []cluster.MemberStatus) string {
+	voters, away := 0, []string{}
+	for _, m := range members {
+		if m.Voter {
+			voters++
+			if !m.Connected {
+				away = append(away, m.ID)
+			}
+		}
+	}
+	if missing := voters/2 + 1 - (voters - len(away)); missing > 0 {
+		return fmt.Sprintf("start %d of %s on their data directories, or mend the network to "+
+			"them. If those are lost for good: operations.md, A lost majority", missing,
+			strings.Join(away, ", "))
+	}
+	return "a majority is reachable: wait for an election of at most a few seconds; if there is " +
+		"none, look in the logs of all voters"
 }

@@ -73,6 +73,10 @@ func (n *Node) join(ctx context.Context) {
 					strings.TrimPrefix(reply.Error(), "ERR "))
 				return
 			}
+			if ctx.Err() == nil {
+				why := fmt.Sprintf("%s does not add it: %v", addr, err)
+				n.refused.Store(&why)
+			}
 			if !reported && ctx.Err() == nil {
 				n.log.Warn("cannot join yet, retrying", "asked", addr, "error", err)
 			}
@@ -85,6 +89,14 @@ func (n *Node) join(ctx context.Context) {
 		}
 	}
 	n.log.Info("joined the cluster")
+}
+
+// refusal returns why a member that was asked by --join has not added this node; empty: none was.
+func (n *Node) refusal() string {
+	if why := n.refused.Load(); why != nil {
+		return *why
+	}
+	return ""
 }
 
 // askToJoin asks the member with the client address addr, over TLS if it is a URL rediss://.

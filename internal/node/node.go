@@ -162,9 +162,10 @@ type Node struct {
 	tokens      metricsTokens
 	http        *http.Server
 	webAddr     string
-	page        *web.Page     // nil: there is none
-	pageConns   *web.Listener // of page
-	failed      chan error    // what ended the node
+	page        *web.Page              // nil: there is none
+	pageConns   *web.Listener          // of page
+	failed      chan error             // what ended the node
+	refused     atomic.Pointer[string] // see refusal
 	panicLog    rate.Sometimes
 	slowScripts chan commands.SlowScript
 

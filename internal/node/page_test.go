@@ -27,6 +27,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/tier"
@@ -281,6 +282,38 @@ func TestPageStream(t *testing.T) {
 		t.Error("the stream ended early")
 	}
 	b.want(401, "log in")(b.get("/api/clients"))
+}
+
+// A node that has heard from no leader since its start knows no password: the page says so, and
+// shows without one, on the node's machine, what the node knows.
+func TestPageThatNeverHadALeader(t *testing.T) {
+	cfg := single(t.TempDir())
+	cfg.HTTPListen = ports.Addr(t)
+	cfg.Members = []cluster.Member{{ID: "n1", PeerAddr: ports.Addr(t)},
+		{ID: "n2", PeerAddr: "127.0.0.1:1"}}
+	cfg.PeerListen = cfg.Members[0].PeerAddr
+	n, err := Start(cfg, Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	b := newBrowser(t, cfg.HTTPListen)
+	b.want(503, "this node does not know the users yet")(b.post("/api/login",
+		fields{"user": "default", "password": "any"}))
+	b.want(200, "")(b.post("/api/login", fields{}))
+	b.events(func(name, data string) bool {
+		var s struct {
+			Health     struct{ Level, Text, Next string }
+			Members    []struct{ ID string }
+			Unanswered []string
+		}
+		if err := json.Unmarshal([]byte(data), &s); err != nil || name != "sample" ||
+			s.Health.Level != "down" || !strings.Contains(s.Health.Next, "start 1 of n2") ||
+			len(s.Members) != 2 || len(s.Unanswered) != 1 {
+			t.Errorf("%s %s %v", name, data, err)
+		}
+		return true
+	})
 }
 
 // Who has another password now is out, though the connections of the session stay.

@@ -39,6 +39,9 @@ func Denied(err error) bool { return hasCode(err, "NOPERM") }
 // SignedOut reports whether a command failed since its user does not get in.
 func SignedOut(err error) bool { return hasCode(err, "NOAUTH", "WRONGPASS", "DENIED") }
 
+// Loads reports whether a node did not run a command since it has not caught up since its start.
+func Loads(err error) bool { return hasCode(err, "LOADING") }
+
 func hasCode(err error, codes ...string) bool {
 	var reply ReplyError
 	return errors.As(err, &reply) && slices.Contains(codes, reply.Code())

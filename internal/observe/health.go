@@ -80,6 +80,9 @@ func (m *Member) votes() bool { return m.Role == "voter" || m.Role == "leader" }
 
 func (m *Member) silent() bool { return m.ContactMs > silentMs || m.ContactMs < 0 }
 
+// cutOff reports whether whose view this is has no connection to the member.
+func (m *Member) cutOff() bool { return m.To != "" && m.To != "up" }
+
 // serving returns why the asked node, or the cluster, does not serve.
 func (s *Sample) serving() []Problem {
 	n := &s.Node
@@ -87,7 +90,7 @@ func (s *Sample) serving() []Problem {
 	case n.Role == "removed" || n.Role == "joining":
 		return []Problem{{n.ID + ": " + n.State, n.Next}}
 	case n.Leader == "":
-		return []Problem{{"No leader: commands wait, and fail with CLUSTERDOWN", s.toLead()}}
+		return []Problem{{"No leader: commands wait, and fail with CLUSTERDOWN", n.Next}}
 	case n.State != "ready" && n.State != "":
 		return []Problem{{n.ID + " is not ready: " + n.State, n.Next}}
 	case s.Alone:
@@ -95,24 +98,6 @@ func (s *Sample) serving() []Problem {
 			"wait for an election; if that takes more than a few seconds, look at " + n.Leader}}
 	}
 	return nil
-}
-
-// toLead says what has to be done for the cluster to have a leader.
-func (s *Sample) toLead() string {
-	voters, silent := s.voters()
-	if missing := voters/2 + 1 - (voters - silent); missing > 0 {
-		var who []string
-		for i := range s.Members {
-			if m := &s.Members[i]; m.votes() && m.silent() {
-				who = append(who, m.ID)
-			}
-		}
-		return fmt.Sprintf("start %d of %s on their data directories, or mend the network to "+
-			"them. If those are lost for good: operations.md, A lost majority", missing,
-			strings.Join(who, ", "))
-	}
-	return "a majority is reachable: wait for an election of at most a few seconds; if there is " +
-		"none, look in the logs of all voters"
 }
 
 // memberProblems returns what is wrong with the members, as the leader sees it, or as the asked
@@ -147,14 +132,14 @@ func (s *Sample) memberProblems() (all []Problem) {
 // memberProblem returns whether a member can be reached and has caught up.
 func (s *Sample) memberProblem(m *Member) Problem {
 	switch {
-	case m.silent():
+	case m.silent(), s.Alone && m.cutOff():
 		whom, next := "the leader", "start it, or mend the network to it. If its disk is lost: "+
 			"operations.md, Replacing a node that lost its disk"
 		if s.Alone { // the verdict has the act
 			whom, next = s.Node.ID, ""
 		}
 		text := m.ID + " does not answer " + whom + since(m.ContactMs)
-		if m.To != "" && m.To != "up" {
+		if m.cutOff() {
 			text += ": " + m.To
 		}
 		return Problem{text, next}
@@ -166,22 +151,37 @@ func (s *Sample) memberProblem(m *Member) Problem {
 }
 
 // Spare returns why no voter may be stopped now; empty: the cluster can do without any one of them,
-// if it ever can.
-func (s *Sample) Spare() string {
+// if it ever can. That needs a proof: each has answered the leader within the last span, in which
+// nobody has stopped one.
+func (s *Sample) Spare(span time.Duration) string {
 	if down := s.serving(); len(down) > 0 {
 		return down[0].Text
 	}
 	if left := s.Node.Commit - min(s.Node.Applied, s.Node.Commit); left > behind {
 		return fmt.Sprintf("%s has %d entries to apply", s.Node.ID, left)
 	}
+	if voters, _ := s.voters(); voters == 0 {
+		return "the members are not known: " + strings.Join(s.Unanswered, "; ")
+	}
+	unproven := ""
 	for i := range s.Members {
-		if m := &s.Members[i]; m.votes() {
-			if p := s.memberProblem(m); p.Text != "" {
-				return p.Text
-			}
+		m := &s.Members[i]
+		if !m.votes() {
+			continue
+		}
+		p := s.memberProblem(m)
+		switch {
+		case p.Text != "":
+			return p.Text
+		case m.cutOff():
+			return "the leader does not reach " + m.ID + ": " + m.To
+		case m.From != "" && m.From != "up":
+			return m.ID + " does not reach the leader: " + m.From
+		case m.ContactMs > span.Milliseconds():
+			unproven = m.ID + " has not answered the leader since it was asked"
 		}
 	}
-	return ""
+	return unproven
 }
 
 // since says for how long, if that is known.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/resp"
@@ -100,13 +101,9 @@ func TestHealth(t *testing.T) {
 		"one build": {func(s *Sample) {
 			s.Members[0].Build, s.Members[1].Build = "a", "a"
 		}, OK, "All 4 members are well"},
-		"no leader": {func(s *Sample) { s.Node.Leader, s.Alone = "", true }, Down,
-			"a majority is reachable: wait for an election"},
-		"no majority": {func(s *Sample) {
-			s.Node.Leader, s.Alone = "", true
-			s.Members[1].ContactMs, s.Members[1].To = -1, "connection refused"
-			s.Members[2].ContactMs = 9000
-		}, Down, "start 1 of n2, n3 on their data directories"},
+		"no leader": {func(s *Sample) {
+			s.Node.Leader, s.Node.Next, s.Alone = "", "start 1 of n2, n3", true
+		}, Down, "CLUSTERDOWN start 1 of n2, n3"},
 		"why": {func(s *Sample) {
 			s.Node.Leader, s.Alone = "", true
 			s.Members[1].ContactMs, s.Members[1].To = -1, "connection refused"
@@ -140,20 +137,28 @@ func TestHealth(t *testing.T) {
 
 func TestSpare(t *testing.T) {
 	for says, change := range map[string]func(*Sample){
-		"":                func(*Sample) {},
-		"n2 does not":     func(s *Sample) { s.Members[1].ContactMs = 61_000 },
-		"n2 is 2000":      func(s *Sample) { s.Members[1].Behind = 2000 },
-		"n1 has 5000":     func(s *Sample) { s.Node.Commit, s.Node.Applied = 6000, 1000 },
-		"No leader":       func(s *Sample) { s.Node.Leader = "" },
-		"n1 is not ready": func(s *Sample) { s.Node.State = "LOADING" },
-		"The leader n1":   func(s *Sample) { s.Alone = true },
-		"n1: gone":        func(s *Sample) { s.Node.Role, s.Node.State = "joining", "gone" },
+		"":                  func(*Sample) {},
+		"n2 does not":       func(s *Sample) { s.Members[1].ContactMs = 61_000 },
+		"n2 is 2000":        func(s *Sample) { s.Members[1].Behind = 2000 },
+		"n1 has 5000":       func(s *Sample) { s.Node.Commit, s.Node.Applied = 6000, 1000 },
+		"No leader":         func(s *Sample) { s.Node.Leader = "" },
+		"n1 is not ready":   func(s *Sample) { s.Node.State = "LOADING" },
+		"The leader n1":     func(s *Sample) { s.Alone = true },
+		"n1: gone":          func(s *Sample) { s.Node.Role, s.Node.State = "joining", "gone" },
+		"n2 has not":        func(s *Sample) { s.Members[1].ContactMs = 700 },
+		"the leader does":   func(s *Sample) { s.Members[1].To = "EOF" },
+		"n2 does not reach": func(s *Sample) { s.Members[1].From = "down" },
+		"the members are": func(s *Sample) {
+			s.Members, s.Unanswered = nil, []string{"RAFT MEMBERS: CLUSTERDOWN"}
+		},
 	} {
 		s := &Sample{Node: Node{ID: "n1", Role: "leader", State: "ready", Leader: "n1"},
-			Members: []Member{{ID: "n1", Role: "leader"}, {ID: "n2", Role: "voter"},
+			Members: []Member{{ID: "n1", Role: "leader"},
+				{ID: "n2", Role: "voter", ContactMs: 600, To: "up", From: "up"},
 				{ID: "n3", Role: "learner", ContactMs: -1}}}
 		change(s)
-		if got := s.Spare(); !strings.HasPrefix(got, says) || says == "" && got != "" {
+		got := s.Spare(600 * time.Millisecond)
+		if !strings.HasPrefix(got, says) || says == "" && got != "" {
 			t.Errorf("%q, want %q", got, says)
 		}
 	}

@@ -25,6 +25,9 @@ type Sample struct {
 	Rates  *Rates `json:"rates"` // nil in the first sample
 	// Denied are the commands that the user may not run, so that something is not shown.
 	Denied []string `json:"denied"`
+	// Unanswered are the commands that the node does not run now, each with its reply: it does not
+	// know its users before it has heard from a leader, or loads its data.
+	Unanswered []string `json:"unanswered"`
 }
 
 // Counts are what the node holds now.
@@ -99,54 +102,79 @@ var infoSections = []string{"INFO", "server", "clients", "memory", "persistence"
 // Next takes a sample. It fails if the user may not even see the node's state, or the connection
 // fails.
 func (s *Sampler) Next(ctx context.Context) (*Sample, error) {
-	node, err := s.client.Node(ctx)
+	client, sample := s.client, &Sample{}
+	node, err := client.Node(ctx)
+	if client.password != "" && Loads(err) {
+		// no password is known there yet, but a client on its machine sees the members without one
+		client = NewClient(client.dial, "", "")
+		defer client.Close()
+		if n, failure := client.Node(ctx); failure == nil {
+			node, err = n, sample.tolerate([]string{"AUTH"}, err)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	now := counters{at: time.Now(), commit: node.Commit}
-	sample := &Sample{AtMs: now.at.UnixMilli(), Node: node}
-	reply, err := s.client.Do(ctx, infoSections...)
-	if err = sample.tolerate("INFO", err); err != nil {
-		return nil, err
+	sample.AtMs, sample.Node = now.at.UnixMilli(), node
+	ask := func(words ...string) (reply resp.Value) {
+		if err == nil && len(sample.Unanswered) == 0 { // else it would keep this one waiting, too
+			reply, err = client.Do(ctx, words...)
+			err = sample.tolerate(words, err)
+		}
+		return reply
 	}
-	now.info = parseInfo(text(reply))
+	info := parseInfo(text(ask(infoSections...)))
+	now.info = info
 	now.commands = commandsIn(now.info)
-	reply, err = s.client.Do(ctx, "LATENCY", "HISTOGRAM")
-	if err = sample.tolerate("LATENCY HISTOGRAM", err); err != nil {
+	now.buckets = bucketsIn(ask("LATENCY", "HISTOGRAM"))
+	if err != nil {
 		return nil, err
 	}
-	now.buckets = bucketsIn(reply)
-	sample.Members, sample.Alone, err = s.client.askMembers(ctx, node.Leader)
-	if err = sample.tolerate("RAFT MEMBERS", err); err != nil && !unlisted(node, err) {
+	sample.Members, sample.Alone, err = client.askMembers(ctx, node.Leader)
+	if err = sample.tolerate([]string{"RAFT", "MEMBERS"}, err); err != nil {
 		return nil, err
 	}
 	sample.fill(&now)
-	if !s.before.at.IsZero() {
+	if len(sample.Unanswered) > 0 { // the next rates would count from the node's start
+		now = counters{}
+	} else if !s.before.at.IsZero() {
 		sample.Rates = rates(&s.before, &now)
 	}
 	s.before = now
-	sample.Health = health(sample, now.info)
+	sample.Health = health(sample, info)
 	return sample, nil
 }
 
-// unlisted reports whether a node has no list of members yet: it says so with an error.
-func unlisted(n Node, err error) bool {
-	return n.Leader == "" && errors.As(err, new(ReplyError))
-}
-
-// tolerate notes that the user may not run a command. Other errors remain.
-func (s *Sample) tolerate(command string, err error) error {
-	if Denied(err) {
-		s.Denied = append(s.Denied, command)
-		return nil
+// tolerate notes that a command was answered with an error, unless that ends the session.
+func (s *Sample) tolerate(words []string, err error) error {
+	command := words[0]
+	if command != "INFO" { // its words are sections
+		command = strings.Join(words, " ")
 	}
-	return err
+	switch {
+	case Denied(err):
+		s.Denied = append(s.Denied, command)
+	case !SignedOut(err) && errors.As(err, new(ReplyError)):
+		s.Unanswered = append(s.Unanswered, command+": "+err.Error())
+	default:
+		return err
+	}
+	return nil
 }
 
 // fill sets what INFO tells.
 func (s *Sample) fill(now *counters) {
 	n := func(name string) int64 { return infoNumber(now.info, name) }
 	s.Node.Version, s.Node.UptimeSec = now.info["coordd_version"], n("uptime_in_seconds")
+	if now.info["coordd_version"] == "" { // INFO was not answered
+		s.Node.UptimeSec = -1
+		for i := range s.Members {
+			if m := &s.Members[i]; m.ID == s.Node.ID {
+				s.Node.Version, s.Node.UptimeSec = m.Version, m.UptimeSec
+			}
+		}
+	}
 	s.Counts = Counts{Clients: n("connected_clients"), Blocked: n("blocked_clients"),
 		Data: n("used_memory_dataset"), MaxMemory: n("maxmemory"),
 		Resident: n("used_memory_rss"), SnapshotSec: -1, Saving: n("rdb_bgsave_in_progress") > 0}

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -337,9 +339,31 @@ func (f Files) Dial() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.Certificates = []tls.Certificate{pair}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if !forClients(pair.Leaf) { // a server's refusal would not say why
+				return nil, fmt.Errorf("%s: %w", f.Cert, ErrNotForClients)
+			}
+			return &pair, nil
+		}
 	}
 	return c, nil
+}
+
+// ErrNotForClients means that a server asks for a certificate, and that the one to show is none for
+// clients.
+var ErrNotForClients = errors.New("the certificate lacks the usage clientAuth: a server that " +
+	"asks clients for a certificate refuses it")
+
+func forClients(c *x509.Certificate) bool {
+	return len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) == 0 || // for everything
+		slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) ||
+		slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny)
+}
+
+// Alert reports whether an error is an alert of the other end: it answers, and refuses.
+func Alert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
 }
 
 var errNoCertificate = errors.New("no certificate in PEM")

@@ -178,7 +178,12 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		q.User = "" // without one, nobody has shown to be that user
 	}
 	client := observe.NewClient(p.dialer(r), q.User, q.Password)
-	if _, err := client.Do(ctx, "PING"); err != nil && !observe.Denied(err) {
+	_, err := client.Do(ctx, "PING")
+	if q.Password == "" && local(r) && observe.Loads(err) {
+		// nobody is known yet: the node shows its members to who is on its machine
+		_, err = client.Do(ctx, "RAFT", "STATUS")
+	}
+	if err != nil && !observe.Denied(err) {
 		client.Close()
 		failWith(w, err)
 		return

@@ -38,8 +38,8 @@ func TestDoctor(t *testing.T) {
 			q.kill()
 		}
 	}
-	doctor(1, "■ state           no leader is reachable", "connection refused", "■ verdict",
-		"Next: start 1 of ", " on their data directories")
+	doctor(1, "■ state           no leader is reachable", "connection refused",
+		"■ verdict         No leader", "Next: start 1 of ", " on their data directories")
 	_, out, errs := command(t, "members", "--node", p.addr)
 	if strings.Count(out, "\n") != 4 || !strings.Contains(errs, "does not answer "+p.id) {
 		t.Errorf("members without a leader: %s%s", out, errs)
@@ -63,6 +63,10 @@ func TestRestartWait(t *testing.T) {
 	asked, gone := others[0], others[1]
 	succeed(t, "restart-wait", "--node", asked.addr)
 	gone.kill()
+	code, _, errs := command(t, "restart-wait", "--node", asked.addr, "--timeout", "2s")
+	if code != 1 { // the leader heard from it a moment ago
+		t.Errorf("right after %s was killed: exit %d, %s", gone.id, code, errs)
+	}
 	wait.For(t, 20*time.Second, gone.id+" is missed", func() bool {
 		code, _, errs := command(t, "restart-wait", "--node", asked.addr, "--timeout", "100ms")
 		return code == 1 && strings.Contains(errs, gone.id+" does not answer the leader") &&
@@ -78,7 +82,7 @@ func TestRestartWait(t *testing.T) {
 	if !strings.Contains(said, "the next node may be restarted") {
 		t.Error(said)
 	}
-	code, _, errs := command(t, "restart-wait", "--node", loopback(1), "--timeout", "100ms")
+	code, _, errs = command(t, "restart-wait", "--node", loopback(1), "--timeout", "100ms")
 	if code != 1 || !strings.Contains(errs, "does not answer") {
 		t.Errorf("nobody there: exit %d, %s", code, errs)
 	}

@@ -153,9 +153,12 @@ export const overview = {
       Network: r ? bytes(r.in) + "/s in, " + bytes(r.out) + "/s out" : "–",
     };
     for (const [name, value] of Object.entries(values)) setText(facts[name], value);
-    setText(denied, s.denied?.length ? "Not shown, since the user may not run it: " +
-      s.denied.join(", ") : "");
-    denied.hidden = !s.denied?.length;
+    const missing = (s.unanswered || []).map((why) => "Not shown: " + why);
+    if (s.denied?.length) {
+      missing.push("Not shown, since the user may not run it: " + s.denied.join(", "));
+    }
+    setText(denied, missing.join(". "));
+    denied.hidden = !missing.length;
   },
 
   // gap shows that nothing is known now.

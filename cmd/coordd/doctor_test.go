@@ -1,0 +1,203 @@
+// coordd doctor, members and restart-wait in every state that a node names.
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coordd/coordd/internal/tests/ports"
+	"github.com/coordd/coordd/internal/tests/wait"
+)
+
+// patient is a node of this process that can be restarted with the same flags.
+type patient struct {
+	t    *testing.T
+	args []string
+	open bool   // the default user has no password
+	addr string // for clients
+	end  context.CancelFunc
+	done chan int
+	log  wait.Buffer
+}
+
+// newPatient returns a node that is not started yet.
+func newPatient(t *testing.T, id string, flags ...string) *patient {
+	p := &patient{t: t, addr: ports.Addr(t)}
+	p.args = append([]string{"--id", id, "--listen", p.addr, "--data-dir",
+		filepath.Join(t.TempDir(), id)}, flags...)
+	t.Cleanup(p.stop)
+	return p
+}
+
+func (p *patient) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.end, p.done = cancel, make(chan int, 1)
+	args := p.args
+	if !p.open {
+		args = append(slices.Clone(args), "--default-password-file", passwordFile(p.t))
+	}
+	go func() { p.done <- run(ctx, args, noEnv, &p.log, &p.log) }()
+}
+
+// passwordFile returns a file with the password of the tests.
+func passwordFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// flag returns the value of a flag, to change.
+func (p *patient) flag(name string) *string { return &p.args[slices.Index(p.args, name)+1] }
+
+func (p *patient) stop() {
+	if p.end == nil {
+		return
+	}
+	p.end()
+	p.end = nil
+	if code := exitCode(p.t, p.done); code != 0 {
+		p.t.Errorf("%v: exit %d\n%s", p.args, code, p.log.String())
+	}
+}
+
+// says runs a subcommand and returns its exit code and all that it prints.
+func says(t *testing.T, args ...string) (int, string) {
+	var out bytes.Buffer
+	code := run(t.Context(), args, noEnv, &out, &out)
+	return code, out.String()
+}
+
+// awaits runs a subcommand until it ends with code and prints all words.
+func awaits(t *testing.T, code int, args []string, words ...string) string {
+	t.Helper()
+	said := ""
+	wait.Explain(t, func() { t.Logf("%v: %s", args, said) })
+	wait.For(t, 30*time.Second, strings.Join(words, ", "), func() bool {
+		got := 0
+		got, said = says(t, args...)
+		return got == code && !slices.ContainsFunc(words, func(w string) bool {
+			return !strings.Contains(said, w)
+		})
+	})
+	return said
+}
+
+// threePatients returns a cluster of three nodes that are not started yet.
+func threePatients(t *testing.T, flags ...string) (ps []*patient) {
+	peers := []string{ports.Addr(t), ports.Addr(t), ports.Addr(t)}
+	for i, id := range []string{"n1", "n2", "n3"} {
+		ps = append(ps, newPatient(t, id, append([]string{"--peer-listen", peers[i], "--cluster",
+			"n1=" + peers[0] + ",n2=" + peers[1] + ",n3=" + peers[2]}, flags...)...))
+	}
+	return ps
+}
+
+// explorer returns a node that is not started yet and discovers itself.
+func explorer(t *testing.T, founders string) *patient {
+	at := ports.Addr(t)
+	return newPatient(t, "n1", "--peer-listen", at, "--discover", at, "--founders", founders)
+}
+
+// serving starts nodes and waits until all of them serve.
+func serving(t *testing.T, password []string, ps ...*patient) {
+	t.Helper()
+	for _, p := range ps {
+		p.start()
+	}
+	awaits(t, 0, slices.Concat([]string{"restart-wait", "--node", ps[0].addr, "--timeout", "9s"},
+		password))
+}
+
+// TestDoctorInEveryState brings a node into each state in which it does not serve, restarts it, so
+// that it has heard from no leader and knows no user, and asks the commands for three in the
+// morning, with the password and without it: they show what the node knows, and the next act.
+func TestDoctorInEveryState(t *testing.T) {
+	password := []string{"--password-file", passwordFile(t)}
+	for name, test := range map[string]struct {
+		bring func(t *testing.T) *patient // stopped
+		says  []string                    // by doctor
+		rows  int                         // of the table of members
+	}{
+		"no majority": {func(t *testing.T) *patient {
+			ps := threePatients(t)
+			serving(t, password, ps...)
+			for _, p := range ps {
+				p.stop()
+			}
+			return ps[0]
+		}, []string{"■ state           no leader is reachable",
+			"Next: start 1 of n2, n3 on their data directories", "connection refused"}, 3},
+		"nobody to join": {func(t *testing.T) *patient {
+			return newPatient(t, "n1", "--peer-listen", ports.Addr(t), "--join",
+				"127.0.0.1:1")
+		}, []string{"waiting to join a cluster: 127.0.0.1:1 does not add it: dial",
+			"connection refused", "Next: look at the member that refuses it"}, 0},
+		"too few founders": {func(t *testing.T) *patient {
+			return explorer(t, "3")
+		}, []string{"1 of the 3 nodes of --founders are found: n1",
+			"Next: start the nodes that are missing; once all are there: coordd found"}, 0},
+		"to be founded": {func(t *testing.T) *patient {
+			return explorer(t, "1")
+		}, []string{"1 empty nodes are found: n1", "coordd found"}, 0},
+		"refetched": {func(t *testing.T) *patient {
+			ps := threePatients(t)
+			serving(t, password, ps...)
+			for _, p := range ps {
+				p.stop()
+			}
+			p := ps[0]
+			awaits(t, 0, []string{"refetch", "--data-dir", *p.flag("--data-dir")})
+			return p
+		}, []string{"it waits for its cluster's leader",
+			"Next: start a majority of the other voters", "this node knows no members yet"}, 0},
+		"beside another cluster": {func(t *testing.T) *patient {
+			other := ports.Addr(t)
+			serving(t, password, newPatient(t, "m1", "--peer-listen", other))
+			p := explorer(t, "1")
+			p.start()
+			awaits(t, 0, append([]string{"found", "--addr", p.addr}, password...))
+			p.stop()
+			*p.flag("--discover") += "," + other
+			return p
+		}, []string{"node m1 of another cluster", "Next: stop the nodes of the wrong cluster"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := test.bring(t)
+			p.start()
+			for _, as := range [][]string{nil, password} {
+				if name == "beside another cluster" && as == nil {
+					continue // it leads, and knows its users
+				}
+				words := append(slices.Clone(test.says), "✓ node            n1 answers at",
+					"■ verdict")
+				if test.rows > 0 {
+					words = append(words, "(this node)")
+				}
+				said := awaits(t, 1, slices.Concat([]string{"doctor"}, p.args, as), words...)
+				if strings.Contains(said, "say who asks") {
+					t.Errorf("doctor %v: %s", as, said)
+				}
+				said = awaits(t, 0, slices.Concat([]string{"members", "--node", p.addr}, as),
+					"MEMBER")
+				if got := strings.Count(said, "\nn"); got < test.rows {
+					t.Errorf("members %v: %d rows, want %d: %s", as, got, test.rows, said)
+				}
+				said = awaits(t, 1, slices.Concat([]string{"restart-wait", "--node", p.addr,
+					"--timeout", "1ms"}, as), "restart no other node yet")
+				if strings.Contains(said, "may be restarted") {
+					t.Errorf("restart-wait %v: %s", as, said)
+				}
+			}
+		})
+	}
+}
