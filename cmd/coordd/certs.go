@@ -94,8 +94,9 @@ func (w *certWriter) writeAll(nodes, hosts, clients []string) error {
 	}
 	for _, id := range nodes {
 		uri := &url.URL{Scheme: "coordd", Host: w.cluster, Path: "/" + id}
-		if err := w.issue(ca, id, certs.Request{CommonName: id, Hosts: hosts,
-			Server: true}); err != nil {
+		// as a client it joins other nodes, and coordd doctor asks them
+		if err := w.issue(ca, id, certs.Request{CommonName: id, Hosts: hosts, Server: true,
+			Client: true}); err != nil {
 			return err
 		}
 		if err := w.issue(peerCA, id+"-peer", certs.Request{CommonName: id, Server: true,

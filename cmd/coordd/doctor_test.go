@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -172,6 +173,7 @@ func TestDoctorInEveryState(t *testing.T) {
 		}, []string{"node m1 of another cluster", "Next: stop the nodes of the wrong cluster"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // a node lets a password wait while it knows no users
 			p := test.bring(t)
 			p.start()
 			for _, as := range [][]string{nil, password} {
@@ -199,5 +201,68 @@ func TestDoctorInEveryState(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDoctorOverTLS asks nodes that serve TLS alone and ask clients for certificates, and has one
+// join: with what coordd certs makes; with certificates for servers, as it made before, which are
+// said to lack a usage; and with one that nobody trusts, whose refusal is an answer.
+func TestDoctorOverTLS(t *testing.T) {
+	dir, foreign := filepath.Join(t.TempDir(), "certs"), filepath.Join(t.TempDir(), "certs")
+	makeCerts(t, dir, "--nodes", "n1,n2")
+	makeCerts(t, foreign)
+	issueFor(t, dir, "old", certs.Request{CommonName: "n1", Hosts: []string{"127.0.0.1"},
+		Server: true})
+	flags := func(name string) []string {
+		f := filesOf(dir, name, "ca")
+		return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
+	}
+	as := func(dir, name string) []string {
+		f := filesOf(dir, name, "ca")
+		return []string{"--user-cert", f.Cert, "--user-key", f.Key}
+	}
+	start := func(id, cert string, more ...string) *patient {
+		p := newPatient(t, id, append(flags(cert), more...)...)
+		p.args = append(p.args, "--tls-listen", p.addr, "--peer-listen", ports.Addr(t))
+		*p.flag("--listen"), p.open = "", true
+		p.start()
+		return p
+	}
+	doctor := func(p *patient, more ...string) []string {
+		return slices.Concat([]string{"doctor"}, p.args, more)
+	}
+	n1 := start("n1", "n1")
+	awaits(t, 0, doctor(n1), "✓ verdict         Serving")
+	awaits(t, 0, doctor(n1, as(dir, "app")...), "✓ verdict         Serving")
+	awaits(t, 1, doctor(n1, as(foreign, "app")...), "answers: remote error: tls: ",
+		"Next: show a certificate for clients")
+	const lacks = "lacks the usage clientAuth"
+	join := []string{"--join", "rediss://" + n1.addr}
+	n2 := start("n2", "n2", join...)
+	awaits(t, 0, doctor(n2), "✓ verdict         All 2 members are well")
+	old := start("n3", "old", join...)
+	awaits(t, 1, doctor(old), "answers: ", lacks, "Next: show a certificate for clients")
+	awaits(t, 1, doctor(old, as(dir, "app")...), "waiting to join a cluster", "does not add it", lacks)
+	optional := start("n4", "old", "--tls-client-auth", "optional")
+	awaits(t, 0, doctor(optional), "✓ verdict         Serving")
+}
+
+// issueFor writes a certificate of the authority for clients in dir.
+func issueFor(t *testing.T, dir, name string, r certs.Request) {
+	t.Helper()
+	f := filesOf(dir, name, "ca")
+	authority, err := (&certWriter{dir: dir}).load("ca")
+	var pair certs.Pair
+	if err == nil {
+		pair, err = authority.Issue(r)
+	}
+	if err == nil {
+		err = os.WriteFile(f.Cert, pair.Cert, 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(f.Key, pair.Key, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

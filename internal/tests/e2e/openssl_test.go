@@ -44,7 +44,7 @@ func TestOpenSSLRecipe(t *testing.T) {
 	for _, id := range []string{"n1", "n2", "n3"} {
 		run(node, "n1", id)
 		run(node, "n1-peer", id, "peer-ca", "ca", "CN=n1", "CN="+id, "URI:coordd://prod/n1",
-			"DNS:localhost,IP:127.0.0.1", "serverAuth,clientAuth", "serverAuth")
+			"DNS:localhost,IP:127.0.0.1")
 	}
 	run(node, "n1-peer", "app", "peer-ca", "ca", "CN=n1", "CN=app",
 		"'subjectAltName=URI:coordd://prod/n1' ", "", "serverAuth,clientAuth", "clientAuth")
