@@ -5,14 +5,22 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coordd/coordd/internal/certs"
+	"github.com/coordd/coordd/internal/observe"
+	"github.com/coordd/coordd/internal/resp"
 	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -242,7 +250,8 @@ func TestDoctorOverTLS(t *testing.T) {
 	awaits(t, 0, doctor(n2), "✓ verdict         All 2 members are well")
 	old := start("n3", "old", join...)
 	awaits(t, 1, doctor(old), "answers: ", lacks, "Next: show a certificate for clients")
-	awaits(t, 1, doctor(old, as(dir, "app")...), "waiting to join a cluster", "does not add it", lacks)
+	awaits(t, 1, doctor(old, as(dir, "app")...), "waiting to join a cluster", "does not add it",
+		lacks)
 	optional := start("n4", "old", "--tls-client-auth", "optional")
 	awaits(t, 0, doctor(optional), "✓ verdict         Serving")
 }
@@ -265,4 +274,40 @@ func issueFor(t *testing.T, dir, name string, r certs.Request) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestNextAfter: what a node answers decides what is next, and only who does not get in is told to
+// say who asks.
+func TestNextAfter(t *testing.T) {
+	const who, another = "say who asks", "another program has the port"
+	for _, test := range []struct {
+		err  error
+		says string
+	}{
+		{observe.ReplyError("NOAUTH Authentication required."), who},
+		{observe.ReplyError("WRONGPASS invalid username-password pair"), who},
+		{observe.ReplyError("NOPERM this user has no permissions"), who},
+		{observe.ReplyError("DENIED Redis is running in protected mode"), "protected mode"},
+		{observe.ReplyError("ERR max number of clients reached"), "raise --max-clients"},
+		{observe.ReplyError("ERR unknown command 'RAFT'"), another},
+		{fmt.Errorf("reading: %w", resp.ErrMalformed), another},
+		{observe.ReplyError("LOADING the data"), "wait, and ask again"},
+		{observe.ReplyError("BUSY a script runs"), "wait, and ask again"},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)},
+			"ask as the user of the node"},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, "--user-cert"},
+		{context.DeadlineExceeded, "start it again if it hangs"},
+	} {
+		if got := nextAfter(test.err); !strings.Contains(got, test.says) {
+			t.Errorf("%v: %q, want %q", test.err, got, test.says)
+		}
+	}
+}
+
+// TestDoctorMeetsAnotherProgram has another program listen where the node is configured to.
+func TestDoctorMeetsAnotherProgram(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	awaits(t, 1, []string{"doctor", "--listen", web.Listener.Addr().String(), "--data-dir",
+		t.TempDir()}, "answers: ", "Next: another program has the port")
 }

@@ -48,6 +48,7 @@ type Loaded struct {
 	CAs         *x509.CertPool  // empty if no file was named: nil would be the system's authorities
 	text        [3][]byte
 	authorities []*x509.Certificate // those of CAs
+	trusted     time.Time           // see trustedUntil
 }
 
 // Open loads the files for the first time.
@@ -126,7 +127,7 @@ func (s *Store) Status() []Status {
 	l := s.Current()
 	all := []Status{{Name: s.cfg.Name, Expires: l.Expires()}}
 	if len(l.authorities) > 0 {
-		all = append(all, Status{Name: s.cfg.Name + "-authorities", Expires: l.nobodyTrusted()})
+		all = append(all, Status{Name: s.cfg.Name + "-authorities", Expires: l.trusted})
 	}
 	if err := s.trouble.Load(); err != nil {
 		for i := range all {
@@ -169,6 +170,7 @@ func (s *Store) load() (*Loaded, error) {
 	if s.cfg.CA != "" && len(l.authorities) == 0 {
 		return nil, fmt.Errorf("%s: %w", s.cfg.CA, errNoCertificate)
 	}
+	l.trusted = l.trustedUntil()
 	if s.cfg.Check != nil {
 		if err := s.cfg.Check(l); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.cfg.Cert, err)
@@ -197,14 +199,37 @@ func (l *Loaded) Expires() time.Time {
 	return end
 }
 
-// nobodyTrusted returns when the last of the authorities expires.
-func (l *Loaded) nobodyTrusted() (end time.Time) {
-	for _, c := range l.authorities {
-		if c.NotAfter.After(end) {
-			end = c.NotAfter
-		}
+// trustedUntil returns when the last authority expires that the certificate in use has, since a
+// newer one beside it helps only who has a new certificate; the last of all if it has none of them.
+func (l *Loaded) trustedUntil() time.Time {
+	var own, all time.Time
+	between := x509.NewCertPool()
+	for _, c := range l.Chain()[1:] {
+		between.AddCert(c)
 	}
-	return end
+	for _, c := range l.authorities {
+		root, at := x509.NewCertPool(), c.NotAfter
+		root.AddCert(c)
+		if end := l.Expires(); end.Before(at) {
+			at = end
+		}
+		if _, err := l.Pair.Leaf.Verify(x509.VerifyOptions{Roots: root, Intermediates: between,
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}, CurrentTime: at}); err == nil {
+			own = later(own, c.NotAfter)
+		}
+		all = later(all, c.NotAfter)
+	}
+	if own.IsZero() {
+		return all
+	}
+	return own
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // Verify checks a chain, leaf first, for a use by the authorities.
@@ -286,7 +311,7 @@ const (
 	warnEvery = 24 * time.Hour
 )
 
-// warn logs that the certificate, or the last of the authorities, expires soon. The caller holds
+// warn logs that the certificate, or its authorities, expire soon. The caller holds
 // mu.
 func (s *Store) warn(now time.Time) {
 	if !s.warned.IsZero() && now.Sub(s.warned) < warnEvery {

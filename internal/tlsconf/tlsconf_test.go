@@ -169,7 +169,8 @@ func TestExpiryIsKnown(t *testing.T) {
 }
 
 // TestWatchFollowsLinks replaces files as editors, certbot and Kubernetes do.
-// TestExpiryOfAuthorities: what counts is when the last one expires, as while one replaces another.
+// TestExpiryOfAuthorities: what counts is when the last one expires that the node's own certificate
+// has. Another one beside it helps nobody until the certificates are replaced.
 func TestExpiryOfAuthorities(t *testing.T) {
 	old, err := certs.NewAuthority("old", 20*24*time.Hour)
 	if err != nil {
@@ -183,12 +184,23 @@ func TestExpiryOfAuthorities(t *testing.T) {
 		log.count("-authorities") != 1 {
 		t.Errorf("%d days, %s", days, log.String())
 	}
-	write(t, f.CA, append(append([]byte{}, old.Cert...), newAuthority(t).Cert...))
-	if err := s.Reload(); err != nil {
-		t.Fatal(err)
-	}
-	if days := time.Until(s.Status()[1].Expires) / (24 * time.Hour); days < 363 {
-		t.Errorf("%d days beside a new authority", days)
+	next := newAuthority(t)
+	both := append(append([]byte{}, old.Cert...), next.Cert...)
+	for _, step := range []struct {
+		why  string
+		by   *certs.Authority
+		long bool
+	}{{"beside a new authority", old, false},
+		{"after the certificate was replaced", next, true},
+		{"of an authority that is not trusted here", newAuthority(t), true}} {
+		writePair(t, f, step.by, issue(t, step.by, pair))
+		write(t, f.CA, both)
+		if err := s.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if days := time.Until(s.Status()[1].Expires) / (24 * time.Hour); (days > 363) != step.long {
+			t.Errorf("%s: %d days", step.why, days)
+		}
 	}
 }
 
