@@ -13,6 +13,8 @@ chown coordd:coordd /etc/coordd /etc/coordd/coordd.conf
 install -d -o coordd -g coordd -m 0700 /var/lib/coordd
 chmod 0750 /etc/coordd
 chmod 0640 /etc/coordd/coordd.conf
+# one of before the package had it
+[ ! -f /etc/default/coordd-backup ] || chmod 0600 /etc/default/coordd-backup
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 	# an upgrade: the running node hands over and restarts

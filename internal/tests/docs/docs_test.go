@@ -431,4 +431,28 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// TestFileOfSecrets: the file to which docs/operations.md has a password appended comes with the
+// packages, and only root reads it.
+func TestFileOfSecrets(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	files := secretTo.FindAllStringSubmatch(read("docs/operations.md"), -1)
+	for _, m := range files {
+		if !strings.Contains(read("deploy/packages/nfpm.yaml"), "dst: "+m[1]+
+			"\n    type: config|noreplace\n    file_info: {mode: 0600}\n") {
+			t.Errorf("a password goes to %s, which the packages do not have with mode 0600", m[1])
+		}
+	}
+	if len(files) == 0 {
+		t.Error("no file found")
+	}
+}
+
+var secretTo = regexp.MustCompile(`(?m)^    \$ echo '.*PASSWORD=.*' >>(\S+)$`)
+
 var unitSetting = regexp.MustCompile(`(?m)^    ([A-Z][A-Za-z]+)=.*$`)
