@@ -225,7 +225,7 @@ func lookOnDisk(dir string, v dirVersion, logger *slog.Logger) (d onDisk, err er
 		return d, err
 	}
 	s, err := lookAtLog(closers{}, dir, v, logger)
-	if errors.Is(err, errDamaged) {
+	if errors.Is(err, ErrDamaged) {
 		return d, d.noteDamaged(dir, v.logStore)
 	}
 	if err != nil {

@@ -41,7 +41,7 @@ func TestRefetchOfADamagedLog(t *testing.T) {
 		if err := os.WriteFile(segment, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.tryOpen(broken, nil); !errors.Is(err, errDamaged) {
+		if err := c.tryOpen(broken, nil); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("a node starts on a damaged log: %v", err)
 		}
 		if done, err := Refetch(dir, newToy(), testLogger()); err != nil || done.Owed < want {

@@ -375,7 +375,7 @@ func TestSnapshotsWithoutFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.tryOpen(id, nil); !errors.Is(err, errDamaged) {
+			if err := c.tryOpen(id, nil); !errors.Is(err, ErrDamaged) {
 				t.Fatalf("it starts: %v", err)
 			}
 			if _, err = Refetch(dir, newToy(), testLogger()); err != nil {

@@ -44,7 +44,7 @@ func TestLostBoltLog(t *testing.T) {
 			if err := lose(path, earlier); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.tryOpen(id, nil); !errors.Is(err, errDamaged) {
+			if err := c.tryOpen(id, nil); !errors.Is(err, ErrDamaged) {
 				t.Fatalf("it starts: %v", err)
 			}
 			done, err := Refetch(dir, newToy(), testLogger())

@@ -119,7 +119,7 @@ func (s *logStore) peek(index uint64, out *raft.Log) error {
 		return nil
 	}
 	err := s.LogStore.GetLog(index, out)
-	if errors.Is(err, errDamaged) && s.fatal != nil { // Raft would panic, or try again for ever
+	if errors.Is(err, ErrDamaged) && s.fatal != nil { // Raft would panic, or try again for ever
 		s.fatal(err) // of a simulation returns, and the disk is well from then on
 		err = s.LogStore.GetLog(index, out)
 	}

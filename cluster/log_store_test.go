@@ -440,7 +440,7 @@ func TestChangedEntryEndsTheNode(t *testing.T) {
 	if err := s.GetLog(4, &l); err != nil || ended != nil {
 		t.Error(err, ended)
 	}
-	if err := s.GetLog(5, &l); !errors.Is(err, errDamaged) || !errors.Is(ended, errDamaged) {
+	if err := s.GetLog(5, &l); !errors.Is(err, ErrDamaged) || !errors.Is(ended, ErrDamaged) {
 		t.Errorf("%v, the node ends with %v", err, ended)
 	}
 }

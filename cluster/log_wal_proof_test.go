@@ -62,7 +62,7 @@ func holdsOrRefuses(d *crashDisk, want model) (refused bool, wrong string) {
 			switch {
 			case !refused && !maps.Equal(before, bytesOf(d)):
 				return true, fmt.Sprintf("it was changed, and then refused: %v", err)
-			case !errors.Is(err, errDamaged):
+			case !errors.Is(err, ErrDamaged):
 				return true, fmt.Sprintf("the error does not say that it is damaged: %v", err)
 			}
 			return true, ""
@@ -161,7 +161,7 @@ func TestEachBitOfAnOpenLog(t *testing.T) {
 			for index := want.first; index <= want.last; index++ {
 				var l raft.Log
 				switch err := log.GetLog(index, &l); {
-				case errors.Is(err, errDamaged):
+				case errors.Is(err, ErrDamaged):
 					refused++
 				case err != nil || string(l.Data) != want.data[index]:
 					t.Fatalf("bit %d of byte %d of %s: entry %d: %v", bit%8, at, name, index, err)

@@ -48,14 +48,14 @@ type segmentEnd struct {
 	index uint64 // where the index of entries begins, after its frame's header; 0: not sealed
 }
 
-// errDamaged is what a file is that was changed, or lost something, after it was written.
-var errDamaged = fmt.Errorf("the file is damaged (%w)", types.ErrCorrupt)
+// ErrDamaged is what a file is that was changed, or lost something, after it was written.
+var ErrDamaged = fmt.Errorf("the file is damaged (%w)", types.ErrCorrupt)
 
 // damagedf returns why a file cannot be believed, and what to do.
 func damagedf(file, format string, args ...any) error {
 	return fmt.Errorf("%s: %s: %w. Nothing was changed. Do not start this node on it: docs/"+
 		"operations.md, \"Damaged files\", says how to replace it", file,
-		fmt.Sprintf(format, args...), errDamaged)
+		fmt.Sprintf(format, args...), ErrDamaged)
 }
 
 // scanSegment reads a segment, and returns where it ends and the checksums of its entries. It

@@ -73,7 +73,7 @@ func (s *session) vetted(args [][]byte) bool {
 		s.refuse(nil, errUsersUnknown)
 		return false
 	case yes:
-		s.srv.stats.rejected.Add(1)
+		s.srv.stats.protected.Add(1)
 		s.refuse(nil, errProtected)
 		s.quit = true
 		return false

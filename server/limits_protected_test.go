@@ -104,6 +104,10 @@ func TestProtectedMode(t *testing.T) {
 	if got := served.call("PING"); got != "+PONG\r\n" {
 		t.Error(got)
 	}
+	if limit, protected := n.stats.rejected.Load(), n.stats.protected.Load(); limit != 0 ||
+		protected != 1 {
+		t.Errorf("%d count as refused by maxclients, %d by protected mode", limit, protected)
+	}
 	near.call("CONFIG", "SET", "protected-mode", "yes")
 	if got := served.call("PING"); got != "+PONG\r\n" {
 		t.Errorf("%s to a connection of before", got)

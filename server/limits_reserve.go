@@ -85,7 +85,7 @@ func (s *Server) displace(evicted, conn net.Conn) bool {
 
 // turnAwayLater turns away a connection that has a session, which ends.
 func (s *Server) turnAwayLater(conn net.Conn) {
-	s.inBackground(func() { s.turnAway(conn, errMaxClients) })
+	s.inBackground(func() { s.turnAway(conn, errMaxClients, &s.stats.rejected) })
 }
 
 // mayTry reports whether a connection that may have to leave may run a command.

@@ -337,7 +337,7 @@ func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 		denied, known := s.protects()
 		if denied {
 			s.auditTurnedAway(conn)
-			s.turnAway(conn, errProtected)
+			s.turnAway(conn, errProtected, &s.stats.protected)
 			return
 		}
 		unvetted = !known
@@ -345,7 +345,7 @@ func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 	place, ok := s.placeFor(conn)
 	if !ok {
 		s.door.Identified(conn) // that is not its host's fault
-		s.turnAway(conn, errMaxClients)
+		s.turnAway(conn, errMaxClients, &s.stats.rejected)
 		return
 	}
 	s.mu.Lock()
@@ -377,8 +377,8 @@ func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 }
 
 // turnAway closes a new connection with an error.
-func (s *Server) turnAway(conn net.Conn, why commands.Error) {
-	s.stats.rejected.Add(1)
+func (s *Server) turnAway(conn net.Conn, why commands.Error, count *atomic.Uint64) {
+	count.Add(1)
 	_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	_, _ = conn.Write([]byte("-" + string(why) + "\r\n"))
 	_ = socket(conn).Close() // TLS could wait until the client has read an alert

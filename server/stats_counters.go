@@ -32,14 +32,15 @@ const maxErrorWord = 64
 const maxErrorKinds = 128
 
 type stats struct {
-	connections, rejected, commands atomic.Uint64
-	bytesIn, bytesOut               atomic.Uint64
-	reads, writes                   atomic.Uint64
-	errorReplies                    atomic.Uint64
-	unrecognized                    atomic.Uint64 // commands that are not in the table
-	unauthenticatedClosed           atomic.Uint64 // clients, for lack of time or room
-	rateDelayed                     atomic.Uint64 // requests of clients above their rates
-	rateDelayedClients              atomic.Int64  // that wait now
+	connections, commands atomic.Uint64
+	rejected, protected   atomic.Uint64 // clients, by maxclients and protected mode
+	bytesIn, bytesOut     atomic.Uint64
+	reads, writes         atomic.Uint64
+	errorReplies          atomic.Uint64
+	unrecognized          atomic.Uint64 // commands that are not in the table
+	unauthenticatedClosed atomic.Uint64 // clients, for lack of time or room
+	rateDelayed           atomic.Uint64 // requests of clients above their rates
+	rateDelayedClients    atomic.Int64  // that wait now
 	// writes answered by a dry run; dry runs that stopped before a write
 	dryRunHits, dryRunMisses atomic.Uint64
 	byCommand                map[*commands.Spec]*commandStats // the map itself never changes
@@ -105,8 +106,8 @@ func (t *stats) rate(now time.Time) (ops, in, sent float64) {
 
 // reset is CONFIG RESETSTAT.
 func (t *stats) reset() {
-	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.commands, &t.bytesIn,
-		&t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.unrecognized,
+	for _, c := range []*atomic.Uint64{&t.connections, &t.rejected, &t.protected, &t.commands,
+		&t.bytesIn, &t.bytesOut, &t.reads, &t.writes, &t.errorReplies, &t.unrecognized,
 		&t.unauthenticatedClosed, &t.rateDelayed, &t.dryRunHits, &t.dryRunMisses} {
 		c.Store(0)
 	}

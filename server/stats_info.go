@@ -264,7 +264,7 @@ func infoStats(t *infoText) {
 	t.field("total_net_output_bytes", s.bytesOut.Load())
 	t.field("instantaneous_input_kbps", fmt.Sprintf("%.2f", in/1024))
 	t.field("instantaneous_output_kbps", fmt.Sprintf("%.2f", out/1024))
-	t.field("rejected_connections", s.rejected.Load())
+	t.field("rejected_connections", s.rejected.Load()+s.protected.Load())
 	t.field("expired_keys", t.has.Expired)
 	t.fields("evicted_keys", 0, "evicted_clients", t.srv.clientMemory.evicted.Load(),
 		"total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)

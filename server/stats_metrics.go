@@ -37,9 +37,10 @@ var (
 	metricAccepted    = Metrics.Counter("coordd_connections_accepted_total",
 		"Client connections accepted.")
 	metricRejected = Metrics.Counter("coordd_connections_rejected_total",
-		"Client connections refused: limit (maxclients), flood (too many strangers), "+
-			"address (may not connect, also to the HTTP port), user (has its most), "+
-			"unauthenticated (closed for lack of time or room), memory (closed: the largest).",
+		"Client connections refused: limit (maxclients), protected (protected mode), "+
+			"flood (too many strangers), address (may not connect, also to the HTTP port), "+
+			"user (has its most), unauthenticated (closed for lack of time or room), "+
+			"memory (closed: the largest).",
 		"reason")
 	metricBlocked   = Metrics.Gauge("coordd_clients_blocked", "Clients that wait for a key.")
 	metricPubSub    = Metrics.Gauge("coordd_clients_subscribed", "Clients with subscriptions.")
@@ -177,6 +178,7 @@ func (s *Server) giveClients(o metrics.Out) {
 	o.Value(metricMostClients, float64(s.config.maxClients.Load()))
 	o.Value(metricAccepted, float64(t.connections.Load()))
 	o.Value(metricRejected, float64(t.rejected.Load()), "limit")
+	o.Value(metricRejected, float64(t.protected.Load()), "protected")
 	o.Value(metricRejected, float64(s.door.Refused()), "flood")
 	o.Value(metricRejected, float64(s.gate.Refused()+s.httpGate.Refused()), "address")
 	o.Value(metricRejected, float64(s.userClients.refused.Load()), "user")

@@ -41,6 +41,7 @@ func TestCheckConfig(t *testing.T) {
 		{"cluster n1=127.0.0.1:7000,n2=127.0.0.1:7001", 0, "unless --peer-advertise is set"},
 		{"cluster n1=127.0.0.1:7000,n2=127.0.0.1:7001\npeer-advertise 127.0.0.1:7000", 0,
 			"the configuration of node n1 is valid\n"},
+		{"max-clients 300000000", 0, "maxclients reduced to fit the limit of open files"},
 		{"max-clients none", 1, `coordd.conf:1: max-clients "none"`},
 		{"data-dir " + data + "\nid n2", 1, `belongs to node "n1", not to "n2"`},
 		{"data-dir " + data + "\nlog-store bolt", 1, `uses log store "wal", not "bolt"`},

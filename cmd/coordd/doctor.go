@@ -340,6 +340,8 @@ func (d *doctor) stopped(valid bool) {
 			"started, or it hangs")
 	case errors.Is(err, cluster.ErrRefetched):
 		d.next("start it: systemctl start coordd")
+	case errors.Is(err, cluster.ErrDamaged):
+		d.next("operations.md, Damaged files")
 	case err != nil:
 		d.next("operations.md, When a node ends by itself")
 	case slices.Contains(held.Removed, held.Node):

@@ -311,3 +311,24 @@ func TestDoctorMeetsAnotherProgram(t *testing.T) {
 	awaits(t, 1, []string{"doctor", "--listen", web.Listener.Addr().String(), "--data-dir",
 		t.TempDir()}, "answers: ", "Next: another program has the port")
 }
+
+// TestDoctorFindsADamagedLog: the next act is the one that the error names.
+func TestDoctorFindsADamagedLog(t *testing.T) {
+	p := newPatient(t, "n1")
+	serving(t, []string{"--password-file", passwordFile(t)}, p)
+	p.stop()
+	segments, err := filepath.Glob(filepath.Join(*p.flag("--data-dir"), "wal", "*.wal"))
+	if err != nil || len(segments) == 0 {
+		t.Fatalf("%v %v", segments, err)
+	}
+	text, err := os.ReadFile(segments[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[64] ^= 1 // in the first batch
+	if err := os.WriteFile(segments[0], text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaits(t, 1, slices.Concat([]string{"doctor"}, p.args), `operations.md, "Damaged files"`,
+		"Next: operations.md, Damaged files")
+}

@@ -81,7 +81,8 @@ func runRestartWait(ctx context.Context, args []string, c console) error {
 				s.Node.ID)
 			return err
 		}
-		if said == "" || ctx.Err() == nil && why != said { // else it was cut short
+		// one that was cut short tells less than the one before
+		if cut := err != nil && ctx.Err() != nil; said == "" || !cut && why != said {
 			said = why
 			fmt.Fprintf(c.stderr, "coordd: waiting: %s\n", why)
 		}

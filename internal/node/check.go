@@ -19,7 +19,8 @@ import (
 
 // Check looks for what would keep a node from starting. It starts nothing and leaves no file; a
 // running node does not disturb it, nor is disturbed. What warn is told keeps no node from
-// starting: it logs the state of the certificates, and names that do not resolve.
+// starting: it logs the state of the certificates, names that do not resolve, and what the limit of
+// open files, which the node may have otherwise, leaves of its clients.
 func Check(cfg Config, warn *slog.Logger) (problems []error) {
 	add := func(err error) {
 		if err != nil {
@@ -51,6 +52,12 @@ func Check(cfg Config, warn *slog.Logger) (problems []error) {
 		}
 	}
 	warnOfGuess(&cfg, warn)
+	if most, err := clientFiles(len(cfg.Members)); err != nil {
+		warn.Warn("the node would not start with the limit of open files that this shell has",
+			"error", err)
+	} else {
+		warnOfFiles(warn, cfg.MaxClients, most)
+	}
 	add(cluster.CheckDir(cfg.DataDir, cfg.ID, cfg.LogStore, fsm.CheckLevel))
 	add(checkTree(cfg.DataDir))
 	if file := cfg.Audit.File; file != "" && file != audit.Stderr {
