@@ -147,6 +147,10 @@ func TestProtectedModeBeforeTheUsersAreKnown(t *testing.T) {
 		}
 		c.ended()
 	}
+	if limit, protected := n.stats.rejected.Load(), n.stats.protected.Load(); limit != 0 ||
+		protected != 2 {
+		t.Errorf("%d count as refused by maxclients, %d by protected mode", limit, protected)
+	}
 
 	n.fake.users.Store(nil)
 	c := dialAt(t, far)
