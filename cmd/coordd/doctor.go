@@ -51,7 +51,7 @@ func runDoctor(ctx context.Context, args []string, c console) error {
 	key := fs.String("user-key", "", "key of --user-cert")
 	cfg, _, err := parseNode(fs, args, c.getenv)
 	if err != nil {
-		return err
+		return withUser(err)
 	}
 	if as.file == "" && as.user == "" { // the password that the node itself was given
 		as.file = cfg.defaultPasswordFile
@@ -63,7 +63,7 @@ func runDoctor(ctx context.Context, args []string, c console) error {
 		d.files.Cert, d.files.Key = "", ""
 	}
 	if d.password, err = as.password(c.getenv); err != nil {
-		return err
+		return withUser(err)
 	}
 	valid := d.checkConfig()
 	return d.examine(ctx, valid)
@@ -134,6 +134,14 @@ func (d *doctor) examine(ctx context.Context, valid bool) error {
 }
 
 const askAsItsUser = "ask as the user of the node: sudo -u coordd coordd doctor …"
+
+// withUser says of what this user may not read who may.
+func withUser(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; %s", err, askAsItsUser)
+	}
+	return err
+}
 
 // nextAfter returns the next act after a node did not say how it is.
 func nextAfter(err error) string {

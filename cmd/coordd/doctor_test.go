@@ -304,6 +304,18 @@ func TestNextAfter(t *testing.T) {
 	}
 }
 
+// A file of the node that this user may not read is no reason to mend the configuration.
+func TestDoctorOfAnotherUser(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("SKIPPED: root reads all files")
+	}
+	file := writeConfig(t, "id n1")
+	if err := os.Chmod(file, 0); err != nil {
+		t.Fatal(err)
+	}
+	awaits(t, 1, []string{"doctor", "--config", file}, "ask as the user of the node")
+}
+
 // TestDoctorMeetsAnotherProgram has another program listen where the node is configured to.
 func TestDoctorMeetsAnotherProgram(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
