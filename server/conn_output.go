@@ -278,8 +278,8 @@ func (o *output) push(m *message) (unsent, over bool) {
 	if !sent && !o.holds {
 		return false, false
 	}
-	cost := m.size() + referenceCost
-	if o.bytes+o.holding+cost > o.limit() {
+	cost, limit := m.size()+referenceCost, o.limit()
+	if o.bytes+o.holding+cost > limit {
 		o.drop()
 		return false, true
 	}
@@ -290,6 +290,9 @@ func (o *output) push(m *message) (unsent, over bool) {
 	} else {
 		unsent = !o.writing && o.first == len(o.queue)
 		o.put(item{m, head})
+		if o.bytes >= min(yieldBytes, limit/2) {
+			o.flush() // the limit is for what the socket does not take
+		}
 	}
 	o.account()
 	return unsent, false

@@ -30,8 +30,9 @@ type message struct {
 	kind subKind
 	name []byte
 
+	whole *message      // body is a part of that one's; nil: it is its own
 	total *atomic.Int64 // counts the bytes of all queued messages of this node; nil: not counted
-	refs  atomic.Int32  // queues that it waits in
+	refs  atomic.Int32  // queues that it waits in, and parts that do
 }
 
 // framing is how a connection reads pushes at one point of its output.
@@ -53,7 +54,24 @@ func (m *message) head(f framing) (string, bool) {
 	return m.resp2, !m.resp3Only && (f.subscribed || !m.needsSubscription)
 }
 
+// size is what the message takes in a client's queue, where it counts in full.
 func (m *message) size() int { return len(m.resp3) + len(m.body) + messageCost }
+
+// own is what it takes itself.
+func (m *message) own() int {
+	if m.whole != nil {
+		return m.size() - len(m.body)
+	}
+	return m.size()
+}
+
+// countIn has the message counted in a total. Nobody else may have it yet.
+func (m *message) countIn(total *atomic.Int64) {
+	m.total = total
+	if w := m.whole; w != nil && w.total == nil {
+		w.total = total
+	}
+}
 
 // retain counts one more queue.
 func (m *message) retain() {
@@ -63,9 +81,12 @@ func (m *message) retain() {
 	}
 	n := referenceCost
 	if first {
-		n += m.size()
+		n += m.own()
 	}
 	m.total.Add(int64(n))
+	if first && m.whole != nil {
+		m.whole.retain()
+	}
 }
 
 // release counts one queue less.
@@ -76,9 +97,12 @@ func (m *message) release() {
 	}
 	n := referenceCost
 	if last {
-		n += m.size()
+		n += m.own()
 	}
 	m.total.Add(-int64(n))
+	if last && m.whole != nil {
+		m.whole.release()
+	}
 }
 
 // published encodes a message of a channel. Messages to patterns share its body: see forPattern.
@@ -100,8 +124,8 @@ func published(word string, e *commands.Event) *message {
 // message may match very many patterns.
 func (m *message) forPattern(pattern []byte) *message {
 	head := "4\r\n$8\r\npmessage\r\n" + bulkText(string(pattern))
-	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body, needsSubscription: true,
-		kind: subPattern, name: pattern}
+	return &message{resp2: "*" + head, resp3: ">" + head, body: m.body, whole: m,
+		needsSubscription: true, kind: subPattern, name: pattern}
 }
 
 func bulkText(s string) string { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }

@@ -361,6 +361,7 @@ type parcelDelivery struct {
 	audience
 	slow   []*session // closed because they do not read
 	missed map[*session]struct{}
+	queued int // bytes, for all receivers, since the last flush
 }
 
 // publish sends a message to its subscribers.
@@ -413,20 +414,43 @@ func (t *parcelDelivery) noteMissed(to subscribers) {
 	}
 }
 
-// push queues a message for a client, and ends the client if too much is queued.
+// push queues a message for a client, and ends the client if too much is queued, or others if too
+// much is queued for all.
 func (t *parcelDelivery) push(c *session, m *message) {
+	ps := t.srv.pubsub
 	if m.total == nil { // nobody else has it yet
-		m.total = &t.srv.pubsub.backlog
+		m.countIn(&ps.backlog)
 	}
-	t.srv.pubsub.load.charge(c, pushWork)
+	ps.load.charge(c, pushWork)
 	unsent, over := c.out.push(m)
 	if unsent {
-		t.srv.pubsub.unsent = append(t.srv.pubsub.unsent, c)
+		ps.unsent = append(ps.unsent, c)
 	}
 	if over {
 		t.slow = append(t.slow, c)
 		c.kill()
 	}
+	t.queued += m.size()
+	if ps.backlog.Load() > t.srv.cfg.MaxBacklogBytes {
+		t.flush() // what no socket was offered shows of nobody that it does not read
+		if ps.backlog.Load() > t.srv.cfg.MaxBacklogBytes {
+			t.srv.relieve()
+		}
+	}
+}
+
+// breathe has receivers read what is queued once that is much: one parcel can be more than may wait
+// for a client. The caller holds no locks.
+func (t *parcelDelivery) breathe() {
+	if t.queued >= yieldBytes {
+		t.flush()
+	}
+}
+
+func (t *parcelDelivery) flush() {
+	t.queued = 0
+	t.srv.pubsub.flush()
+	t.srv.pubsub.delivery.sockets.yield()
 }
 
 // flush writes the queued messages as far as sockets take them. The delivery goroutine calls it:
@@ -487,17 +511,16 @@ func (t *parcelDelivery) done() {
 		s.warnings.Warn("closed clients that do not read", "clients", len(t.slow), "example",
 			t.slow[0].addr)
 	}
-	if s.pubsub.backlog.Load() > s.cfg.MaxBacklogBytes {
-		s.relieve()
-	}
+	t.missed, t.slow = nil, nil
 	if c := s.pubsub.load.heaviest(time.Now(), s.pubsub.delivery.behind); c != nil {
 		s.warnings.Warn("closed a subscriber: its patterns slow down delivery", "client", c.addr)
 		c.kill()
 	}
 }
 
-// relieve closes clients until the backlog of the node is below its limit: first those with the
-// largest queues, among them those that have read nothing for longest.
+// relieve closes clients until the backlog of the node is well below its limit, so that it is
+// seldom called: first those with the largest queues, among them those that have read nothing for
+// longest.
 func (s *Server) relieve() {
 	type stalled struct {
 		c     *session
@@ -521,8 +544,8 @@ func (s *Server) relieve() {
 		}
 		return a.since.Compare(b.since)
 	})
-	closed := 0
-	for ; closed < len(all) && s.pubsub.backlog.Load() > s.cfg.MaxBacklogBytes; closed++ {
+	closed, most := 0, s.cfg.MaxBacklogBytes-s.cfg.MaxBacklogBytes/16
+	for ; closed < len(all) && s.pubsub.backlog.Load() > most; closed++ {
 		all[closed].c.out.cutOff()
 		all[closed].c.kill()
 	}

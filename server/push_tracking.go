@@ -11,7 +11,6 @@
 package server
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -365,21 +364,10 @@ func (tr *tracking) wants(key string) bool {
 		return true
 	}
 	some := false
-	tr.eachPrefix(key, func(string, *sessionSet) { some = true })
-	return some
-}
-
-// eachPrefix calls f with every registered prefix of a key. It costs one step per byte of the
-// longest one. The caller holds mu.
-func (tr *tracking) eachPrefix(key string, f func(prefix string, of *sessionSet)) {
-	if tr.prefixes.Len() == 0 {
-		return
+	if tr.prefixes.Len() > 0 {
+		eachPrefix(tr.prefixes, key, func(*sessionSet) bool { some = true; return false })
 	}
-	tr.prefixes.Root().WalkPath([]byte(key[:min(len(key), maxPrefixBytes)]),
-		func(prefix []byte, v any) bool {
-			f(key[:len(prefix)], v.(*sessionSet))
-			return false
-		})
+	return some
 }
 
 // keyChange is a change of a key, or of all keys.
@@ -392,6 +380,7 @@ type keyChange struct {
 // invalidation is one message about keys, for several clients. No keys means all keys.
 type invalidation struct {
 	keys []string
+	part keyPart // in place of keys, if it has any
 	to   []*session
 }
 
@@ -403,23 +392,25 @@ func (v *invalidation) bytes() int {
 	return n
 }
 
+func (v *invalidation) message(redirected bool, nullProto int) *message {
+	if v.part.of != nil {
+		return v.part.message(redirected)
+	}
+	return invalidating(v.keys, redirected, nullProto)
+}
+
 // changed calls notify with the invalidations for the changes of one entry, delivered as parcel
 // number.
 func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*invalidation)) {
-	byPrefix := map[string]*prefixChanges{}
 	flushed := false
-	for len(changes) > 0 {
-		invalidations, done := tr.changedSome(changes, byPrefix, &flushed)
+	for rest := changes; len(rest) > 0; {
+		invalidations, done := tr.changedSome(rest, &flushed)
 		for i := range invalidations {
 			notify(&invalidations[i])
 		}
-		changes = changes[done:]
+		rest = rest[done:]
 	}
-	for _, p := range slices.Sorted(maps.Keys(byPrefix)) {
-		for _, v := range byPrefix[p].invalidations(number) {
-			notify(&v)
-		}
-	}
+	tr.prefixesChanged(changes, number, notify)
 }
 
 // lockedClients is the number of clients collected per lock of the table: applying the log waits
@@ -427,8 +418,8 @@ func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*inv
 const lockedClients = 4096
 
 // changedSome processes the first changes, and returns how many.
-func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefixChanges,
-	flushed *bool) (invalidations []invalidation, done int) {
+func (tr *tracking) changedSome(changes []keyChange, flushed *bool) (invalidations []invalidation,
+	done int) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	clients := 0
@@ -451,16 +442,6 @@ func (tr *tracking) changedSome(changes []keyChange, byPrefix map[string]*prefix
 				invalidations = append(invalidations, v)
 			}
 		}
-		tr.eachPrefix(c.key, func(prefix string, of *sessionSet) {
-			p := byPrefix[prefix]
-			if p == nil {
-				p = &prefixChanges{}
-				of.each(func(s *session) { p.to = append(p.to, s) })
-				clients += len(p.to)
-				byPrefix[prefix] = p
-			}
-			p.changes = append(p.changes, c)
-		})
 	}
 	return invalidations, done
 }
@@ -477,56 +458,16 @@ func (tr *tracking) flush() invalidation {
 	return v
 }
 
-// prefixChanges holds the changes of keys with one prefix, and its clients.
-type prefixChanges struct {
-	changes []keyChange
-	to      []*session
-}
-
-// invalidations returns one message for all clients, and separate ones for clients with NOLOOP.
-func (p *prefixChanges) invalidations(number uint64) (invalidations []invalidation) {
-	all := invalidation{keys: keysOf(p.changes, 0)}
-	for _, s := range p.to {
-		t := s.track.Load()
-		switch {
-		case t == nil || number <= t.after:
-		case !t.noloop:
-			all.to = append(all.to, s)
-		default:
-			if keys := keysOf(p.changes, s.clientNumber()); len(keys) > 0 {
-				invalidations = append(invalidations, invalidation{keys: keys, to: []*session{s}})
-			}
-		}
-	}
-	if len(all.to) > 0 {
-		invalidations = append(invalidations, all)
-	}
-	return invalidations
-}
-
-// keysOf returns the changed keys, sorted, except those that only the given client (0: none)
-// changed.
-func keysOf(changes []keyChange, without uint64) []string {
-	var keys []string
-	for i := range changes {
-		if without == 0 || changes[i].client != without {
-			keys = append(keys, changes[i].key)
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
 // invalidate queues the message for each of its clients, encoded once per form.
 func (t *parcelDelivery) invalidate(v *invalidation) {
 	var forms [2][2]*message // by redirection, and by the protocol of null
 	form := func(redirected, three int) *message {
-		if v.keys != nil {
+		if v.keys != nil || v.part.of != nil {
 			three = 0 // there is no null
 		}
 		m := &forms[redirected][three]
 		if *m == nil {
-			*m = invalidating(v.keys, redirected == 1, 2+three)
+			*m = v.message(redirected == 1, 2+three)
 		}
 		return *m
 	}
@@ -546,6 +487,7 @@ func (t *parcelDelivery) invalidate(v *invalidation) {
 			t.push(target, form(1, int(c.pushProto.Load())-2))
 		}
 	}
+	t.breathe()
 }
 
 // sessionSet is a set of sessions, usually few.

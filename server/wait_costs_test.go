@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -366,8 +367,8 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 		tr.mu.Unlock()
 	}
 	flushed := false
-	if invalidations, done := tr.changedSome(changes, map[string]*prefixChanges{},
-		&flushed); done != 1 || len(invalidations) != 1 {
+	if invalidations, done := tr.changedSome(changes, &flushed); done != 1 ||
+		len(invalidations) != 1 {
 		t.Errorf("%d changes, %d messages at once", done, len(invalidations))
 	}
 	told := 0
@@ -400,6 +401,27 @@ func TestPatternsShareThePayload(t *testing.T) {
 	p := m.forPattern([]byte("c*"))
 	if &p.body[0] != &m.body[0] {
 		t.Error("the payload is copied")
+	}
+	var total atomic.Int64
+	m.countIn(&total)
+	m.retain()
+	alone := total.Load()
+	for range 2 {
+		p := m.forPattern([]byte("c*"))
+		p.countIn(&total)
+		p.retain()
+		if got, want := total.Load(), alone+int64(p.own()+2*referenceCost); got != want {
+			t.Errorf("%d bytes are counted, want %d", got, want)
+		}
+		m.release() // the pattern's still holds it
+		if got := total.Load(); got < alone {
+			t.Errorf("%d bytes are counted while %d wait", got, alone)
+		}
+		m.retain()
+		p.release()
+		if got := total.Load(); got != alone {
+			t.Errorf("%d bytes are counted in the end, want %d", got, alone)
+		}
 	}
 	for proto, want := range map[int]string{2: "*", 3: ">"} {
 		head, _ := p.head(framing{proto: proto})

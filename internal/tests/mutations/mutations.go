@@ -72,6 +72,7 @@ var Classes = []string{
 	"a watch that is fed by what it looks for",
 	"a small thing that is kept points into a large one",
 	"work that nobody pays for",
+	"keys times clients",
 	"a length that is not that of C Lua",
 	"order of arrival lost with the leader",
 	"caches kept on a node that is cut off",
