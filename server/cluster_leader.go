@@ -220,8 +220,8 @@ func (s *Server) announceSwitch(old, now *leaderView) {
 		from, fromPort := hostPort(to.old)
 		host, port := hostPort(to.now)
 		text := s.cfg.SentinelName + " " + from + " " + fromPort + " " + host + " " + port
-		s.pubsub.delivery.put(parcel{audience: to.audience, event: &commands.Event{
-			Channel: []byte(switchChannel), Payload: []byte(text)}})
+		s.pubsub.delivery.put(parcel{audience: to.audience, events: []commands.Event{{
+			Channel: []byte(switchChannel), Payload: []byte(text)}}})
 	}
 }
 

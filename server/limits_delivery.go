@@ -62,9 +62,10 @@ func (st *deliveryLoad) heaviest(now time.Time, behind func() bool) *session {
 	return top
 }
 
-// behind reports whether much waits to be delivered.
+// behind reports whether much waits behind the current parcel. That one may be large itself: it is
+// all of an entry. Only the delivery goroutine calls it.
 func (d *delivery) behind() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.bytes > d.limit/4
+	return d.bytes-d.begun > d.limit/4
 }

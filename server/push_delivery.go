@@ -16,8 +16,9 @@ const (
 	// maxDeliveryBytes bounds the queued parcels. Beyond it all receivers lose their connections
 	// or caches: applying the log waits for nobody.
 	maxDeliveryBytes = 128 << 20
-	// parcelCost is the overhead of a parcel, bytes.
+	// parcelCost and eventCost are the overhead of a parcel and of each of its events, bytes.
 	parcelCost = 256
+	eventCost  = 160
 	// yieldParcels, or those of yieldBytes, are delivered before they are written and other
 	// goroutines may run: more could exceed the limit of a client that reads.
 	yieldParcels = 64
@@ -49,11 +50,12 @@ func (a audience) includes(s *session) bool {
 type parcel struct {
 	number uint64 // in log order
 	audience
-	event   *commands.Event // a Message, ScriptCall, StateReplaced or UsersChanged
-	changes []keyChange     // of one entry, for tracking
-	evicted invalidation    // keys that are not in the tracking table
-	line    []byte          // for monitors
-	lost    bool            // parcels were dropped here
+	events  []commands.Event // of one entry: Message, ScriptCall, StateReplaced or UsersChanged
+	changes []keyChange      // of one entry, for tracking
+	evicted invalidation     // keys that are not in the tracking table
+	line    []byte           // for monitors
+	hidden  bool             // monitors miss a line here
+	lost    bool             // parcels were dropped here
 }
 
 func (p *parcel) bytes() int {
@@ -61,8 +63,9 @@ func (p *parcel) bytes() int {
 	for i := range p.changes {
 		n += len(p.changes[i].key) + keyChangeCost
 	}
-	if e := p.event; e != nil {
-		n += len(e.Channel) + len(e.Payload)
+	for i := range p.events {
+		e := &p.events[i]
+		n += eventCost + len(e.Channel) + len(e.Payload)
 		for _, a := range e.Args {
 			n += len(a) + argCost
 		}
@@ -84,6 +87,7 @@ type delivery struct {
 	drained   sync.Cond // delivered has grown, or closed
 	queue     []parcel
 	bytes     int    // of queue and of the current batch
+	begun     int    // bytes of the batch whose delivery has begun; the goroutine's own
 	enqueued  uint64 // parcels ever queued; the n-th has number n
 	delivered uint64 // parcels handed to their receivers' queues
 	ended     chan struct{}
@@ -94,6 +98,10 @@ func (d *delivery) init(deliver func(p *parcel), flush func()) {
 	d.deliver, d.flush, d.limit = deliver, flush, maxDeliveryBytes
 	d.filled.L, d.drained.L = &d.mu, &d.mu
 }
+
+// cost is what a parcel takes of the room: half of it at most, so that what one entry causes always
+// fits, and others do beside it.
+func (d *delivery) cost(p *parcel) int { return min(p.bytes(), d.limit/2) }
 
 // put queues parcels. It never waits: without room it drops the queue and records the loss in its
 // place.
@@ -110,7 +118,7 @@ func (d *delivery) put(parcels ...parcel) {
 func (d *delivery) offer(p parcel) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for size := p.bytes(); !d.closed && d.bytes > 0 && d.bytes+size > d.limit/2; {
+	for size := d.cost(&p); !d.closed && d.bytes+size > d.limit/2; {
 		d.drained.Wait()
 	}
 	d.add(&p)
@@ -122,17 +130,17 @@ func (d *delivery) add(p *parcel) {
 	if d.closed || d.ended == nil {
 		return // no receivers
 	}
-	size := p.bytes()
+	size := d.cost(p)
 	d.enqueued++
 	if d.bytes+size > d.limit {
 		for i := range d.queue {
-			d.bytes -= d.queue[i].bytes()
+			d.bytes -= d.cost(&d.queue[i])
 		}
 		clear(d.queue)
 		d.queue = d.queue[:0]
 		d.skipTo.Store(d.enqueued - 1)
 		*p = parcel{lost: true}
-		size = p.bytes()
+		size = d.cost(p)
 	}
 	p.number = d.enqueued
 	d.bytes += size
@@ -172,6 +180,7 @@ func (d *delivery) run() {
 		d.mu.Lock()
 		d.delivered = last
 		d.bytes -= size
+		d.begun = 0
 		d.drained.Broadcast()
 		if spare = batch; cap(batch) > keptParcels {
 			spare = nil
@@ -185,8 +194,9 @@ func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
 	parcels, from := 0, 0 // since the last yield, and size then
 	for i := range batch {
 		p := &batch[i]
-		size, last = size+p.bytes(), p.number
-		if p.number > d.skipTo.Load() && !d.ending.Load() {
+		size, last = size+d.cost(p), p.number
+		d.begun = size
+		if !d.dropped(p.number) {
 			d.deliver(p)
 		}
 		if parcels++; parcels >= yieldParcels || size-from >= yieldBytes {
@@ -198,6 +208,11 @@ func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
 	d.flush()
 	clear(batch)
 	return size, last
+}
+
+// dropped reports whether a parcel need not be delivered any more.
+func (d *delivery) dropped(number uint64) bool {
+	return number <= d.skipTo.Load() || d.ending.Load()
 }
 
 // settle waits until all queued parcels are in their receivers' queues.

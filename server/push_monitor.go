@@ -128,32 +128,40 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	if spec.Administers() {
 		return // as in Redis: they may hold secrets
 	}
-	line := monitorLine(db, s.addr, redact(s.srv.table, spec, args))
-	s.srv.pubsub.delivery.offer(parcel{line: line})
+	d := &s.srv.pubsub.delivery
+	line := monitorLine(db, s.addr, redact(s.srv.table, spec, args), d.limit/2)
+	d.offer(parcel{line: line, hidden: line == nil})
 }
 
 // called shows a command that a script of this node's clients calls, when this node applies it: on
 // a node that does not lead, that may be after the reply, and after the client has gone.
 func (s *Server) called(t *parcelDelivery, e *commands.Event) {
 	if s.monitors.size.Load() > 0 && s.numbered(e.Client-s.clientBase) {
-		s.monitors.show(t, monitorLine(e.DB, "lua", e.Args))
+		s.monitors.show(t, monitorLine(e.DB, "lua", e.Args, maxInt))
 	}
 }
 
-// monitorLine formats a command as MONITOR shows it.
-func monitorLine(db int, from string, args [][]byte) []byte {
+// quotedAtOnce is the number of bytes quoted before the length of the line is looked at.
+const quotedAtOnce = 64 << 10
+
+// monitorLine formats a command as MONITOR shows it. It returns nil if that is longer than most.
+func monitorLine(db int, from string, args [][]byte, most int) []byte {
 	now := time.Now()
 	b := fmt.Appendf(nil, "+%d.%06d [%d %s]", now.Unix(), now.Nanosecond()/1000, db, from)
 	for _, a := range args {
-		b = append(b, ' ')
-		b = appendQuoted(b, a)
+		b = append(b, ` "`...)
+		for part := range slices.Chunk(a, quotedAtOnce) {
+			if b = appendQuoted(b, part); len(b) > most {
+				return nil
+			}
+		}
+		b = append(b, '"')
 	}
 	return append(b, "\r\n"...)
 }
 
 // appendQuoted quotes bytes as redis-cli reads them.
 func appendQuoted(dst, arg []byte) []byte {
-	dst = append(dst, '"')
 	for _, c := range arg {
 		switch c {
 		case '\\', '"':
@@ -176,7 +184,7 @@ func appendQuoted(dst, arg []byte) []byte {
 			}
 		}
 	}
-	return append(dst, '"')
+	return dst
 }
 
 const hexDigits = "0123456789abcdef"

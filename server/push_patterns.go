@@ -117,6 +117,20 @@ func (t *patternTable) each(f func(name string, to subscribers)) {
 	}
 }
 
+// mayReach reports whether there may be a pattern that matches channel. It never waits.
+func (t *patternTable) mayReach(channel []byte) (may bool) {
+	if !t.mu.TryRLock() {
+		return true
+	}
+	tree := t.tree
+	t.mu.RUnlock()
+	tree.Root().WalkPath(channel, func([]byte, any) bool {
+		may = true
+		return true
+	})
+	return may
+}
+
 // candidates returns the patterns whose literal prefix matches channel.
 func (t *patternTable) candidates(channel []byte) []*pattern {
 	t.mu.RLock()

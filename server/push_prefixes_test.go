@@ -254,9 +254,120 @@ func TestReadersOfALargeEntry(t *testing.T) {
 // deliverHere is for tests that deliver a parcel themselves, while the goroutine for that is idle.
 func (n *node) deliverHere(number uint64) *parcelDelivery {
 	n.pubsub.delivery.join()
-	n.pubsub.delivery.put(parcel{event: &commands.Event{Channel: []byte("nobody's")}})
+	n.pubsub.delivery.put(parcel{events: []commands.Event{{Channel: []byte("nobody's")}}})
 	n.pubsub.delivery.settle()
 	return &parcelDelivery{srv: n.Server, number: number}
+}
+
+// What nobody hears takes no room, and delays nobody.
+func TestEventsWithoutReceivers(t *testing.T) {
+	n := start(t, nil)
+	n.pubsub.delivery.limit = 1 << 20
+	sub, pat := n.dial(t), n.dial(t)
+	sub.call("SUBSCRIBE", "c")
+	pat.call("PSUBSCRIBE", "other:*")
+	var events []commands.Event
+	for i := range 20_000 {
+		name := fmt.Sprint("key", i)
+		events = append(events,
+			commands.Event{Channel: []byte("__keyspace@0__:" + name), Payload: []byte("set")},
+			commands.Event{Channel: []byte("__keyevent@0__:set"), Payload: []byte(name)},
+			commands.Event{Channel: []byte("c"), Shard: true})
+	}
+	before := n.pubsub.delivery.join()
+	n.Deliver(events)
+	if got := n.pubsub.delivery.join(); got != before {
+		t.Errorf("%d parcels", got-before)
+	}
+	n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("x")},
+		{Channel: []byte("other:c"), Payload: []byte("y")}})
+	sub.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+	pat.want("*4\r\n$8\r\npmessage\r\n$7\r\nother:*\r\n$7\r\nother:c\r\n$1\r\ny\r\n")
+}
+
+// The messages of one entry always fit, and others beside them: a subscriber that reads gets each.
+func TestOneEntryFits(t *testing.T) {
+	n := start(t, nil)
+	d := &n.pubsub.delivery
+	d.limit = 1 << 20
+	sub, other := n.dial(t), n.dial(t)
+	sub.call("PSUBSCRIBE", "__key*")
+	other.call("SUBSCRIBE", "c")
+	const keys = 10_000
+	var events []commands.Event
+	for i := range keys {
+		events = append(events, commands.Event{Payload: []byte("set"),
+			Channel: fmt.Appendf(nil, "__keyspace@0__:%d", i)})
+	}
+	if p := (parcel{events: events}); p.bytes() < d.limit {
+		t.Fatalf("%d bytes fit anyway", p.bytes())
+	}
+	n.Deliver(events)
+	n.Deliver([]commands.Event{{Channel: []byte("c"), Payload: []byte("x")}})
+	for i := range keys {
+		var f commands.RESP
+		f.Array(4)
+		for _, s := range []string{"pmessage", "__key*", fmt.Sprint("__keyspace@0__:", i), "set"} {
+			f.BulkString(s)
+		}
+		sub.want(string(f.Buf))
+	}
+	other.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+}
+
+// A large entry alone does not put delivery behind: nobody is closed for that.
+func TestALargeParcelIsNotBehind(t *testing.T) {
+	var d delivery
+	var behind []bool
+	began, goOn := make(chan struct{}), make(chan struct{})
+	d.init(func(*parcel) {
+		began <- struct{}{}
+		<-goOn
+		behind = append(behind, d.behind())
+	}, func() {})
+	d.limit = 1 << 20
+	d.join()
+	large := parcel{line: make([]byte, 400<<10)}
+	d.put(large)
+	receive(t, "the first", began)
+	goOn <- struct{}{}
+	d.settle()
+	d.put(large)
+	receive(t, "the second", began)
+	d.put(large)
+	goOn <- struct{}{}
+	receive(t, "the third", began)
+	goOn <- struct{}{}
+	d.close()
+	if want := []bool{false, true, false}; !slices.Equal(behind, want) {
+		t.Errorf("%v, want %v", behind, want)
+	}
+}
+
+// A command too long to show costs the monitors their connections, and others nothing.
+func TestLongLinesEndMonitors(t *testing.T) {
+	n := start(t, nil)
+	d := &n.pubsub.delivery
+	d.limit = 1 << 20
+	monitor, sub, cache, w := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
+	sub.call("SUBSCRIBE", "c")
+	cache.call("HELLO", "3")
+	cache.call("CLIENT", "TRACKING", "ON")
+	cache.call("GET", "k")
+	monitor.call("MONITOR")
+	w.call("SET", "other", strings.Repeat("\x00", 400<<10)) // four times as long when it is quoted
+	w.call("PUBLISH", "c", "x")
+	sub.want("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n")
+	if got := cache.call("PING"); got != "+PONG\r\n" {
+		t.Errorf("%q", got)
+	}
+	monitor.ended()
+	monitor = n.dial(t)
+	monitor.call("MONITOR")
+	w.call("ECHO", strings.Repeat("y", 400<<10))
+	if got := monitor.next(); len(got) < 400<<10 {
+		t.Errorf("%d bytes", len(got))
+	}
 }
 
 // BenchmarkDeliver measures a message on its way from the log to subscribers that take it at once,

@@ -102,6 +102,16 @@ func (t *channelTable) reached(channel []byte, f func(to subscribers)) {
 	}
 }
 
+// mayReach reports whether a channel may have subscribers. It never waits.
+func (t *channelTable) mayReach(channel []byte) bool {
+	p := t.part(string(channel))
+	if !p.mu.TryRLock() {
+		return true
+	}
+	defer p.mu.RUnlock()
+	return len(p.of[string(channel)]) > 0
+}
+
 // each calls f with every channel, locking one part at a time.
 func (t *channelTable) each(f func(name string, to subscribers)) {
 	for i := range t.parts {
@@ -199,6 +209,14 @@ func (ps *pubsub) forget(s *session) {
 	}
 }
 
+// mayReach reports whether a message may have receivers. It never waits.
+func (ps *pubsub) mayReach(channel []byte, shard bool) bool {
+	if shard {
+		return ps.shards.mayReach(channel)
+	}
+	return ps.channels.mayReach(channel) || ps.patterns.mayReach(channel)
+}
+
 // receivers counts the subscriptions that a message to channel reaches, as PUBLISH does.
 func (ps *pubsub) receivers(channel []byte, shard bool) int {
 	n := 0
@@ -262,32 +280,32 @@ func (s *Server) Deliver(events []commands.Event) {
 	subscribed, tracked, watched := s.pubsub.size.Load() > 0, s.tracking.on.Load() > 0,
 		s.monitors.size.Load() > 0
 	var parcels []parcel
+	var heard []commands.Event
 	var changes []keyChange
-	take := func(e *commands.Event) {
-		own := *e
-		parcels = append(parcels, parcel{event: &own})
-	}
-	flushChanges := func() { // invalidations keep their order
+	pack := func() {
+		if len(heard) > 0 {
+			parcels = append(parcels, parcel{events: heard})
+		}
 		if len(changes) > 0 {
 			parcels = append(parcels, parcel{changes: changes})
-			changes = nil
 		}
+		heard, changes = nil, nil
 	}
 	for i := range events {
 		s.tellWaits(&events[i])
 		switch e := &events[i]; e.Kind {
 		case commands.Message:
-			if subscribed {
-				take(e)
+			if subscribed && s.pubsub.mayReach(e.Channel, e.Shard) {
+				heard = append(heard, *e)
 			}
 		case commands.ScriptCall:
 			if watched {
-				take(e)
+				heard = append(heard, *e)
 			}
 		case commands.StateReplaced, commands.UsersChanged:
-			flushChanges()
+			pack()                   // invalidations keep their order
 			s.pubsub.delivery.join() // there may be no receivers, but there are sessions
-			take(e)
+			heard = append(heard, *e)
 		case commands.KeyChanged, commands.DBChanged:
 			if tracked {
 				changes = append(changes, keyChange{key: e.Key, client: e.Client,
@@ -295,7 +313,7 @@ func (s *Server) Deliver(events []commands.Event) {
 			}
 		}
 	}
-	flushChanges()
+	pack()
 	if len(parcels) > 0 {
 		s.pubsub.delivery.put(parcels...)
 	}
@@ -329,29 +347,47 @@ func (s *Server) observe() {
 func (s *Server) deliverParcel(p *parcel) {
 	t := &parcelDelivery{srv: s, number: p.number, audience: p.audience}
 	switch {
+	case p.events != nil:
+		for i := range p.events {
+			if s.pubsub.delivery.dropped(p.number) {
+				return
+			}
+			t.event(&p.events[i])
+			t.done()
+			t.breathe()
+		}
+		return
 	case p.lost:
 		s.warnings.Warn("delivery queue overflowed: dropped pending messages", "limit_bytes",
 			s.pubsub.delivery.limit)
 		t.resetSubscribers()
 		s.monitors.end(t)
 		s.revoke()
+	case p.hidden:
+		s.warnings.Warn("closed monitors: a command is too long to show")
+		s.monitors.end(t)
 	case p.line != nil:
 		s.monitors.show(t, p.line)
 	case p.changes != nil:
 		s.tracking.changed(p.changes, p.number, t.invalidate)
-	case p.evicted.to != nil:
-		t.invalidate(&p.evicted)
-	case p.event.Kind == commands.StateReplaced:
-		t.resetSubscribers()
-		s.revoke()
-	case p.event.Kind == commands.UsersChanged:
-		s.revoke()
-	case p.event.Kind == commands.ScriptCall:
-		s.called(t, p.event)
 	default:
-		t.publish(p.event)
+		t.invalidate(&p.evicted)
 	}
 	t.done()
+}
+
+func (t *parcelDelivery) event(e *commands.Event) {
+	switch e.Kind {
+	case commands.StateReplaced:
+		t.resetSubscribers()
+		t.srv.revoke()
+	case commands.UsersChanged:
+		t.srv.revoke()
+	case commands.ScriptCall:
+		t.srv.called(t, e)
+	default:
+		t.publish(e)
+	}
 }
 
 // parcelDelivery is the delivery of one parcel.
