@@ -196,7 +196,7 @@ func TestClientsOverTLS(t *testing.T) {
 	// The same client is refused if it lacks one thing, by a node that serves it otherwise.
 	rest := ps[(lead+1)%3]
 	own, noCertificate, noAuthority := clientTLS(t, dir), clientTLS(t, dir), clientTLS(t, dir)
-	noCertificate.Certificates = nil
+	noCertificate.GetClientCertificate = nil
 	noAuthority.RootCAs = x509.NewCertPool()
 	stranger := clientTLS(t, otherDir)
 	stranger.RootCAs = own.RootCAs
