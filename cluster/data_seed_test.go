@@ -91,6 +91,74 @@ func TestSeededCluster(t *testing.T) {
 	}
 }
 
+// TestJoinerOfARestoredCluster lets a node join that gets the seeded snapshot and can then store
+// nothing, also after it has been restarted: what it knows of the others is what Seed wrote, which
+// ends none of them.
+func TestJoinerOfARestoredCluster(t *testing.T) {
+	for size := 1; size <= 3; size += 2 {
+		runSimulated(t, fmt.Sprint(size), func(t *testing.T) {
+			full, change := unwritables()
+			c := lateCluster(t, size)
+			c.change = change
+			for _, m := range c.members {
+				c.seed(m.ID, LogStoreWAL, 1<<20, 1<<32, toyState{List: []string{"restored"}})
+			}
+			for _, m := range c.members {
+				c.reopen(m.ID)
+			}
+			for _, m := range c.members {
+				c.ready(m.ID)
+			}
+			lead := c.leader()
+			c.write(lead, "a")
+			n4 := c.joiner("n4", true)
+			full["n4"].Store(true)
+			if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+				PeerAddr: n4.Status().PeerAddr}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // as it is, and restarted
+				eventually(t, "n4 has the snapshot and no more", func() bool {
+					return c.nodes["n4"].machine.members.Load().register.cluster != "" &&
+						c.nodes["n4"].raft.LastIndex() == 1<<20
+				})
+				time.Sleep(5 * time.Second)
+				c.write(lead, "beside n4")
+				for id, n := range c.nodes {
+					if n.failure.Load() {
+						t.Errorf("%s ended: %v", id, <-n.Failed())
+					}
+				}
+				c.close("n4")
+				c.joiner("n4", true)
+			}
+			full["n4"].Store(false)
+			eventually(t, "n4 votes", func() bool {
+				return slices.Contains(voters(lead.configuration()), "n4")
+			})
+			c.converged()
+		})
+	}
+}
+
+// TestNobodyEndsANodeWithData: another node's word that this one has lost its disk ends it only if
+// it has no data of the cluster, or if that is from before.
+func TestNobodyEndsANodeWithData(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "a")
+		c.converged()
+		n := c.followers()[0]
+		for _, cluster := range []string{n.clusterID(), "other"} {
+			n.toldLostDisk(hello{id: "n9", cluster: cluster, refusal: "you have no data"})
+			if n.failure.Load() {
+				t.Fatalf("it ended by the word of a node of %s", cluster)
+			}
+		}
+		c.ready(n.cfg.ID)
+	})
+}
+
 // TestSeededAgain seeds a member again that lost its disk after it had acknowledged a write. It
 // does not pass for the first one, even if the only other member lacks the write.
 func TestSeededAgain(t *testing.T) {

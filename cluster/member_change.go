@@ -54,6 +54,15 @@ var errCatchingUp = errors.New("it has not caught up")
 // makeChange makes a change on the leader and returns when it is committed. Errors: ErrRefused,
 // ErrNotRun (ask the current leader), ErrUnknown.
 func (n *Node) makeChange(lead *leadership, c MemberChange) error {
+	if c.Kind == AddMember {
+		// before this act holds up others, the leader's own too: who is there may answer nothing
+		if done, err := n.mayAdd(c.ID, c.PeerAddr); done || err != nil {
+			return err
+		}
+		if err := n.checkJoiner(c.ID, c.PeerAddr); err != nil {
+			return err
+		}
+	}
 	select {
 	case n.changing <- struct{}{}:
 	case <-time.After(changeWait):
@@ -95,22 +104,31 @@ func configured(f raft.IndexFuture) error {
 }
 
 func (n *Node) addMember(id, addr string) error {
+	if done, err := n.mayAdd(id, addr); done || err != nil {
+		return err
+	}
+	n.logger.Info("node added", "member", id, "address", addr)
+	return n.moveNonvoter(raft.ServerID(id), raft.ServerAddress(addr))
+}
+
+// mayAdd returns why a node cannot be added, by what this node knows; done: it is a member there.
+func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 	if err := CheckID(id); err != nil {
-		return refused(err.Error())
+		return false, refused(err.Error())
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil || IsWildcard(host) {
-		return refused(
+		return false, refused(
 			fmt.Sprintf("other nodes cannot reach the peer address %q: use host:port", addr))
 	}
 	if n.retired(id) {
-		return refused(
+		return false, refused(
 			fmt.Sprintf(
 				"node %s was removed from this cluster; ids are never reused, choose another", id))
 	}
 	if own, _, _ := net.SplitHostPort(n.mux.Addr().String()); IsWildcard(own) || isLoopback(own) &&
 		!isLoopback(host) {
-		return refused(
+		return false, refused(
 			fmt.Sprintf(
 				"%s cannot reach the leader's peer address %s: set --peer-listen or "+
 					"--peer-advertise on the leader", addr, n.mux.Addr()))
@@ -118,21 +136,17 @@ func (n *Node) addMember(id, addr string) error {
 	for _, s := range n.configuration().Servers {
 		switch {
 		case string(s.ID) == id && s.Suffrage == raft.Voter:
-			return refused(
+			return false, refused(
 				fmt.Sprintf(
 					"node %s is already a voter; if it lost its data, remove it and add it under "+
 						"a new id", id))
 		case string(s.ID) == id && string(s.Address) == addr:
-			return nil // a new node asks until it is added
+			return true, nil // a new node asks until it is added
 		case string(s.ID) != id && string(s.Address) == addr:
-			return n.addressTaken(s)
+			return false, n.addressTaken(s)
 		}
 	}
-	if err := n.checkJoiner(id, addr); err != nil {
-		return err
-	}
-	n.logger.Info("node added", "member", id, "address", addr)
-	return n.moveNonvoter(raft.ServerID(id), raft.ServerAddress(addr))
+	return false, nil
 }
 
 // checkJoiner refuses to add a node that does not know the machine's level, or to which the leader
@@ -150,6 +164,9 @@ func (n *Node) checkJoiner(id, addr string) error {
 			"peer port, and do both have the same --peer-tls?", id, addr, err))
 	case h.id != id:
 		return notRun(fmt.Sprintf("at %s is node %s, and not %s", addr, h.id, id))
+	case n.isOtherCluster(h.cluster):
+		return refused(fmt.Sprintf("node %s belongs to cluster %s, this one is %s: give it an "+
+			"empty data directory", id, h.cluster, n.clusterID()))
 	case h.level >= n.levels.Level():
 		return nil
 	}

@@ -6,10 +6,13 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +38,71 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	}
 	c.nodes[id], c.toys[id] = n, toy
 	return n
+}
+
+// TestHangingJoinersHoldUpNobody has nodes ask to be added whose addresses accept connections and
+// answer nothing. Meanwhile another one joins and gets its vote.
+func TestHangingJoinersHoldUpNobody(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "a")
+		lead := c.leader()
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		done := make(chan struct{})
+		defer close(done)
+		for i := range 3 {
+			ln := c.net.listen(t, fmt.Sprint("hangs", i), "")
+			t.Cleanup(func() { ln.Close() })
+			go func() {
+				for {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					t.Cleanup(func() { conn.Close() })
+				}
+			}()
+			asking.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					err := lead.ChangeMembers(MemberChange{Kind: AddMember,
+						ID: fmt.Sprint("hangs", i), PeerAddr: ln.Addr().String()})
+					if !errors.Is(err, ErrNotRun) {
+						t.Errorf("a node that does not answer: %v", err)
+					}
+				}
+			})
+		}
+		n4 := c.joiner("n4", true)
+		if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+			PeerAddr: n4.Status().PeerAddr}); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "n4 votes", func() bool {
+			return slices.Contains(voters(lead.configuration()), "n4")
+		})
+	})
+}
+
+// TestForeignersAreNotAdded asks to add a node that has data of another cluster.
+func TestForeignersAreNotAdded(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		lead := c.leader()
+		c.write(lead, "a")
+		other := c.joiner("x1", false)
+		eventually(t, "x1 leads another cluster", func() bool { return other.Status().Ready })
+		err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "x1",
+			PeerAddr: other.Status().PeerAddr})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "belongs to cluster") {
+			t.Errorf("x1: %v", err)
+		}
+	})
 }
 
 // TestJoinerFoundsNothing starts a node to join, and, before it was added, again without Join and

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -142,6 +143,15 @@ func (n *Node) clusterID() string {
 	return id
 }
 
+// known returns the incarnation that the directory of a member has, as far as a register proves it:
+// what Seed wrote proves nothing, and whoever joins has it until the log has brought more.
+func (r register) known(id string) string {
+	if v := r.incarnations[id]; v != seededIncarnation(r.cluster, id) {
+		return v
+	}
+	return ""
+}
+
 // provisional reports whether this node's register is still as Seed wrote it. The first leader
 // replaces it with the directories' incarnations before it acknowledges anything. (In a directory
 // seeded by an older version, the register holds the incarnation itself.)
@@ -265,13 +275,21 @@ func (n *Node) knowsCluster() bool {
 	return false
 }
 
-// failLostDisk ends a node of no cluster whose members remember data of it. A node with data learns
-// of a mismatch from the hello.
+// failLostDisk ends a node of no cluster whose members remember data of it.
 func (n *Node) failLostDisk(who string) {
 	if n.clusterID() != "" || n.failure.Load() {
 		return
 	}
 	n.fail(lostDiskError(n.cfg.ID, who))
+}
+
+// toldLostDisk takes a member's word that this node has lost its disk. A node that has data of its
+// cluster does not end by it, but it must if it was seeded again: that data is from before.
+func (n *Node) toldLostDisk(h hello) {
+	own := n.clusterID()
+	if own == "" || own == h.cluster && n.provisional(n.view().register) {
+		n.fail(errors.New(h.refusal))
+	}
 }
 
 func lostDiskError(id, who string) error {
@@ -300,13 +318,13 @@ func (n *Node) Failed() <-chan error { return n.failed }
 // is refused (empty: it is not), and whether the peer lost its disk.
 func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 	r, own, foreign := n.meet(h)
-	known := r.incarnations[h.id]
+	known := r.known(h.id)
 	switch {
 	case own != "" && h.cluster != "" && own != h.cluster:
 		return fmt.Sprintf("node %s belongs to cluster %s, node %s to cluster %s: one was "+
 			"restored, recovered or founded again; empty the unwanted one and --join it under a "+
 			"new id", n.cfg.ID, own, h.id, h.cluster), false
-	case own != "" && known != "" && known != h.incarnation && !n.provisional(r):
+	case own != "" && known != "" && known != h.incarnation:
 		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation &&
 		(h.to == "" || h.to == n.cfg.ID): // not meant for the node that had this address

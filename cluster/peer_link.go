@@ -236,7 +236,7 @@ func (l *link) session(up *bool) error {
 	case err != nil:
 		return err
 	case h.lostDisk && h.cluster != "":
-		l.n.fail(errors.New(h.refusal))
+		l.n.toldLostDisk(h)
 		return errors.New(h.refusal)
 	case h.removed:
 		l.n.markRemoved()
