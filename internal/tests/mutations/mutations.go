@@ -69,6 +69,7 @@ var Classes = []string{
 	"a late request that deposes a leader",
 	"a change under way that stops elections",
 	"a gate that waits for what it holds back",
+	"a member that is ended by another's word",
 	"a watch that is fed by what it looks for",
 	"a small thing that is kept points into a large one",
 	"work that nobody pays for",
