@@ -195,10 +195,16 @@ func TestRefetchedNodeStaysInItsCluster(t *testing.T) {
 		eventually(t, "a sees the other cluster", func() bool {
 			return strings.Contains(a.Status().Stranger, other)
 		})
-		if err := p.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "a",
-			PeerAddr: a.Status().PeerAddr}); err != nil {
-			t.Fatal(err) // an operator's error
+		// an operator's error, which is refused if the node answers
+		add := MemberChange{Kind: AddMember, ID: "a", PeerAddr: a.Status().PeerAddr}
+		if err := p.leader().ChangeMembers(add); !errors.Is(err, ErrRefused) {
+			t.Fatal(err)
 		}
+		p.close("a")
+		if err := p.leader().ChangeMembers(add); err != nil {
+			t.Fatal(err)
+		}
+		a = p.run("a")
 		for range 20 {
 			time.Sleep(discoverEvery) // of the simulation
 			if s := a.Status(); a.clusterID() != cluster || s.Joining || len(s.Members) > 0 {
