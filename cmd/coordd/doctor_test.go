@@ -53,6 +53,14 @@ func (p *patient) start() {
 		args = append(slices.Clone(args), "--default-password-file", passwordFile(p.t))
 	}
 	go func() { p.done <- run(ctx, args, noEnv, &p.log, &p.log) }()
+	// doctor tries whether it could listen there, and in that moment the node could not
+	wait.For(p.t, 30*time.Second, p.addr+" is listened on", func() bool {
+		conn, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil || len(p.done) > 0
+	})
 }
 
 // passwordFile returns a file with the password of the tests.
