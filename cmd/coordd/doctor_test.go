@@ -53,7 +53,7 @@ func (p *patient) start() {
 		args = append(slices.Clone(args), "--default-password-file", passwordFile(p.t))
 	}
 	go func() { p.done <- run(ctx, args, noEnv, &p.log, &p.log) }()
-	// doctor tries whether it could listen there, and in that moment the node could not
+	// until it listens, doctor looks at its directory, and for so long the node could not have that
 	wait.For(p.t, 30*time.Second, p.addr+" is listened on", func() bool {
 		conn, err := net.Dial("tcp", p.addr)
 		if err == nil {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,16 +84,44 @@ func warnOfGuess(cfg *Config, log *slog.Logger) {
 		cfg.PeerListen)
 }
 
-// checkListen reports whether the address can be listened on, by this node if it runs already.
+// errBound ends a try to listen once the address is bound.
+var errBound = errors.New("bound")
+
+// checkListen reports whether the address can be listened on, by this node if it runs already. It
+// only binds the address, as does a node that starts in this moment, which can then listen there.
 func checkListen(addr string) error {
-	ln, err := Listen(addr)
-	if err == nil {
-		return ln.Close()
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
+	c := net.ListenConfig{Control: bindOnly}
+	_, err := c.Listen(context.Background(), "tcp", addr)
+	if errors.Is(err, errBound) || errors.Is(err, syscall.EADDRINUSE) {
 		return nil
 	}
-	return err
+	return fmt.Errorf("cannot listen on %s: %w", addr, errors.Unwrap(err))
+}
+
+// bindOnly binds a socket in place of the listener, which it lets fail.
+func bindOnly(network, addr string, c syscall.RawConn) error {
+	a, err := net.ResolveTCPAddr(network, addr)
+	if err != nil {
+		return err
+	}
+	v4, v6 := &unix.SockaddrInet4{Port: a.Port}, &unix.SockaddrInet6{Port: a.Port}
+	at := unix.Sockaddr(v6)
+	if network == "tcp4" {
+		copy(v4.Addr[:], a.IP.To4())
+		at = v4
+	} else {
+		copy(v6.Addr[:], a.IP.To16())
+		if zone, err := net.InterfaceByName(a.Zone); err == nil {
+			v6.ZoneId = uint32(zone.Index)
+		}
+	}
+	if control := c.Control(func(fd uintptr) { err = unix.Bind(int(fd), at) }); control != nil {
+		return control
+	}
+	if err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	return errBound
 }
 
 // checkTree reports whether a directory can be used, or created.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -445,5 +446,51 @@ func TestCrowdLeavesProbes(t *testing.T) {
 	_ = probe.SetReadDeadline(time.Now().Add(30 * time.Second))
 	if text, err := io.ReadAll(probe); err != nil || !strings.HasSuffix(string(text), "yes") {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestCheckDisturbsNobody: a node can listen at an address while others check whether it could.
+func TestCheckDisturbsNobody(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "localhost", "", "[::1]"} {
+		_, port, _ := net.SplitHostPort(ports.Addr(t))
+		addr := host + ":" + port
+		if ln, err := Listen(addr); err != nil {
+			t.Logf("SKIPPED: %v", err)
+			continue
+		} else if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var checking sync.WaitGroup
+		done := make(chan struct{})
+		for range 4 {
+			checking.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					if err := checkListen(addr); err != nil {
+						t.Errorf("%s: %v", addr, err)
+						return
+					}
+				}
+			})
+		}
+		for range 200 {
+			ln, err := Listen(addr)
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			if err := ln.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		close(done)
+		checking.Wait()
+	}
+	if err := checkListen("192.0.2.1:80"); err == nil {
+		t.Error("an address of another machine can be listened on")
 	}
 }

@@ -179,16 +179,16 @@ func boot(t *testing.T, n int) *machine {
 }
 
 // groups makes control groups for a machine, which would share its units' with other machines, in
-// each hierarchy that a systemd may use.
+// each hierarchy that a systemd may use, by one name: systemd-nspawn keeps them alike.
 func groups(t *testing.T, name string) (files []string) {
 	t.Helper()
+	name = fmt.Sprintf("coordd-operations-%d-%s", time.Now().UnixNano(), name)
 	for _, root := range []string{"", "/unified", "/systemd"} {
 		root = "/sys/fs/cgroup" + root
 		if _, err := os.Stat(root + "/cgroup.procs"); err != nil {
 			continue
 		}
-		dir := filepath.Join(root,
-			fmt.Sprintf("coordd-operations-%d-%s", time.Now().UnixNano(), name))
+		dir := filepath.Join(root, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
