@@ -100,7 +100,7 @@ func checkListen(addr string) error {
 
 // bindOnly binds a socket in place of the listener, which it lets fail.
 func bindOnly(network, addr string, c syscall.RawConn) error {
-	a, err := net.ResolveTCPAddr(network, addr)
+	a, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,9 @@ func bindOnly(network, addr string, c syscall.RawConn) error {
 		copy(v4.Addr[:], a.IP.To4())
 		at = v4
 	} else {
-		copy(v6.Addr[:], a.IP.To16())
+		if !a.IP.IsUnspecified() { // both kinds of addresses, then
+			copy(v6.Addr[:], a.IP.To16())
+		}
 		if zone, err := net.InterfaceByName(a.Zone); err == nil {
 			v6.ZoneId = uint32(zone.Index)
 		}

@@ -451,7 +451,7 @@ func TestCrowdLeavesProbes(t *testing.T) {
 
 // TestCheckDisturbsNobody: a node can listen at an address while others check whether it could.
 func TestCheckDisturbsNobody(t *testing.T) {
-	for _, host := range []string{"127.0.0.1", "localhost", "", "[::1]"} {
+	for _, host := range []string{"127.0.0.1", "localhost", "", "0.0.0.0", "[::]", "[::1]"} {
 		_, port, _ := net.SplitHostPort(ports.Addr(t))
 		addr := host + ":" + port
 		if ln, err := Listen(addr); err != nil {

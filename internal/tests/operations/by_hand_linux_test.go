@@ -102,7 +102,7 @@ func replace(o *operation) {
 	o.start(o.node(4), "node", o.edit(join, []string{"…",
 		"--listen 10.0.0.4:6379 --peer-listen 10.0.0.4:7000 " + open, ",10.0.0.2:6379", ""}))
 	o.node(4).until(o.T, "joined the cluster", logOf("node"))
-	o.node(1).until(o.T, "v", "redis-cli -h 10.0.0.4 GET k")
+	o.node(1).until(o.T, "v\n", "redis-cli -h 10.0.0.4 GET k")
 	o.skip("TestNodeThatLostItsDisk: a founder that lost its disk")
 	o.everywhere(`for unit in node spare; do systemctl stop $unit 2>/dev/null || :; done
 		rm -rf /var/lib/coordd /var/lib/spare`, o.machines...)
@@ -118,7 +118,7 @@ func discovery(o *operation) {
 		o.start(m, "node", "POD_NAME="+m.name+"\n"+node)
 	}
 	o.run(o.node(1))
-	o.node(3).until(o.T, "OK",
+	o.node(3).until(o.T, "OK\n",
 		"redis-cli -a $(cat /etc/coordd/password) --no-auth-warning -h 10.0.0.2 SET k v")
 	o.everywhere("systemctl stop node; rm -rf /var/lib/coordd /etc/coordd", pods...)
 }
@@ -128,10 +128,10 @@ func ownUnit(o *operation) {
 	m.write(o.T, "/etc/systemd/system/own.service", o.script("…", "--data-dir /var/lib/own"))
 	m.must(o.T, "systemctl daemon-reload; systemctl start own")
 	for range 3 { // more often than systemd allows by default in ten seconds
-		m.until(o.T, "PONG", "redis-cli PING")
+		m.until(o.T, "PONG\n", "redis-cli PING")
 		m.must(o.T, "pkill -KILL -x coordd")
 	}
-	m.until(o.T, "PONG", "redis-cli PING")
+	m.until(o.T, "PONG\n", "redis-cli PING")
 	m.must(o.T, "systemctl stop own; rm -r /etc/systemd/system/own.service /var/lib/own")
 }
 
@@ -146,7 +146,7 @@ func certificates(o *operation) {
 			fmt.Sprintf("10.0.0.%d:6379", n), "certs/n1", fmt.Sprint("certs/n", n)).Replace(node)
 		o.start(o.node(n), "node", here+" --http-listen 127.0.0.1:8001")
 	}
-	o.node(1).until(o.T, "PONG", "redis-cli"+client+" PING")
+	o.node(1).until(o.T, "PONG\n", "redis-cli"+client+" PING")
 	o.node(1).must(o.T, "redis-cli"+client+" SET k v | grep OK")
 }
 

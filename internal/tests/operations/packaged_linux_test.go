@@ -179,7 +179,7 @@ func bucket(o *operation) {
 func migrate(o *operation) {
 	m := o.node(4)
 	o.start(m, "redis", "redis-server --port 6379 --requirepass secret --save '' --bind 0.0.0.0")
-	m.until(o.T, "PONG", "redis-cli -a secret --no-auth-warning PING")
+	m.until(o.T, "PONG\n", "redis-cli -a secret --no-auth-warning PING")
 	m.must(o.T, `redis-cli -a secret --no-auth-warning EVAL "
 		for i = 1, 3008 do redis.call('set', 'moved:s:' .. i, i) end
 		for i = 1, 3 do
@@ -237,9 +237,9 @@ func users(o *operation) {
 	o.load.stop(o.T, "10.0.0.1:6379")
 	o.typed(o.node(1), o.script())
 	as := "redis-cli --user ops --pass another-password --no-auth-warning "
-	o.node(2).until(o.T, "OK", as+"SET k v")
+	o.node(2).until(o.T, "OK\n", as+"SET k v")
 	o.node(2).until(o.T, "NOAUTH", "redis-cli GET k 2>&1")
-	o.node(2).until(o.T, "OK", "redis-cli --user app --pass a-long-password --no-auth-warning "+
+	o.node(2).until(o.T, "OK\n", "redis-cli --user app --pass a-long-password --no-auth-warning "+
 		"SET lock:1 me NX PX 1000")
 }
 
@@ -247,7 +247,7 @@ func lockedOut(o *operation) {
 	m := o.node(1)
 	m.must(o.T, "printf next-password >new-password")
 	m.must(o.T, o.script())
-	m.until(o.T, "v", "redis-cli --pass next-password --no-auth-warning GET k")
+	m.until(o.T, "v\n", "redis-cli --pass next-password --no-auth-warning GET k")
 	// and open again, for what follows
 	m.must(o.T, "redis-cli --pass next-password --no-auth-warning ACL SETUSER default nopass |"+
 		" grep OK")
@@ -264,7 +264,7 @@ func lostMajority(o *operation) {
 	o.skip("the same")
 	o.run(m)
 	m.must(o.T, "systemctl start coordd")
-	m.until(o.T, "v", "redis-cli GET k")
+	m.until(o.T, "v\n", "redis-cli GET k")
 	for n, next := range map[int]string{2: "n4", 3: "n5"} {
 		o.node(n).must(o.T, fmt.Sprintf(`rm -rf /var/lib/coordd/*
 			sed -i 's/^id .*/id %s/; s/^cluster .*/join 10.0.0.1:6379\npeer-listen 10.0.0.%d:7000/' /etc/coordd/coordd.conf
@@ -296,5 +296,8 @@ func restore(o *operation) {
 	}
 	o.everywhere("systemctl start coordd", o.machines[:3]...)
 	o.settled()
-	o.node(3).until(o.T, "moved", "redis-cli --scan --pattern 'moved:*' | head -n 1; echo moved")
+	o.node(3).until(o.T, "v\n", "redis-cli HGET profile:1 f")
+	if left := o.node(3).must(o.T, "redis-cli EXISTS moved:s:1"); left != "0\n" {
+		o.Errorf("what came after the backup is there: %s", left)
+	}
 }
