@@ -273,7 +273,7 @@ func (in *inbound) answer(c *call, replies [][]byte, err error) {
 	case len(replies) == 0 && notRun > 0:
 		status, buf = statusNotTaken, beginFrame(0)
 	case c.write && notRun > 0:
-		// never: while a member has an older version, entries run whole, see commands.LevelBounded
+		// never: while a member has an older version, entries run whole, see commands.LevelSecond
 		status, buf = statusUnknown, append(beginFrame(0), "a part of the frame did not run"...)
 	default:
 		// an older version takes it for too large, and asks again for the reads after the first

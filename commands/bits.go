@@ -280,7 +280,7 @@ func bitopCommand(x *Call) error {
 		sources = append(sources, b)
 		size, sum = max(size, len(b)), sum+len(b)
 	}
-	if x.spendBytes(sum + 2*size); x.Level >= LevelBounded { // read, built, stored
+	if x.spendBytes(sum + 2*size); x.Level >= LevelSecond { // read, built, stored
 		x.spendBytes(size) // new memory costs twice
 	}
 	if x.overworked() {

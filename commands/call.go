@@ -87,7 +87,7 @@ const (
 	// users were added, changed or removed
 	UsersChanged
 	Served       // a command of this node that waited in the machine has its reply
-	LevelRaised  // to LevelUsers or past it: commands may wait in the machine
+	LevelRaised  // to LevelSecond or past it: commands may wait in the machine
 	WaitsDropped // the machine has lost all commands of this node that waited in it
 	WaitEnded    // a wait was left: the machine does not have it any more, if it ever had
 )
@@ -165,7 +165,7 @@ type Call struct {
 	Args [][]byte // name first; valid until the handler returns
 	Out  Reply
 	// Stop is the value of Env.Work past which the command is refused, Room how many bytes it may
-	// reply, both from LevelBounded on. 0: as much as a request may.
+	// reply, both from LevelSecond on. 0: as much as a request may.
 	Stop uint64
 	Room int
 

@@ -83,7 +83,7 @@ func TestChargesOfHiddenWork(t *testing.T) {
 		{"ZCOUNT z " + long + " 1", 700}, {"ZRANGEBYSCORE z 5 " + long + " LIMIT 0 1", 700},
 		{"ZUNION 1 none WEIGHTS " + long, 700},
 	} {
-		if got := r.charged(LevelBounded, strings.Fields(c.call)...); got < c.least {
+		if got := r.charged(FeatureLevel, strings.Fields(c.call)...); got < c.least {
 			t.Errorf("%.40s: %d units, want %d at least", c.call, got, c.least)
 		}
 	}
@@ -118,20 +118,20 @@ func TestChargesOfHiddenWork(t *testing.T) {
 		{"ZREM z m1 m2 m3", "ZREM few m1 m2 m3"}, {"ZADD z 9 m1 9 m2", "ZADD few 9 m1 9 m2"},
 		{"ZMSCORE z m5 m6", "ZMSCORE few m5 m6"},
 	} {
-		much, few := r.charged(LevelBounded, strings.Fields(c.much)...),
-			r.charged(LevelBounded, strings.Fields(c.few)...)
+		much, few := r.charged(FeatureLevel, strings.Fields(c.much)...),
+			r.charged(FeatureLevel, strings.Fields(c.few)...)
 		if much < few+20 {
 			t.Errorf("%s: %d units, %s: %d", c.much, much, c.few, few)
 		}
 	}
 	small := newTestRun()
-	if much, few := r.charged(LevelBounded, "EXISTS", "a", "b"),
-		small.charged(LevelBounded, "EXISTS", "a", "b"); much <= few {
+	if much, few := r.charged(FeatureLevel, "EXISTS", "a", "b"),
+		small.charged(FeatureLevel, "EXISTS", "a", "b"); much <= few {
 		t.Errorf("EXISTS among many keys: %d units, among none %d", much, few)
 	}
 }
 
-// Below LevelBounded calls are charged as in the first release.
+// Below LevelSecond calls are charged as in the first release.
 func TestChargesOfTheFirstRelease(t *testing.T) {
 	r := newTestRun()
 	r.do(commandtest.Args("SET", "k", strings.Repeat("x", 4<<20)))
@@ -164,22 +164,17 @@ func TestChargesOfLevels(t *testing.T) {
 	r.add("ZADD z", n, zset)
 	r.add("ZADD y", n, zset)
 	for _, c := range []struct {
-		call            string
-		bounded, newest uint64
+		call string
+		want uint64
 	}{
-		{"SINTER a b", 65_929, 35_929}, {"SINTERSTORE d a b", 48_055, 36_055},
-		{"SINTERCARD 2 a b", 48_037, 24_037}, {"SDIFF a none", 65_929, 27_929},
-		{"SDIFFSTORE d a b", 48_055, 24_055}, {"ZINTER 2 z y", 80_589, 56_589},
-		{"ZINTERCARD 2 z y LIMIT 9", 269, 269}, {"ZINTERSTORE d 2 z y", 68_721, 44_721},
-		{"ZDIFF 2 z y", 48_037, 24_037}, {"SUNION a b", 85_929, 79_929},
-		{"ZRANGESTORE d z 0 -1", 32_069, 4070}, {"ZRANGESTORE d z 1 -1", 32_053, 21_057},
+		{"SINTER a b", 35_929}, {"SINTERSTORE d a b", 36_055}, {"SINTERCARD 2 a b", 24_037},
+		{"SDIFF a none", 27_929}, {"SDIFFSTORE d a b", 24_055}, {"ZINTER 2 z y", 56_589},
+		{"ZINTERCARD 2 z y LIMIT 9", 269}, {"ZINTERSTORE d 2 z y", 44_721},
+		{"ZDIFF 2 z y", 24_037}, {"SUNION a b", 79_929}, {"ZRANGESTORE d z 0 -1", 4070},
+		{"ZRANGESTORE d z 1 -1", 21_057},
 	} {
-		words := strings.Fields(c.call)
-		if got := r.charged(LevelBounded, words...); got != c.bounded {
-			t.Errorf("%s at LevelBounded: %d units, want %d", c.call, got, c.bounded)
-		}
-		if got := r.charged(FeatureLevel, words...); got != c.newest {
-			t.Errorf("%s: %d units, want %d", c.call, got, c.newest)
+		if got := r.charged(LevelSecond, strings.Fields(c.call)...); got != c.want {
+			t.Errorf("%s: %d units, want %d", c.call, got, c.want)
 		}
 	}
 }
@@ -203,10 +198,6 @@ func TestStringsThatGrowAreCharged(t *testing.T) {
 		least := uint64(size/bytesSpent + size/FreshBytes)
 		if lone < least || lone+9 < script || script+9 < lone {
 			t.Errorf("%s: %d units, in a script %d, want %d at least", call, lone, script, least)
-		}
-		words := strings.Fields(call)
-		if got := newTestRun().charged(LevelBounded, words...); got > size/bytesSpent+100 {
-			t.Errorf("%s: %d units at LevelBounded", call, got)
 		}
 	}
 }
@@ -239,7 +230,7 @@ func TestRepliesAreNotGatheredInVain(t *testing.T) {
 		{"XINFO STREAM x FULL COUNT 0", 5000, 0},
 	} {
 		x := &Call{
-			Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelBounded}, Tx: &Tx{Proto: 2},
+			Env: &Env{Keyspace: r.ks, ClockMs: 1, Level: FeatureLevel}, Tx: &Tx{Proto: 2},
 			Args: commandtest.Args(strings.Fields(c.call)...),
 			Out:  &RESP{Proto: 2}, Stop: c.stop, Room: c.room,
 		}

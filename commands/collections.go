@@ -25,7 +25,7 @@ var (
 // ErrWrongType.
 func findHash(x *Call, key []byte) (*keyspace.Hash, error) {
 	h, err := findCollection(x, key, noHash)
-	if err == nil && x.Level < LevelUsers {
+	if err == nil && x.Level < LevelSecond {
 		x.Spend(h.Dead() / 8) // as in 0.1, whoever skips them
 	}
 	return h, err
@@ -51,7 +51,7 @@ func (x *Call) walkHashOf(e *keyspace.Entry) (h *keyspace.Hash, ok bool) {
 // spendDeadFields adds the work of skipping expired fields that are not swept yet, for who walks
 // over most fields.
 func (x *Call) spendDeadFields(h *keyspace.Hash, most int) {
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(min(h.Dead(), most))
 	}
 }
@@ -83,7 +83,7 @@ func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, erro
 		return none, ErrWrongType
 	}
 	if small, ok := any(c).(compactable); ok && small.Compact() &&
-		(x.Level < LevelBounded || x.oneKey()) {
+		(x.Level < LevelSecond || x.oneKey()) {
 		// each argument after the key may be a name to look up
 		x.Spend((len(x.Args) - 2) * c.Len() / searched)
 	}
@@ -122,7 +122,7 @@ func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyCla
 		return
 	}
 	store := x.DB().SetCollection
-	if x.Level >= LevelUsers { // whoever overwrites a key is its new holder
+	if x.Level >= LevelSecond { // whoever overwrites a key is its new holder
 		store = x.DB().OverwriteCollection
 	}
 	e := store(key, c)

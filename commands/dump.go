@@ -47,12 +47,12 @@ const (
 )
 
 var dumpSpecs = []Spec{
-	{Name: "dump", Kind: Read, Arity: 2, Level: LevelUsers,
+	{Name: "dump", Kind: Read, Arity: 2, Level: LevelSecond,
 		Keys: collectionKey.does(KeyRO | KeyAccess), Group: "generic", Since: "2.6.0",
 		Syntax:     "key",
 		Summary:    "Returns the value of a key in the form that RESTORE takes.",
 		Complexity: "O(N) where N is the size of the value", Handler: dumpCommand},
-	{Name: "restore", Kind: Write, Arity: -4, Flags: DenyOOM, Level: LevelUsers,
+	{Name: "restore", Kind: Write, Arity: -4, Flags: DenyOOM, Level: LevelSecond,
 		Keys: collectionKey.does(KeyOW | KeyUpdate), Group: "generic", Since: "2.6.0",
 		OwnCategories: "keyspace dangerous",
 		Syntax: "key ttl:integer serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds:integer] " +

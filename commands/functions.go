@@ -124,7 +124,7 @@ const nameBytes = 8
 // other error.
 func callFunction(x *Call) error {
 	s := x.script()
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(len(s.Function) / nameBytes)
 	}
 	if !x.Scripts.HasFunction(x.Level, s.Function) {
@@ -214,7 +214,7 @@ func functionList(x *Call) error {
 // libraries returns all libraries and charges for a walk over them.
 func (x *Call) libraries() []*Library {
 	all := x.Scripts.Libraries()
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(walkedWork * len(all))
 	}
 	return all
@@ -225,7 +225,7 @@ func (x *Call) matches(m *glob.Matcher, pattern []byte, name string) bool {
 	x.spendBytesOf(len(name))
 	before := m.Work
 	matches := m.Match(pattern, ascii.AppendLower(nil, name))
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(m.Work - before)
 	}
 	return matches
@@ -295,7 +295,7 @@ func functionDump(x *Call) error {
 	for _, l := range all {
 		size += len(l.Source)
 	}
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Expect(1, size)
 		x.Spend(size / dumpSpent)
 	}
@@ -316,7 +316,7 @@ func functionRestore(x *Call) error {
 	default:
 		return errRestorePolicy
 	}
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(len(x.Args[2]) / restoredBytes) // its checksum
 	}
 	sources, err := dumpedSources(x.Args[2])

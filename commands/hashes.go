@@ -123,7 +123,7 @@ func setFields(x *Call) (created int64, err error) {
 
 // spendOld adds the work of hashing the value that a field loses.
 func spendOld(x *Call, h *keyspace.Hash, name []byte) {
-	if x.Tx.Script && x.Level < LevelBounded {
+	if x.Tx.Script && x.Level < LevelSecond {
 		// from there on Call.spendOld did so, for all fields and earlier
 		old, _ := h.Get(name)
 		x.spendBytes(len(old))
@@ -376,7 +376,7 @@ func hrandfield(x *Call) error {
 	if err := x.chargePicks(o.count, h.Len()); err != nil {
 		return err
 	}
-	if x.Level >= LevelBounded && h.Len() > 0 {
+	if x.Level >= LevelSecond && h.Len() > 0 {
 		x.Spend(picks(o.count, h.Len()) * 2 * deep(h.Len())) // each is searched by its position
 	}
 	positions, err := pickFields(x, h.Len(), o, at)

@@ -160,7 +160,7 @@ const deadlineWork = 36
 // spendDeadlines adds the work of changing the deadlines of fields of h, whose names are every
 // step'th of names.
 func (x *Call) spendDeadlines(h *keyspace.Hash, names [][]byte, step int) {
-	if x.Level >= LevelBounded && !h.Compact() {
+	if x.Level >= LevelSecond && !h.Compact() {
 		x.Spend((deadlineWork + 3*deep(h.Len())) * (len(names) / step))
 		// hashed once more than the value of a removed field
 		x.spendBytes(valueBytes(h, names, step))
@@ -170,7 +170,7 @@ func (x *Call) spendDeadlines(h *keyspace.Hash, names [][]byte, step int) {
 // spendOld adds the work of hashing the values of fields that h loses or that get another deadline.
 // Their names are every step'th of names.
 func (x *Call) spendOld(h *keyspace.Hash, names [][]byte, step int) {
-	if x.Level >= LevelBounded && !h.Compact() {
+	if x.Level >= LevelSecond && !h.Compact() {
 		x.spendBytes(valueBytes(h, names, step))
 	}
 }
@@ -355,7 +355,7 @@ func (x *Call) replyFieldTTLs(show func(deadlineMs int64) int64) error {
 // expectFields refuses a command that removes or changes fields of h if their values do not fit
 // into its reply.
 func (x *Call) expectFields(h *keyspace.Hash, names [][]byte) {
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		return
 	}
 	x.spendDeadlines(h, names, 1)

@@ -19,18 +19,18 @@ const (
 const hllGroup = "hyperloglog"
 
 var hllSpecs = []Spec{
-	{Name: "pfadd", Kind: Write, Arity: -2, Flags: DenyOOM | Fast, Level: LevelUsers,
+	{Name: "pfadd", Kind: Write, Arity: -2, Flags: DenyOOM | Fast, Level: LevelSecond,
 		Keys: collectionKey.does(KeyRW | KeyInsert), Group: hllGroup, Since: "2.8.9",
 		Syntax:     "key [element [element ...]]",
 		Summary:    "Adds elements to a HyperLogLog, which is created if the key does not exist.",
 		Complexity: "O(1) an element", Handler: pfaddCommand},
-	{Name: "pfcount", Kind: Read, Arity: -2, Flags: MayReplicate, Level: LevelUsers,
+	{Name: "pfcount", Kind: Read, Arity: -2, Flags: MayReplicate, Level: LevelSecond,
 		Keys:  KeySpec{First: 1, Last: -1, Step: 1}.does(KeyRW | KeyAccess),
 		Group: hllGroup, Since: "2.8.9",
 		Syntax:     "key [key ...]",
 		Summary:    "Estimates how many different elements were added to HyperLogLogs together.",
 		Complexity: "O(N) in the keys, with a high constant", Handler: pfcountCommand},
-	{Name: "pfmerge", Kind: Write, Arity: -2, Flags: DenyOOM, Level: LevelUsers,
+	{Name: "pfmerge", Kind: Write, Arity: -2, Flags: DenyOOM, Level: LevelSecond,
 		Keys: KeySpec{First: 1, Last: -1, Step: 1}.does(KeyRW|KeyAccess|KeyInsert,
 			KeyRO|KeyAccess),
 		Group: hllGroup, Since: "2.8.9",

@@ -167,7 +167,7 @@ var keySpecs = []Spec{
 		Handler: moveCommand,
 	},
 	{
-		Name: "lolwut", Kind: Read, Arity: -1, Flags: Fast, Level: LevelUsers, Group: "server",
+		Name: "lolwut", Kind: Read, Arity: -1, Flags: Fast, Level: LevelSecond, Group: "server",
 		Since: "5.0.0", Syntax: "[VERSION version:integer]",
 		Summary: "Draws a cluster, and shows the version.", Complexity: "O(1)",
 		Handler: lolwutCommand,

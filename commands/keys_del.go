@@ -8,7 +8,7 @@ import "github.com/coordd/coordd/commands/keyspace"
 const deletedWork = 10
 
 func delCommand(x *Call) error {
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend((deletedWork + 2*deep(x.DB().Volatile())) * (len(x.Args) - 1))
 	}
 	n := int64(0)
@@ -28,7 +28,7 @@ const flushWork = 32
 // flushMode checks the argument of FLUSHDB and FLUSHALL, and charges for the new databases. Both
 // modes are synchronous here: Flush takes constant time.
 func (x *Call) flushMode(databases int) error {
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(flushWork * databases)
 	}
 	if len(x.Args) == 1 || (len(x.Args) == 2 &&

@@ -52,13 +52,13 @@ const smallForm = 512
 func (x *Call) spendCopy(key []byte) {
 	e := x.DB().Find(key)
 	x.spendBytes(len(e.Bytes()))
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		// the next write to either of the two copies the string
 		x.spendBytes(2 * len(e.Bytes()))
 	}
 	if c := e.Collection(); c != nil {
 		copied := 8 // elements per unit of work
-		if x.Level >= LevelBounded {
+		if x.Level >= LevelSecond {
 			copied = 3
 		}
 		x.Spend(min(c.Len(), smallForm) / copied)

@@ -101,7 +101,7 @@ func objectFreqCommand(x *Call) error {
 // been used just now.
 func objectIdletimeCommand(x *Call) error {
 	return x.object(func(*keyspace.Entry) error {
-		if x.Level < LevelUsers {
+		if x.Level < LevelSecond {
 			return ErrNoIdleTime
 		}
 		x.Out.Int(0)
@@ -111,7 +111,7 @@ func objectIdletimeCommand(x *Call) error {
 
 func objectHelpCommand(x *Call) error {
 	idle := "    0: when keys were used last is not tracked."
-	if x.Level < LevelUsers {
+	if x.Level < LevelSecond {
 		idle = "    An error: when keys were used last is not tracked."
 	}
 	lines := []string{

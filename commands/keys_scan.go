@@ -35,7 +35,7 @@ func keysCommand(x *Call) error {
 // spendKey adds the work of looking at one of all keys.
 func (x *Call) spendKey(o *scanOptions, e *keyspace.Entry) {
 	x.Spend(o.work(len(e.Key())))
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(walkedWork + keptWork)
 	}
 }

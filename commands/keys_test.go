@@ -53,7 +53,7 @@ func (b *bench) fence(key string) (n int64) {
 	return n
 }
 
-// Up to LevelBounded a holder's token stays while the key exists, whatever changes it, and the next
+// At the first level a holder's token stays while the key exists, whatever changes it, and the next
 // holder's is larger.
 func TestFence(t *testing.T) {
 	b := newBench(t)
@@ -116,7 +116,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// Who overwrites a lock with another value is its new holder, from LevelUsers on. The same value
+// Who overwrites a lock with another value is its new holder, from LevelSecond on. The same value
 // renews, and what edits a value keeps its holder.
 func TestFenceOfTakeovers(t *testing.T) {
 	for _, c := range []struct{ lock, call, token string }{
@@ -158,13 +158,13 @@ func TestFenceOfTakeovers(t *testing.T) {
 			b.run(strings.Fields(c.lock)...)
 			before := b.fence("lock")
 			if reply := b.run(strings.Fields(c.call)...); reply[0] == '-' {
-				if level >= LevelUsers {
+				if level >= LevelSecond {
 					t.Errorf("%s: %s", c.call, reply)
 				}
 				continue // a command of a later level
 			}
 			after := b.fence("lock")
-			if isNew := c.token == "new" && level >= LevelUsers; isNew != (after > before) ||
+			if isNew := c.token == "new" && level >= LevelSecond; isNew != (after > before) ||
 				!isNew && after != before {
 				t.Errorf("level %d, %s, %s: token %d and then %d, want a %s one", level, c.lock,
 					c.call, before, after, c.token)

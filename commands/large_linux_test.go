@@ -20,7 +20,7 @@ func (r *testRun) measured(args [][]byte, may uint64) (reply []byte, work uint64
 	out := &RESP{Proto: r.proto}
 	r.ks.Begin(1, keyspace.NewRevision(0, r.index, 0))
 	defer r.ks.End()
-	env := &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelBounded, Seed: r.index}
+	env := &Env{Keyspace: r.ks, ClockMs: 1, Level: LevelSecond, Seed: r.index}
 	r.table.Run(&Call{Env: env, Tx: &Tx{Proto: r.proto}, Args: args, Out: out, Stop: may,
 		Room: math.MaxInt >> 1})
 	if strings.HasPrefix(string(out.Buf), "-") {

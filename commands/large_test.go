@@ -190,7 +190,7 @@ var firstRelease = map[string]struct{ work, sum uint64 }{
 	"XGROUP DESTROY x g":                      {0, 0x1a63d7c4b9da4400},
 }
 
-// Below LevelBounded a call on a large value replies, changes and is charged as in the first
+// Below LevelSecond a call on a large value replies, changes and is charged as in the first
 // release, whose nodes apply the same entries.
 func TestLargeCallsOfTheFirstRelease(t *testing.T) {
 	const n = 2000

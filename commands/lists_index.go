@@ -54,7 +54,7 @@ func lindex(x *Call) error {
 
 // spendDepth adds the work of descending a long list's tree, units per node.
 func (x *Call) spendDepth(l *keyspace.List, units int) {
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(units * bits.Len(uint(l.Len())))
 	}
 }

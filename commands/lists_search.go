@@ -29,17 +29,17 @@ func searchList(x *Call, l *keyspace.List, value []byte, end listEnd, limit int,
 	reached := last // or where found returned false
 	compared := func() { x.spendBytesOf(len(value)) }
 	compare := func(position int) bool {
-		if x.Level < LevelUsers {
-			x.spendBytes(len(value)) // release 0.1 charged for equal ones alone
-		}
 		if !found(position) {
 			reached = position
 			return false
 		}
 		return true
 	}
-	if x.Level < LevelBounded {
-		l.Find(value, first, last, compared, compare)
+	if x.Level < LevelSecond {
+		l.Find(value, first, last, compared, func(position int) bool {
+			x.spendBytes(len(value)) // release 0.1 charged for equal ones alone
+			return compare(position)
+		})
 		x.Spend((max(reached-first, first-reached) + 1) / searched)
 		return
 	}
@@ -92,7 +92,7 @@ func linsert(x *Call) error {
 
 // Costs of removing elements from the middle of a long list, in units of Env.Work.
 const (
-	removedElement  = 8   // per element, below LevelBounded
+	removedElement  = 8   // per element, below LevelSecond
 	gatheredElement = 4   // per element
 	piece           = 64  // elements of a leaf
 	removedPiece    = 160 // per leaf with removed elements
@@ -100,7 +100,7 @@ const (
 
 // spendPositions adds the work of removing the elements at sorted positions.
 func (x *Call) spendPositions(l *keyspace.List, positions []int) {
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		x.Spend(len(positions) * removedElement)
 		return
 	}

@@ -13,7 +13,7 @@ import (
 var lockKey = KeySpec{First: 2, Last: 2, Step: 1}
 
 var locksSpec = Spec{
-	Name: "locks", Kind: Read, Arity: -2, Group: "generic", Since: "0.2.0", Level: LevelUsers,
+	Name: "locks", Kind: Read, Arity: -2, Group: "generic", Since: "0.2.0", Level: LevelSecond,
 	Summary:    "Shows, releases and extends locks.",
 	Complexity: "Depends on the subcommand", Syntax: "subcommand",
 	Subcommands: []Spec{
@@ -27,21 +27,21 @@ var locksSpec = Spec{
 		{
 			Name: "show", Kind: Read, Arity: 3, Flags: NoScript | NoMulti | Linearizable | Unlogged,
 			Keys: lockKey.does(KeyRO | KeyAccess), Group: "generic", Since: "0.2.0",
-			Level: LevelUsers, Syntax: "key",
+			Level: LevelSecond, Syntax: "key",
 			Summary:    "Returns the holder of a lock, who waits for it, and who held it before.",
 			Complexity: "O(1)", Handler: locksShow,
 		},
 		{
 			Name: "stats", Kind: Read, Arity: 2,
 			Flags: NoScript | NoMulti | Linearizable | Unlogged | AnyDB,
-			Group: "generic", Since: "0.2.0", Level: LevelUsers, OwnCategories: "admin dangerous",
+			Group: "generic", Since: "0.2.0", Level: LevelSecond, OwnCategories: "admin dangerous",
 			Summary:    "Returns what the leader counted of locks and windows, by label.",
 			Complexity: "O(1)", Handler: locksStats,
 		},
 		{
 			Name: "release", Kind: Write, Acts: actDrop | actFree | actDelete | actAlone, Arity: 5,
 			Keys: lockKey.does(KeyRW | KeyAccess | KeyDelete), Group: "generic", Since: "0.2.0",
-			Level: LevelUsers, Syntax: "key owner token:integer", Audit: auditLock,
+			Level: LevelSecond, Syntax: "key owner token:integer", Audit: auditLock,
 			Summary: "Releases a lock and wakes its waiters, if it has that owner and fencing " +
 				"token.",
 			Complexity: "O(1)", Handler: locksRelease,
@@ -49,7 +49,7 @@ var locksSpec = Spec{
 		{
 			Name: "extend", Kind: Write, Acts: actExpire | actAlone, Arity: 6,
 			Keys: lockKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "generic", Since: "0.2.0",
-			Level: LevelUsers, Syntax: "key owner token:integer milliseconds:integer",
+			Level: LevelSecond, Syntax: "key owner token:integer milliseconds:integer",
 			Audit: auditLock,
 			Summary: "Lets the lease of a lock end so long from now, if the lock has that owner " +
 				"and fencing token.",
@@ -57,7 +57,7 @@ var locksSpec = Spec{
 		},
 		{
 			Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "generic",
-			Since: "0.2.0", Level: LevelUsers, Summary: "Lists the subcommands of LOCKS.",
+			Since: "0.2.0", Level: LevelSecond, Summary: "Lists the subcommands of LOCKS.",
 			Complexity: "O(1)", Handler: locksHelp,
 		},
 	},
@@ -90,7 +90,7 @@ func locksHelp(x *Call) error {
 func locksScanSpec(name, summary string, handler Handler) Spec {
 	return Spec{
 		Name: name, Kind: Read, Arity: -2, Flags: NoScript | NoMulti | Linearizable | Unlogged,
-		Group: "generic", Since: "0.2.0", Level: LevelUsers, OwnCategories: "keyspace",
+		Group: "generic", Since: "0.2.0", Level: LevelSecond, OwnCategories: "keyspace",
 		Syntax: "[MATCH pattern] [COUNT count:integer] [CURSOR cursor]", Summary: summary,
 		Complexity: "O(1) for every call. O(N) for a complete iteration, N being the keys.",
 		Handler:    handler,

@@ -31,7 +31,7 @@ const (
 	decimalWork = 16 // … with up to 17 decimals
 )
 
-// Handle calls the handler of spec, which must have one, with x.Args. From LevelBounded on it
+// Handle calls the handler of spec, which must have one, with x.Args. From LevelSecond on it
 // charges and bounds the command.
 func (x *Call) Handle(spec *Spec) error {
 	x.Spec, x.began = spec, x.Work
@@ -44,10 +44,10 @@ func (x *Call) Handle(spec *Spec) error {
 	return x.bounded()
 }
 
-// bounded calls the handler, from LevelBounded on within its bounds.
+// bounded calls the handler, from LevelSecond on within its bounds.
 func (x *Call) bounded() (err error) {
 	spec := x.Spec
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		return spec.Handler(x)
 	}
 	out := x.meter.begin(x)
@@ -98,7 +98,7 @@ func deep(n int) int {
 // Spend adds to Env.Work. A handler whose time is not proportional to its arguments and reply calls
 // it before it changes anything. units must be the same on every node, since it decides where
 // requests are refused and scripts are stopped. So it must not depend on how a value came about,
-// such as the capacity of a slice. From LevelBounded on Spend does not return if the command is
+// such as the capacity of a slice. From LevelSecond on Spend does not return if the command is
 // refused.
 func (x *Call) Spend(units int) {
 	x.Work += uint64(max(units, 0))
@@ -112,7 +112,7 @@ func (x *Call) Spend(units int) {
 // collection is searched linearly, a large one is a tree.
 func (x *Call) spendLookups(n int) {
 	args := len(x.Args) - 2
-	if x.Level < LevelBounded || args <= 0 || !x.oneKey() {
+	if x.Level < LevelSecond || args <= 0 || !x.oneKey() {
 		return
 	}
 	if x.Spec.Kind == Write {
@@ -129,7 +129,7 @@ func (x *Call) oneKey() bool { return x.Spec.Keys.First == 1 && x.Spec.Keys.Last
 
 // walked adds the work of a step to the next element of a tree.
 func (x *Call) walked() {
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(walkedWork)
 	}
 }
@@ -137,7 +137,7 @@ func (x *Call) walked() {
 // spendNumber adds the work of parsing a floating-point number of n bytes, if it is a long one.
 func (x *Call) spendNumber(n int) {
 	const short = 40
-	if x.Level >= LevelBounded && n > short {
+	if x.Level >= LevelSecond && n > short {
 		x.Spend(min(n, maxFloatText) / 6)
 	}
 	if n > maxFloatText { // which is no number, but is looked over
@@ -150,7 +150,7 @@ const smallDepth = 8
 
 // Left returns how many units the command may still spend.
 func (x *Call) Left() int {
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		return MaxRequestWork
 	}
 	return int(x.meter.stop - min(x.meter.stop, x.Work))
@@ -457,15 +457,15 @@ func (x *Call) resp(n int) *RESP {
 // nobody meanwhile.
 const MaxRequestWork = 10_000_000
 
-// maxCommandWork is the bound for one command below LevelBounded.
+// maxCommandWork is the bound for one command below LevelSecond.
 const maxCommandWork = 1 << 26
 
 const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"
 
 // overworked reports whether the command has exceeded its work. The handler then stops and returns
-// errCommandWork. From LevelBounded on Spend stops it, unless it has changed something.
+// errCommandWork. From LevelSecond on Spend stops it, unless it has changed something.
 func (x *Call) overworked() bool {
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		return x.Work > x.meter.stop
 	}
 	return x.Work-x.began > maxCommandWork
@@ -480,7 +480,7 @@ func (x *Call) spendBytes(n int) { x.Spend(n / bytesSpent) }
 // spendBytesOf is spendBytes for stored names and values that release 0.1 hashed, compared or
 // copied without a charge.
 func (x *Call) spendBytesOf(n int) {
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.spendBytes(n)
 	}
 }
@@ -488,7 +488,7 @@ func (x *Call) spendBytesOf(n int) {
 // nameWork returns the work of hashing, copying or comparing a name of size bytes n times. Release
 // 0.1 did not charge for it.
 func (x *Call) nameWork(n, size int) int {
-	if x.Level < LevelUsers {
+	if x.Level < LevelSecond {
 		return 0
 	}
 	return n * (size / bytesSpent)

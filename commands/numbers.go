@@ -155,10 +155,10 @@ const noDecimals = -60
 const extendedWork = 16
 
 // spendDigits charges for parsing or formatting such a number: its text may have some 5,000 digits.
-// The time of a short one was not charged before LevelUsers.
+// The time of a short one was not charged before LevelSecond.
 func (x *Call) spendDigits(text []byte) {
 	units := min(len(text), maxFloatText) / 2
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		units += extendedWork
 	}
 	x.Spend(units)

@@ -110,7 +110,7 @@ func (x *Call) chargePicks(count int64, n int) error {
 	if n > 0 && count < -maxPicked {
 		return ErrPickRange
 	}
-	if n > 0 && x.Level >= LevelBounded {
+	if n > 0 && x.Level >= LevelSecond {
 		x.spendPicks(picks(count, n), n)
 	}
 	return nil

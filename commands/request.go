@@ -27,13 +27,13 @@ type Request struct {
 	// Client identifies the client in the whole cluster, for the events that the request causes; 0
 	// if no event needs it.
 	Client uint64
-	// User is the client's user, from LevelUsers on.
+	// User is the client's user, from LevelSecond on.
 	User UserID
 	// TellReads makes the reply begin with the keys that scripts read, see CutReads. It needs
-	// LevelUsers.
+	// LevelSecond.
 	TellReads bool
 	// Wait makes the machine keep a blocking command that finds nothing, and serve it in the entry
-	// that brings something. nil: the client's node tries again. It needs LevelUsers.
+	// that brings something. nil: the client's node tries again. It needs LevelSecond.
 	Wait  *Wait
 	Watch []WatchedKey // only with Multi
 	Cmds  [][][]byte   // one, unless Multi
@@ -72,7 +72,7 @@ const (
 	requestClient // the client's number follows the database
 	requestBehind
 	requestUser // the user's name and creation follow
-	requestMore // another byte of flags follows the first, from LevelUsers on
+	requestMore // another byte of flags follows the first, from LevelSecond on
 
 	// in the second byte
 	requestTellReads

@@ -124,7 +124,7 @@ const keptWork = 6
 // take reports whether the pattern matches an element.
 func (s *elementScan) take(name string) bool {
 	s.call.Spend(s.work(len(name)))
-	if s.call.Level >= LevelBounded {
+	if s.call.Level >= LevelSecond {
 		s.call.Spend(walkedWork + keptWork)
 	}
 	return s.wants([]byte(name))

@@ -203,10 +203,10 @@ func scriptFlush(x *Call) error {
 	return nil
 }
 
-// isReleased reports whether the second argument is a word. Below LevelUsers the case of all
+// isReleased reports whether the second argument is a word. Below LevelSecond the case of all
 // Unicode letters is ignored, as in 0.1.
 func (x *Call) isReleased(word string) bool {
-	if x.Level < LevelUsers {
+	if x.Level < LevelSecond {
 		return bytes.EqualFold(x.Args[2], []byte(word)) //purity: 0.1 did, and its log is replayed
 	}
 	return ascii.Equal(x.Args[2], word)

@@ -47,7 +47,7 @@ func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 		}
 		return f(m) && !x.overworked()
 	}
-	if x.Level >= LevelBounded || !sets[0].Integers() {
+	if x.Level >= LevelSecond || !sets[0].Integers() {
 		sets[0].ByHash(look)
 		return
 	}
@@ -189,7 +189,7 @@ func replyCombined(x *Call, all []keyspace.Member) {
 	x.Reserve(size)
 	x.Out.Set(len(all))
 	for i := range all {
-		if x.Level < LevelUsers {
+		if x.Level < LevelSecond {
 			x.walked()
 		}
 		x.Out.BulkString(all[i].Name)
@@ -224,7 +224,7 @@ func scombineStore(combine setCombiner, event string) Handler {
 		if x.overworked() {
 			return errCommandWork
 		}
-		if x.Level >= LevelUsers {
+		if x.Level >= LevelSecond {
 			x.Spend(len(all) * kept)
 		}
 		result := keyspace.SetOf(all, names, x.spendBytesOf)

@@ -49,7 +49,7 @@ func spopMany(x *Call) error {
 		x.Out.Set(0)
 		return nil
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.spendPicks(n, s.Len())
 		x.spendRemoval(n, s.Len())
 		x.Ahead(n * replyWork)

@@ -6,7 +6,7 @@ const (
 	// SettingNotify selects the keyspace notifications, as CONFIG SET does.
 	SettingNotify = "notify-keyspace-events"
 
-	// The others are there from LevelUsers on. Passwords are in them as hashes.
+	// The others are there from LevelSecond on. Passwords are in them as hashes.
 
 	// SettingPassword is the password of the default user, as CONFIG SET requirepass gives it.
 	// None: the user needs no password.

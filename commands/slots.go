@@ -101,7 +101,7 @@ func (x *Call) eachWithSlot(f func(e *keyspace.Entry, slot int) bool) {
 	x.spendDead()
 	x.DB().Each(func(e *keyspace.Entry) bool {
 		x.Spend(1 + len(e.Key())/64)
-		if x.Level >= LevelBounded {
+		if x.Level >= LevelSecond {
 			x.Spend(walkedWork + len(e.Key())/8)
 		}
 		name = append(name[:0], e.Key()...)

@@ -155,7 +155,7 @@ func parseSortPattern(arg []byte) sortPattern {
 	return p
 }
 
-// Costs of looking up a pattern, besides its bytes, in units of Env.Work: below LevelBounded, and
+// Costs of looking up a pattern, besides its bytes, in units of Env.Work: below LevelSecond, and
 // from there on.
 const (
 	lookupFirst = 3
@@ -176,7 +176,7 @@ func (s *sorting) lookup(x *Call, p *sortPattern,
 		value, ok = p.find(x)
 	}
 	size := resultSize + len(p.key) + len(p.field) + len(value)
-	if x.Level >= LevelBounded && !p.self {
+	if x.Level >= LevelSecond && !p.self {
 		x.Spend(lookupWork + 2*deep(x.DB().Size()) + size/bytesSpent)
 	} else {
 		x.Spend(lookupFirst + size/bytesSpent)
@@ -231,7 +231,7 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 			s.unsorted, s.alpha, s.by = false, true, nil
 		}
 		return c.Len(), func(first, last int, f func(string) bool) {
-			if x.Level >= LevelBounded {
+			if x.Level >= LevelSecond {
 				x.Spend(first) // skipped
 			}
 			i := 0
@@ -289,7 +289,7 @@ func (s *sorting) run(x *Call) ([]weighed, error) {
 	if from > to {
 		return nil, nil
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend((to - from + 1) * walkedElement)
 	}
 	all := make([]weighed, 0, to-from+1)
@@ -297,7 +297,7 @@ func (s *sorting) run(x *Call) ([]weighed, error) {
 		all = append(all, weighed{value: value})
 		return true
 	})
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		x.Spend(len(all) / searched)
 	}
 	if s.unsorted {
@@ -318,7 +318,7 @@ func (s *sorting) order(x *Call, all []weighed) error {
 		}
 		size += len(all[i].value)
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		// texts are read again for each eight bytes that some share
 		x.Spend(len(all)*sortedElement + (size+s.size)/16)
 	} else {
@@ -356,7 +356,7 @@ const (
 
 // spendTexts adds the work of one pass over that many texts.
 func (x *Call) spendTexts(n int) {
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(sortedPiece * n)
 	}
 }
@@ -525,7 +525,7 @@ const pushedElement = 6
 // their number.
 func storeSorted(x *Call, key []byte, results []sorted) {
 	l, pushed := keyspace.NewList(), 1
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		pushed = pushedElement
 	}
 	for _, r := range results {

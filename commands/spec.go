@@ -121,7 +121,7 @@ type Spec struct {
 	Name        string // lower case; a subcommand's own word
 	Kind        Kind
 	Arity       int
-	ArityBefore int // … in releases whose newest level is below LevelUsers; 0: the same
+	ArityBefore int // … in releases whose newest level is below LevelSecond; 0: the same
 	Flags       Flag
 	Keys        KeySpec
 	Group       string // Redis's group: string, hash, sorted-set, generic, connection …

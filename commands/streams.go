@@ -41,7 +41,7 @@ var streamSpecs = []Spec{
 		Syntax: "key [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
 		Summary: "Deletes entries of a stream by what its consumer groups still need, and " +
 			"returns for each if it was deleted.",
-		Complexity: "O(log n) an id and group", Level: LevelUsers, Handler: xdelex},
+		Complexity: "O(log n) an id and group", Level: LevelSecond, Handler: xdelex},
 	{Name: "xtrim", Kind: Write, Arity: -4, Keys: collectionKey.does(KeyRW | KeyDelete),
 		Group: "stream", Since: "5.0.0",
 		Syntax: "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count:integer] " +
@@ -79,14 +79,14 @@ var streamSpecs = []Spec{
 		Syntax: "key group [KEEPREF | DELREF | ACKED] IDS numids:integer id [id ...]",
 		Summary: "Acknowledges entries of a group, deletes them by what other groups still " +
 			"need, and returns for each if it was deleted.",
-		Complexity: "O(log n) an id and group", Level: LevelUsers, Handler: xackdel},
+		Complexity: "O(log n) an id and group", Level: LevelSecond, Handler: xackdel},
 	{Name: "xnack", Kind: Write, Arity: -7, Flags: Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "8.8.0",
 		Syntax: "key group <SILENT | FAIL | FATAL> IDS numids:integer id [id ...] " +
 			"[RETRYCOUNT count:integer] [FORCE]",
 		Summary: "Releases pending entries of a group from their consumers, so that others " +
 			"can claim them at once, and returns how many.",
-		Complexity: "O(log n) an id", Level: LevelUsers, Handler: xnack},
+		Complexity: "O(log n) an id", Level: LevelSecond, Handler: xnack},
 	{Name: "xpending", Kind: Read, Arity: -3, Keys: collectionKey.does(KeyRO | KeyAccess),
 		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group [[IDLE min-idle-time:integer] start end count:integer [consumer]]",
@@ -264,7 +264,7 @@ func streamRange(x *Call, s *keyspace.Stream, first, last keyspace.StreamID, cou
 		units += replyWork*(entryElements+e.Fields()) + e.Size()/replyBytes
 		bytes += e.Size()
 		switch {
-		case x.Level < LevelBounded:
+		case x.Level < LevelSecond:
 		case bytes > room:
 			x.refuse(ErrReplySize)
 		case units > most:

@@ -103,7 +103,7 @@ type claiming struct {
 // expect adds the work of that many entries, and refuses the command if a reply of them, with that
 // many texts and bytes, would not fit or be too much.
 func (c *claiming) expect(entries, texts, bytes int) {
-	if c.x.Level < LevelBounded {
+	if c.x.Level < LevelSecond {
 		return
 	}
 	if c.x.Spend((pendingWork + deep(c.g.Pending())) * entries); c.justID {
@@ -116,7 +116,7 @@ func (c *claiming) expect(entries, texts, bytes int) {
 
 // spend adds the work of an unexpected change of an entry.
 func (c *claiming) spend() {
-	if c.x.Level < LevelBounded {
+	if c.x.Level < LevelSecond {
 		c.x.Spend(pendingWork)
 	}
 }
@@ -184,7 +184,7 @@ func xclaim(x *Call) error {
 		e, _ := s.Get(id)
 		texts, size = texts+e.Fields(), size+e.Size()
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(claimedWork * deep(g.Pending()) * len(a.ids))
 	}
 	x.spendOwners(g, a.ids)

@@ -15,7 +15,7 @@ type parcel struct {
 }
 
 func newParcel(x *Call) *parcel {
-	return &parcel{bounded: x.Level >= LevelBounded, units: x.Left() - commandWork,
+	return &parcel{bounded: x.Level >= LevelSecond, units: x.Left() - commandWork,
 		room: x.RoomLeft() - scriptElement}
 }
 

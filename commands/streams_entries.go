@@ -50,9 +50,9 @@ type addArgs struct {
 }
 
 // parse parses the arguments from the third on. Without an id at the end, XADD's fields start past
-// all arguments. The words about references are of LevelUsers.
+// all arguments. The words about references are of LevelSecond.
 func (a *addArgs) parse(x *Call, add bool) error {
-	args, i, refs := x.Args, 2, x.Level < LevelUsers // whether they were named
+	args, i, refs := x.Args, 2, x.Level < LevelSecond // whether they were named
 	for ; i < len(args); i++ {
 		arg, more := args[i], len(args)-1-i
 		switch {
@@ -206,7 +206,7 @@ func xadd(x *Call) error {
 // and a hash of each.
 func (x *Call) spendRemoved(entries, size int) {
 	each := 4
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		each = 8
 	}
 	x.Spend(each * entries)
@@ -216,7 +216,7 @@ func (x *Call) spendRemoved(entries, size int) {
 // trimStream trims a stream that is open for changes, and returns the number of removed entries.
 func trimStream(x *Call, s *keyspace.Stream, t keyspace.StreamTrim) int {
 	removed, size := s.Trim(t)
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		x.spendRemoved(removed, size)
 	}
 	return removed
@@ -224,7 +224,7 @@ func trimStream(x *Call, s *keyspace.Stream, t keyspace.StreamTrim) int {
 
 // expectTrim adds the work of trimming a stream that will have more entries than now, in advance.
 func (x *Call) expectTrim(s *keyspace.Stream, t keyspace.StreamTrim, more int) {
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		return
 	}
 	var nodes, entries, size int
@@ -331,7 +331,7 @@ func xdel(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(pendingWork * len(ids))
 	}
 	var e *keyspace.Entry
@@ -415,7 +415,7 @@ func xsetid(x *Call) error {
 		}
 	}
 	e, s := editStream(x, x.Args[1])
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		s.SetLast(a.last)
 	} else {
 		x.Keyspace.SetLastLoosely(s, a.last)

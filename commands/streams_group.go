@@ -158,7 +158,7 @@ func xgroupDelConsumer(x *Call) error {
 	}
 	c, exists := g.Consumer(x.Args[4])
 	if exists {
-		if x.Level >= LevelBounded && keyspace.RebuildCheaper(c.Pending, g.Pending()) {
+		if x.Level >= LevelSecond && keyspace.RebuildCheaper(c.Pending, g.Pending()) {
 			x.Spend(keptPending*g.Pending() + x.nameWork(g.Pending(), len(c.Name)))
 		} else {
 			x.Spend(pendingWork*c.Pending + x.nameWork(c.Pending, len(c.Name)))
@@ -203,7 +203,7 @@ func ackWork(g *keyspace.Group, n int) int {
 // spendOwners adds the work of hashing the names of the consumers that own entries, as is done for
 // each that changes.
 func (x *Call) spendOwners(g *keyspace.Group, ids []keyspace.StreamID) {
-	if x.Level < LevelUsers {
+	if x.Level < LevelSecond {
 		return
 	}
 	for _, id := range ids {
@@ -225,7 +225,7 @@ func xack(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(ackWork(g, len(ids)))
 	}
 	x.spendOwners(g, ids)
@@ -240,7 +240,7 @@ func xack(x *Call) error {
 			e, s = editStream(x, x.Args[1])
 			g = s.EditGroup(x.Args[2])
 		}
-		if x.Level < LevelBounded {
+		if x.Level < LevelSecond {
 			x.Spend(pendingWork)
 		}
 		g.Acknowledge(id)

@@ -28,7 +28,7 @@ func (x *Call) idleFor(p keyspace.Pending, ms int64) bool {
 
 // countDelivery counts a delivery of a pending entry. XNACK sets the highest count.
 func (x *Call) countDelivery(p *keyspace.Pending) {
-	if x.Level < LevelUsers || p.Deliveries < math.MaxInt64 {
+	if x.Level < LevelSecond || p.Deliveries < math.MaxInt64 {
 		p.Deliveries++
 	}
 }

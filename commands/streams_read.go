@@ -274,7 +274,7 @@ func xreadgroup(x *Call) error {
 			continue
 		}
 		c, _ := reads[i].stream.Group(a.group).Consumer(a.consumer)
-		if again += a.limit(c.Pending); x.Level < LevelBounded &&
+		if again += a.limit(c.Pending); x.Level < LevelSecond &&
 			again > maxCommandWork/pendingWork {
 			return errCommandWork
 		}
@@ -373,7 +373,7 @@ func (a *readArgs) deliver(x *Call, s *keyspace.Stream, g *keyspace.Group,
 			g.SetPending(pending)
 		}
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend(readWork * len(entries))
 	}
 }

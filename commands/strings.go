@@ -95,7 +95,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the length of the part", Handler: getrangeCommand,
 	},
 	{
-		Name: "lcs", Kind: Read, Arity: -3, Level: LevelUsers,
+		Name: "lcs", Kind: Read, Arity: -3, Level: LevelSecond,
 		Keys: KeySpec{First: 1, Last: 2, Step: 1}.does(KeyRO | KeyAccess), Group: "string",
 		Since:  "7.0.0",
 		Syntax: "key1:key key2:key [LEN] [IDX] [MINMATCHLEN min-match-len:integer] [WITHMATCHLEN]",
@@ -186,7 +186,7 @@ var stringSpecs = []Spec{
 		Complexity: "O(N) where N is the number of keys", Handler: msetnxCommand,
 	},
 	{
-		Name: "msetex", Kind: Write, Arity: -4, Flags: DenyOOM | MovableKeys, Level: LevelUsers,
+		Name: "msetex", Kind: Write, Arity: -4, Flags: DenyOOM | MovableKeys, Level: LevelSecond,
 		Keys:  KeySpec{Numkeys: 1, Step: 2}.does(KeyOW | KeyUpdate),
 		Group: "string", Since: "8.4.0",
 		Syntax: "numkeys:integer key value [key value ...] [NX | XX] [EX seconds:integer | " +

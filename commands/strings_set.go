@@ -183,9 +183,9 @@ func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 }
 
 // overwrite sets key to a string, whatever it held. Who writes another value is a new holder, from
-// LevelUsers on.
+// LevelSecond on.
 func (x *Call) overwrite(key, value []byte) *keyspace.Entry {
-	if x.Level < LevelUsers {
+	if x.Level < LevelSecond {
 		return x.DB().SetString(key, value)
 	}
 	return x.DB().Overwrite(key, value)

@@ -69,7 +69,7 @@ const errGap Error = "ERR offset is more than 16777216 bytes past the end of the
 
 // checkGap refuses a write into the string e, or nil, that starts too far past its end.
 func (x *Call) checkGap(e *keyspace.Entry, offset int) error {
-	if x.Level >= LevelBounded && offset-len(stringBytes(e)) > maxGap {
+	if x.Level >= LevelSecond && offset-len(stringBytes(e)) > maxGap {
 		return errGap
 	}
 	return nil
@@ -97,22 +97,21 @@ func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	if e != nil && !x.DB().Rewritten(e) {
 		bytes = n
 	}
-	switch grown := size - n; {
-	case grown <= 0:
-	case x.Level < LevelBounded:
+	grown := max(size-n, 0)
+	if x.Level < LevelSecond {
 		x.spendBytes(grown * (1 + n/keyspace.RoomAhead))
-	default:
-		bytes += grown + min(n, grown*(n/keyspace.RoomAhead))
+		x.spendBytes(bytes)
+		return
 	}
+	bytes += grown + min(n, grown*(n/keyspace.RoomAhead))
 	x.spendBytes(bytes)
-	if x.Level >= LevelUsers && !x.Tx.Script { // a script pays for fresh memory by Copied
-		x.Spend(max(size-n, 0) / FreshBytes)
+	if !x.Tx.Script {
+		x.Spend(grown / FreshBytes)
+		return
 	}
-	if x.Level >= LevelBounded && x.Tx.Script {
-		x.Copied += uint64(bytes)
-		if bytes > x.RoomLeft() {
-			x.refuse(errCommandWork)
-		}
+	x.Copied += uint64(bytes) // so a script pays for fresh memory
+	if bytes > x.RoomLeft() {
+		x.refuse(errCommandWork)
 	}
 }
 

@@ -116,7 +116,7 @@ func (t *Table) ResolveNamed(s *Spec, level uint64, args [][]byte) (*Spec, error
 		s = sub
 	}
 	arity := s.Arity
-	if s.ArityBefore != 0 && level < LevelUsers {
+	if s.ArityBefore != 0 && level < LevelSecond {
 		arity = s.ArityBefore
 	}
 	if (arity >= 0 && len(args) != arity) || (arity < 0 && len(args) < -arity) {

@@ -17,7 +17,7 @@ func ACLSubcommands() []Spec {
 	const flags = NoScript | Loading | Stale | Unflagged | Administrative
 	return []Spec{
 		{
-			Name: "setuser", Kind: Write, Arity: -3, Flags: flags, Level: LevelUsers,
+			Name: "setuser", Kind: Write, Arity: -3, Flags: flags, Level: LevelSecond,
 			Group: "server", Since: "6.0.0", Syntax: "username [rule [rule ...]]",
 			Summary:    "Creates and modifies a user and its rules.",
 			Complexity: "O(N) where N is the number of rules, of the user and given",
@@ -25,7 +25,7 @@ func ACLSubcommands() []Spec {
 			Handler:    aclSetUser,
 		},
 		{
-			Name: "deluser", Kind: Write, Arity: -3, Flags: flags, Level: LevelUsers,
+			Name: "deluser", Kind: Write, Arity: -3, Flags: flags, Level: LevelSecond,
 			Group: "server", Since: "6.0.0", Syntax: "username [username ...]",
 			Summary:    "Deletes users and closes their connections.",
 			Audit:      AuditArgs,
@@ -33,28 +33,28 @@ func ACLSubcommands() []Spec {
 			Handler:    aclDelUser,
 		},
 		{
-			Name: "getuser", Kind: Read, Arity: 3, Flags: flags, Level: LevelUsers,
+			Name: "getuser", Kind: Read, Arity: 3, Flags: flags, Level: LevelSecond,
 			Group: "server", Since: "6.0.0", Syntax: "username",
 			Summary:    "Returns the rules of a user.",
 			Complexity: "O(N) where N is the number of rules",
 			Handler:    aclGetUser,
 		},
 		{
-			Name: "list", Kind: Read, Arity: 2, Flags: flags, Level: LevelUsers,
+			Name: "list", Kind: Read, Arity: 2, Flags: flags, Level: LevelSecond,
 			Group: "server", Since: "6.0.0",
 			Summary:    "Lists the users with their rules.",
 			Complexity: "O(N) where N is the number of users",
 			Handler:    aclList,
 		},
 		{
-			Name: "users", Kind: Read, Arity: 2, Flags: flags, Level: LevelUsers,
+			Name: "users", Kind: Read, Arity: 2, Flags: flags, Level: LevelSecond,
 			Group: "server", Since: "6.0.0",
 			Summary:    "Lists the names of the users.",
 			Complexity: "O(N) where N is the number of users",
 			Handler:    aclUsers,
 		},
 		{
-			Name: "dryrun", Kind: Read, Arity: -4, Flags: flags, Level: LevelUsers,
+			Name: "dryrun", Kind: Read, Arity: -4, Flags: flags, Level: LevelSecond,
 			Group: "server", Since: "7.0.0", Syntax: "username command [arg [arg ...]]",
 			Carries:    3,
 			Summary:    "Reports whether a user may run a command, without running it.",

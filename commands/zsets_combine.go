@@ -202,14 +202,14 @@ const (
 	lookedUp     = 8  // a member looked up in an input
 )
 
-// Costs of a union from LevelBounded on.
+// Costs of a union from LevelSecond on.
 const (
 	gathered   = 10 // a member of the only input
 	interlaced = 15 // a member of one of several
 	placed     = 10 // a member of any result, sorted by score
 )
 
-// What intersections and differences cost from LevelUsers on.
+// What intersections and differences cost from LevelSecond on.
 const (
 	passed = 3 // a member of the first input
 	sought = 2 // one looked up in another input
@@ -225,7 +225,7 @@ func stride(n, size int) int { return bits.Len(uint(size / max(n, 1))) }
 
 // spendScanned adds the work of one member of the first input.
 func (x *Call) spendScanned() {
-	if x.Level < LevelUsers {
+	if x.Level < LevelSecond {
 		x.Spend(joinedMember)
 	} else {
 		x.Spend(passed)
@@ -234,7 +234,7 @@ func (x *Call) spendScanned() {
 
 // spendSought adds the work of looking up one member in another input, far from the last one.
 func (x *Call) spendSought(name string, far int) {
-	if x.Level < LevelUsers {
+	if x.Level < LevelSecond {
 		x.Spend(lookedUp + len(name)/bytesSpent)
 	} else {
 		// names with equal hashes are compared: somebody may have chosen many
@@ -244,21 +244,21 @@ func (x *Call) spendSought(name string, far int) {
 
 // spendMet adds the work of finding one that is there.
 func (x *Call) spendMet(name string) {
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(met + len(name)/16)
 	}
 }
 
 // spendMissed adds the work of keeping one that is in no other input.
 func (x *Call) spendMissed() {
-	if x.Level >= LevelUsers {
+	if x.Level >= LevelSecond {
 		x.Spend(missed)
 	}
 }
 
 // spendGathered adds the work of merging inputs of size members in all.
 func (x *Call) spendGathered(inputs, size int) {
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		return
 	}
 	if inputs > 1 {
@@ -279,7 +279,7 @@ func (x *Call) spendSorted(all []keyspace.Member) {
 
 // spendJoined adds the work of merging one member.
 func (x *Call) spendJoined(name string) {
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		x.Spend(joinedMember + len(name)/bytesSpent)
 	} else {
 		x.Spend(len(name) / bytesSpent)
@@ -427,7 +427,7 @@ func zcombine(form zcombineForm) Handler {
 			x.Out.Int(int64(len(all)))
 			return nil
 		}
-		if x.Level >= LevelBounded {
+		if x.Level >= LevelSecond {
 			x.spendSorted(all)
 		} else {
 			x.Spend(len(all) * joinedMember)

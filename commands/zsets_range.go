@@ -138,7 +138,7 @@ func zrange(form zrangeForm) Handler {
 
 // What one member that ZRANGESTORE puts costs, in units of Env.Work.
 const (
-	storedMember = 16 // below LevelUsers
+	storedMember = 16 // below LevelSecond
 	copiedMember = 10 // of a part of the source
 	sharedMember = 2  // of the whole source: the copy shares its trees until one is changed
 )
@@ -179,7 +179,7 @@ func (s *zselection) result(x *Call, src *keyspace.ZSet, from, to, n int) *keysp
 	small, zeros := s.bounds.by != byRank || keyspace.FitsSmall(n, 0), false
 	src.Range(from, to, func(m keyspace.Scored) bool {
 		switch {
-		case x.Level < LevelUsers:
+		case x.Level < LevelSecond:
 			x.Spend(storedMember + len(m.Member)/32) // hashed and copied twice
 		case n == src.Len():
 			x.Spend(sharedMember)

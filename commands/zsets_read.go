@@ -169,7 +169,7 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 		return nil, err
 	}
 	if count >= int64(n) {
-		if x.Level < LevelBounded {
+		if x.Level < LevelSecond {
 			x.Spend(n * bits.Len(uint(n)))
 		}
 		return scoredSpan(z, n-1, 0), nil
@@ -186,7 +186,7 @@ func pickScored(x *Call, z *keyspace.ZSet, count int64) ([]keyspace.Scored, erro
 	} else {
 		ranks = x.draws().distinct(n, int(count))
 	}
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		x.Spend(len(ranks) * bits.Len(uint(n)))
 	}
 	picked := make([]keyspace.Scored, len(ranks))

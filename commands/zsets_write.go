@@ -95,7 +95,7 @@ func (a *zaddition) decide(old float64, exists bool,
 // spend adds the work of parsing long scores, and of placing members of a large set in the order of
 // scores.
 func (a *zaddition) spend(x *Call, z *keyspace.ZSet) {
-	if x.Level < LevelBounded {
+	if x.Level < LevelSecond {
 		return
 	}
 	for i := 0; i < len(a.pairs); i += 2 {
@@ -186,7 +186,7 @@ func zrem(x *Call) error {
 	if err != nil {
 		return err
 	}
-	if x.Level >= LevelBounded {
+	if x.Level >= LevelSecond {
 		x.Spend((scoredWork + 3) * deep(z.Len()) * (len(x.Args) - 2)) // out of both orders
 	}
 	var e *keyspace.Entry
@@ -211,7 +211,7 @@ func zrem(x *Call) error {
 
 // Costs of removing members from a large sorted set or set, in units of Env.Work.
 const (
-	removedMember = 8  // one member, below LevelBounded
+	removedMember = 8  // one member, below LevelSecond
 	removedSingle = 30 // one of few
 	keptMember    = 3  // each member, also those that stay, if many go
 )
@@ -229,7 +229,7 @@ func (x *Call) spendRemoval(some, n int) {
 func spendSpan(x *Call, z *keyspace.ZSet, first, last int) {
 	switch {
 	case z.Compact():
-	case x.Level >= LevelBounded:
+	case x.Level >= LevelSecond:
 		n := last - first + 1
 		if x.spendRemoval(n, z.Len()); keyspace.RebuildCheaper(n, z.Len()) {
 			x.spendBytesOf(z.NameBytes()) // each is compared with the first and the last

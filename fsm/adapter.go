@@ -71,7 +71,7 @@ func (a *Adapter) SetObserver(o Observer) {
 	a.m.Witness(true)
 }
 
-// checkEvery is the number of entries between two checks of a leader below commands.LevelUsers.
+// checkEvery is the number of entries between two checks of a leader below commands.LevelSecond.
 const checkEvery = 256
 
 // NewAdapter returns an adapter around an empty machine. origin must be unique per start: it marks
@@ -229,7 +229,7 @@ func (a *Adapter) Sum() (index, sum uint64) {
 // nextCheck returns the running hash for an entry to carry, none if the last was recent, or if
 // members compare their states beside the log.
 func (a *Adapter) nextCheck() Check {
-	if a.level.Load() >= commands.LevelUsers || a.applied.Load() < a.checked+checkEvery {
+	if a.level.Load() >= commands.LevelSecond || a.applied.Load() < a.checked+checkEvery {
 		return Check{}
 	}
 	a.mu.RLock()

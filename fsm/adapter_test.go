@@ -41,7 +41,7 @@ func TestCorruptBatchIsAnswered(t *testing.T) {
 	}
 }
 
-// Below LevelUsers a machine whose running hash is not the leader's must not go on, as in 0.1.
+// Below LevelSecond a machine whose running hash is not the leader's must not go on, as in 0.1.
 func TestDivergenceIsFound(t *testing.T) {
 	m := NewMachine(testTable())
 	if _, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{calls("SET a 1")}},
@@ -67,7 +67,7 @@ func TestWrongCheckIsReplayed(t *testing.T) {
 		index, _ := a.Sum()
 		a.Apply(&raft.Log{Index: index + 1, Data: AppendEntry(nil, e)})
 	}
-	apply(&Entry{ClockMs: 1, Level: commands.LevelUsers})
+	apply(&Entry{ClockMs: 1, Level: commands.LevelSecond})
 	apply(&Entry{ClockMs: 2, Batches: [][]byte{calls("SET a 1")}})
 	apply(&Entry{ClockMs: 3, Check: Check{Index: 2, Sum: 5}})
 	for range 2 * checkEvery {

@@ -166,7 +166,7 @@ func TestSnapshotBesideEntries(t *testing.T) {
 	}
 }
 
-// A machine whose state differs from the leader's stops at the leader's check, below LevelUsers.
+// A machine whose state differs from the leader's stops at the leader's check, below LevelSecond.
 func TestDivergenceIsSeen(t *testing.T) {
 	table := testTable()
 	set := func(value string) *Entry {

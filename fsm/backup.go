@@ -31,7 +31,7 @@ func CheckSnapshot(r io.Reader, table *commands.Table) (BackupInfo, error) {
 		return BackupInfo{}, err
 	}
 	info := BackupInfo{Index: m.index, Epoch: m.epoch, ClockMs: m.ks.Now()}
-	checker := keyspace.NewChecker(m.level >= commands.LevelUsers)
+	checker := keyspace.NewChecker(m.level >= commands.LevelSecond)
 	err = in.keys(func(record []byte) error {
 		if keyspace.IsKey(record) {
 			info.Keys++

@@ -39,17 +39,15 @@ const (
 	batchWork = commands.MaxRequestWork / 8
 	entryWork = commands.MaxRequestWork / 4
 
-	// Below commands.LevelBounded, where an entry has no limit: the limit of a batch, and that of a
-	// transaction, which later counts like any other request.
+	// entrySweep is how many expired keys an entry removes at most: removing them takes about a
+	// millisecond.
+	entrySweep = 1024
+
+	// Below commands.LevelSecond, where an entry has no limit: the limit of a batch, that of a
+	// transaction, which later counts like any other request, and that of expired keys.
 	maxFirstBatchWork  = commands.MaxRequestWork
 	maxTransactionWork = 4 * commands.MaxRequestWork
-)
-
-// entrySweep is how many expired keys an entry removes at most: removing them takes about a
-// millisecond. Below commands.LevelUsers it was maxFirstSweep.
-const (
-	entrySweep    = 1024
-	maxFirstSweep = 4096
+	maxFirstSweep      = 4096
 )
 
 type workLimits struct {
@@ -59,19 +57,15 @@ type workLimits struct {
 
 // limitsAt returns the limits of an entry at a feature level.
 func limitsAt(level uint64) workLimits {
-	l := workLimits{batchWork, entryWork, entrySweep}
-	if level < commands.LevelUsers {
-		l.sweep = maxFirstSweep
+	if level < commands.LevelSecond {
+		return workLimits{maxFirstBatchWork, math.MaxUint64, maxFirstSweep}
 	}
-	if level < commands.LevelBounded {
-		l.batch, l.entry = maxFirstBatchWork, math.MaxUint64
-	}
-	return l
+	return workLimits{batchWork, entryWork, entrySweep}
 }
 
 // maxWork is what one request may do.
 func (r *runner) maxWork() uint64 {
-	if r.env.Level >= commands.LevelBounded {
+	if r.env.Level >= commands.LevelSecond {
 		return commands.MaxRequestWork
 	}
 	return maxTransactionWork
@@ -187,7 +181,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 		out.Error(err.Error())
 		return
 	}
-	if r.env.Level >= commands.LevelBounded {
+	if r.env.Level >= commands.LevelSecond {
 		r.env.Work += watchedWork * uint64(len(q.Watch))
 	}
 	if r.env.Witness != nil {
@@ -286,7 +280,7 @@ func tooLarge(writes bool) commands.Error {
 	return commands.ErrReplySize
 }
 
-// errReplyLost replaces the reply of a command that ran: a script, or below commands.LevelBounded
+// errReplyLost replaces the reply of a command that ran: a script, or below commands.LevelSecond
 // any command.
 const errReplyLost commands.Error = "ERR accumulated replies exceed 64 MiB; the command ran"
 

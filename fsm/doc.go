@@ -14,7 +14,7 @@
 // where it would change something, and then belongs in the log. [Machine.Snapshot] freezes the
 // state without copying it; [ReadSnapshot] makes a machine of a file.
 //
-// Members compare [Machine.StateSum], package cluster says how. Below commands.LevelUsers every
+// Members compare [Machine.StateSum], package cluster says how. Below commands.LevelSecond every
 // 256th entry or so carries the leader's running hash over all changes, see [Check]. A machine
 // whose own hash differs refuses the entry with a [DivergedError].
 //

@@ -31,7 +31,7 @@ type Entry struct {
 }
 
 // Check is the running hash that the leader had after applying the entry at Index. Entries carry it
-// below commands.LevelUsers.
+// below commands.LevelSecond.
 type Check struct{ Index, Sum uint64 }
 
 const (

@@ -103,7 +103,7 @@ func TestEntryWorkAtReplay(t *testing.T) {
 	}
 }
 
-// Below LevelBounded an entry runs whole: nodes of the previous release do not know the limit.
+// Below LevelSecond an entry runs whole: nodes of the previous release do not know the limit.
 func TestEntryWorkBelowItsLevel(t *testing.T) {
 	detector.Skip(t)
 	m := NewMachine(testTable())

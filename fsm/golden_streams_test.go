@@ -35,7 +35,7 @@ func looseCalls(t *testing.T) (made, then [][][]byte) {
 }
 
 // TestGoldenLooseStreams reads a snapshot of release 0.1 that it refused itself. The machine equals
-// one that made the calls, and stays so: below LevelUsers, and after an entry that raises it.
+// one that made the calls, and stays so: below LevelSecond, and after an entry that raises it.
 func TestGoldenLooseStreams(t *testing.T) {
 	table := testTable()
 	made, then := looseCalls(t)

@@ -18,7 +18,7 @@ type Instants = func(lastUs, stampUs int64) (us int64, ok bool)
 // instants is the machine's record of the instants that were named.
 type instants struct {
 	// lastUs is the newest instant that a request named, or one less than the newest entry's
-	// WallUs. It is part of the state from commands.LevelBounded on, and 0 below.
+	// WallUs. It is part of the state from commands.LevelSecond on, and 0 below.
 	lastUs  int64
 	stampUs int64        // Entry.WallUs of the newest applied entry; not part of the state
 	shiftMs int64        // what requests see is ahead by: an administrator set the time
@@ -56,7 +56,7 @@ func (m *Machine) ShiftMs() int64 { return m.time.shiftMs }
 func (m *Machine) beginTime(env *commands.Env, e *Entry) {
 	env.ClockMs, env.WallUs = m.ks.Now(), e.WallUs
 	m.time.stampUs = e.WallUs
-	if m.level < commands.LevelBounded {
+	if m.level < commands.LevelSecond {
 		return
 	}
 	env.WallUs += (env.ClockMs - e.ClockMs) * 1000
@@ -82,7 +82,7 @@ func (m *Machine) readTime(
 	t = &readInstants{}
 	env.ClockMs = max(clockMs, m.ks.Now())
 	env.WallUs = wallUs + (env.ClockMs-clockMs)*1000
-	if m.level < commands.LevelBounded {
+	if m.level < commands.LevelSecond {
 		return t
 	}
 	lastUs, shiftUs, nowUs := m.time.lastUs, m.time.shiftMs*1000, env.WallUs

@@ -338,12 +338,12 @@ func TestReadNamesOneInstant(t *testing.T) {
 	}
 }
 
-// TestGoldenInstants: from LevelBounded on, a snapshot holds the newest instant. One of the first
+// TestGoldenInstants: from LevelSecond on, a snapshot holds the newest instant. One of the first
 // level is unchanged (TestGoldenSnapshots).
 func TestGoldenInstants(t *testing.T) {
 	const file = goldenFiles + "time-v1.bin"
 	m := NewMachine(testTable())
-	m.level = commands.LevelBounded
+	m.level = commands.LevelSecond
 	mustApply(t, m, 7, &Entry{ClockMs: 9, WallUs: 1_700_000_000_000_000,
 		Batches: [][]byte{timeRun(3)}}, true)
 	content := snapshotBytes(t, m.Snapshot())

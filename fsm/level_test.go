@@ -74,8 +74,7 @@ func TestTakeoversOfLevels(t *testing.T) {
 		taken bool
 	}{
 		{0, "SET lock b PX 60000", false},
-		{commands.LevelBounded, "SET lock c PX 60000", false},
-		{commands.LevelUsers, "SET lock c PX 60000", false}, // renewed
+		{commands.LevelSecond, "SET lock b PX 60000", false}, // renewed
 		{0, "SET lock d PX 60000", true},
 	} {
 		if before, after := apply(c.level, c.call); (after > before) != c.taken {
@@ -118,12 +117,15 @@ func TestEntryLevel(t *testing.T) {
 
 func TestSnapshotHeader(t *testing.T) {
 	for _, notify := range []uint64{0, 1, 0x7fff} {
-		for _, level := range []uint64{1, 2, 1 << 50} {
+		for _, level := range []uint64{1, FeatureLevel, 1 << 50} {
 			h := header{index: 1 << 62, epoch: 1023, clockMs: 1 << 62, sum: 1<<64 - 1,
 				notify: notify, level: level}
+			if level == FeatureLevel {
+				h.timeUs, h.limit, h.parts = 1<<62, 1<<62, knownParts
+			}
 			b := h.appendTo(nil)
 			c := wire.NewCursor(b)
-			if got := readHeader(&c); got != h || !c.Done() {
+			if got := readHeader(&c); got != h || c.Done() != (level <= FeatureLevel) {
 				t.Errorf("%+v is read as %+v, failed %v, with %d bytes left", h, got, c.Failed(),
 					c.Len())
 			}
@@ -136,7 +138,8 @@ func TestSnapshotHeader(t *testing.T) {
 	begin := (&header{level: firstLevel}).appendTo(nil)
 	for name, rest := range map[string][]byte{"a setting of nothing": {0},
 		"the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80},
-		"a large setting": {0x80, 0x80, 0x80, 1}} {
+		"a large setting": {0x80, 0x80, 0x80, 1}, "nothing behind the level": {0, FeatureLevel},
+		"unknown parts": {0, FeatureLevel, 0, 0, knownParts + 1}} {
 		c := wire.NewCursor(append(bytes.Clone(begin), rest...))
 		if readHeader(&c); !c.Failed() {
 			t.Errorf("%s is read", name)
@@ -217,7 +220,7 @@ func TestSweepAtLevels(t *testing.T) {
 	}
 	for level := uint64(firstLevel); level <= FeatureLevel; level++ {
 		want := uint64(entrySweep)
-		if level < commands.LevelUsers {
+		if level < commands.LevelSecond {
 			want = maxFirstSweep
 		}
 		m := NewMachine(testTable())

@@ -96,7 +96,7 @@ func (m *Machine) StateSum() Check {
 		uint64(m.engine.LibraryCount())} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	if m.level >= commands.LevelUsers { // below, some depends on the processor, and decides nothing
+	if m.level >= commands.LevelSecond { // below, some depends on the processor, and decides nothing
 		for _, v := range m.engine.Counts() {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
@@ -151,7 +151,7 @@ func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 // Apply applies the entry at index. With answer it builds the replies.
 //
 // A batch at its work limit stops before its next request: it has fewer replies than requests, and
-// those without one did not run. From commands.LevelBounded on, an entry at its limit stops before
+// those without one did not run. From commands.LevelSecond on, an entry at its limit stops before
 // its next batch. It stops likewise when it has used up its positions. An error means that the
 // entry cannot be applied; the machine must not be used again.
 func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
@@ -164,19 +164,19 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	}
 	m.index = index
 	m.events.begin()
-	if before < commands.LevelUsers && m.level >= commands.LevelUsers {
+	if before < commands.LevelSecond && m.level >= commands.LevelSecond {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.LevelRaised})
 	}
-	if m.level >= commands.LevelUsers && m.waiting.enter(e.Term, index) {
+	if m.level >= commands.LevelSecond && m.waiting.enter(e.Term, index) {
 		m.tellDropped(m.waiting.node)
 	}
 	m.witness.Begin(answer && m.facts)
 	limits := limitsAt(m.level)
 	m.ks.LimitSweep(cmp.Or(m.sweeps, limits.sweep))
-	m.ks.SweepQuietly(m.level >= commands.LevelUsers)
+	m.ks.SweepQuietly(m.level >= commands.LevelSecond)
 	m.waiting.lent.by = nil // as on a node that begins here
 	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
-	if m.level >= commands.LevelUsers {
+	if m.level >= commands.LevelSecond {
 		m.ks.MendStreams()
 	}
 	env := &commands.Env{
@@ -236,16 +236,16 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 // morePositions reports whether the entry has a position for another request. Requests of one
 // position would have equal fencing tokens, and WATCH would not see what the second changes. So an
 // entry ends with its positions: what is left is proposed again, and who waits is served by the
-// next entry. Below commands.LevelUsers nobody waits, and an entry has no more requests than
+// next entry. Below commands.LevelSecond nobody waits, and an entry has no more requests than
 // positions.
 func (m *Machine) morePositions() bool {
-	return m.position <= keyspace.MaxPosition || m.level < commands.LevelUsers
+	return m.position <= keyspace.MaxPosition || m.level < commands.LevelSecond
 }
 
 // nextPosition begins the next request of the entry.
 func (m *Machine) nextPosition(env *commands.Env) {
 	at := keyspace.NewRevision(m.epoch, m.index, min(m.position, keyspace.MaxPosition))
-	if m.position > 0 && at <= m.ks.CurrentRevision() && m.level >= commands.LevelUsers {
+	if m.position > 0 && at <= m.ks.CurrentRevision() && m.level >= commands.LevelSecond {
 		panic(fmt.Sprintf("revision %d does not rise above %d", at, m.ks.CurrentRevision()))
 	}
 	m.ks.SetRevision(at)
@@ -269,11 +269,11 @@ func (m *Machine) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 }
 
 // verify compares the leader's running hash with this machine's own, if it is still remembered.
-// From commands.LevelUsers on it does not: a wrong leader's hash in the log would end all others,
+// From commands.LevelSecond on it does not: a wrong leader's hash in the log would end all others,
 // at each start. Members compare their states beside the log (docs/adr/0054).
 func (m *Machine) verify(c Check) error {
 	own := m.recent[c.Index%recentChecks]
-	if c.Index == 0 || own.Index != c.Index || own.Sum == c.Sum || m.level >= commands.LevelUsers {
+	if c.Index == 0 || own.Index != c.Index || own.Sum == c.Sum || m.level >= commands.LevelSecond {
 		return nil
 	}
 	return &DivergedError{Index: c.Index, Own: own.Sum, Leader: c.Sum}

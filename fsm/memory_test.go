@@ -139,11 +139,11 @@ func TestWhoSetsMaxMemory(t *testing.T) {
 	}
 
 	old := NewMachine(testTable())
-	e := &Entry{ClockMs: 1, Level: commands.LevelBounded, Batches: [][]byte{
+	e := &Entry{ClockMs: 1, Batches: [][]byte{
 		settingOf("", 0, commands.SettingMaxMemory, "1"), call("SET k v")}}
 	got := mustApply(t, old, 1, e, true).Replies
 	if string(got[0]) != "-ERR no such setting\r\n" || string(got[1]) != "+OK\r\n" {
-		t.Errorf("below level %d: %q", commands.LevelUsers, got)
+		t.Errorf("below level %d: %q", commands.LevelSecond, got)
 	}
 }
 

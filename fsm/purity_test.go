@@ -37,9 +37,9 @@ var exceptions = []exception{
 		"reads may run scripts at the same time: it guards compiled forms, which are no part of " +
 			"the state"},
 	{"internal/lua/power.go", ruleCall, "math.Pow",
-		"the operator ^ of feature levels 1 and 2, which were released so"},
+		"the operator ^ of feature level 1, which was released so"},
 	{"fsm/script/lib_math_released.go", ruleCall, "math.",
-		"the functions of feature levels 1 and 2, which were released so"},
+		"the functions of feature level 1, which was released so"},
 	{"internal/lua/place.go", ruleImport, `"sync/atomic"`,
 		"reads may run a function at the same time: each may leave a guess, which only speed " +
 			"depends on"},

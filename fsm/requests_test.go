@@ -209,6 +209,6 @@ func TestWatchedKeysAreWork(t *testing.T) {
 	m = NewMachine(testTable())
 	with := spent()
 	if q.Watch = nil; spent() != with {
-		t.Error("they are charged below LevelBounded")
+		t.Error("they are charged below LevelSecond")
 	}
 }

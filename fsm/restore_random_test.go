@@ -221,7 +221,7 @@ func (g *restores) counted(m *Machine) {
 
 // reload loads the keys into another keyspace, which must count and write the same.
 func (g *restores) reload() {
-	marks := g.m.Level() >= commands.LevelUsers
+	marks := g.m.Level() >= commands.LevelSecond
 	other := keyspace.New()
 	load := other.Load
 	if !marks {
@@ -280,7 +280,7 @@ func (g *restores) compare() {
 
 // dump restores the dump of a key of a machine, which is thrown away then.
 func (g *restores) dump(m *Machine) {
-	if m.Level() < commands.LevelUsers {
+	if m.Level() < commands.LevelSecond {
 		return
 	}
 	index := g.index

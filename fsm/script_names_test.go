@@ -1,5 +1,5 @@
-// What scripts and libraries see from LevelUsers on: the name server, across snapshots and the rise
-// of the level, and errors that name what was called.
+// What scripts and libraries see from LevelSecond on: the name server, across snapshots and the
+// rise of the level, and errors that name what was called.
 
 package fsm
 
@@ -32,16 +32,13 @@ func scripted(t *testing.T, m *Machine, level uint64, list ...[]string) string {
 func TestServerBelowItsLevel(t *testing.T) {
 	const walk = "local n = 0 for k in pairs(_G) do n = n + 1 end return n"
 	const load = "#!lua name=old\nredis.register_function('walk', function() " + walk + " end)"
-	for level := uint64(firstLevel); level <= FeatureLevel; level++ {
+	for _, level := range []uint64{firstLevel, FeatureLevel} {
 		m := NewMachine(testTable())
 		got := scripted(t, m, level, []string{"EVAL", walk, "0"},
 			[]string{"EVAL", "return {pcall(next, _G, 'server')}", "0"},
 			[]string{"FUNCTION", "LOAD", load}, []string{"FCALL", "walk", "0"})
-		script, after, function := ":35\r\n[736]\n", "invalid key to 'next'", "\n:33\r\n[194]\n"
-		switch {
-		case level == firstLevel: // compiling costs nothing
-			script, function = ":35\r\n[186]\n", "\n:33\r\n[178]\n"
-		case level >= commands.LevelUsers:
+		script, after, function := ":35\r\n[186]\n", "invalid key to 'next'", "\n:33\r\n[178]\n"
+		if level >= commands.LevelSecond {
 			script, after, function = ":36\r\n", "KEYS", "\n:34\r\n"
 		}
 		if !strings.HasPrefix(got, script) || !strings.Contains(got, after) ||
@@ -54,7 +51,7 @@ func TestServerBelowItsLevel(t *testing.T) {
 // TestServerAtTheRiseOfTheLevel: what was loaded before answers alike on a node that kept running
 // and on one that started from a snapshot, below the level and above it.
 func TestServerAtTheRiseOfTheLevel(t *testing.T) {
-	const below = commands.LevelUsers - 1
+	const below = commands.LevelFirst
 	const api = "if %s then redis.register_function('g', redis.log) end "
 	const seen = "redis.register_function('f', function() return tostring(pcall(function() " +
 		"return server.call('INCR', 'n') end)) end)"
@@ -84,7 +81,7 @@ func TestServerAtTheRiseOfTheLevel(t *testing.T) {
 	if kept, fresh := steps(m, below), steps(early, below); kept != fresh {
 		t.Errorf("below the level: %q after a restart, %q without", fresh, kept)
 	}
-	kept, fresh := steps(m, commands.LevelUsers), steps(early, commands.LevelUsers)
+	kept, fresh := steps(m, commands.LevelSecond), steps(early, commands.LevelSecond)
 	if kept != fresh || !strings.Contains(kept, "true") {
 		t.Errorf("after the rise: %q after a restart, %q without", fresh, kept)
 	}
@@ -104,9 +101,9 @@ func TestServerAtTheRiseOfTheLevel(t *testing.T) {
 
 // TestErrorsNameCallsFromTheirLevel: a script can store the text of an error.
 func TestErrorsNameCallsFromTheirLevel(t *testing.T) {
-	for level := uint64(firstLevel); level <= FeatureLevel; level++ {
+	for _, level := range []uint64{firstLevel, FeatureLevel} {
 		want := "$42\r\nuser_script:1: attempt to call a nil value"
-		if level >= commands.LevelUsers {
+		if level >= commands.LevelSecond {
 			want = "attempt to call field 'nope' (a nil value)\r\n"
 		}
 		const source = "return select(2, pcall(function() redis.nope() end))"

@@ -21,7 +21,7 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 		}
 		return m.setNotify(string(values[0]))
 	}
-	if m.level < commands.LevelUsers {
+	if m.level < commands.LevelSecond {
 		return commands.ErrNoSetting
 	}
 	switch {
@@ -130,11 +130,11 @@ func (r *runner) readSetting(q *commands.Request) {
 	m := r.m
 	name, values := string(q.Cmds[0][0]), q.Cmds[0][1:]
 	created, err := uint64(0), error(errNotReadable)
-	if m.level >= commands.LevelUsers {
+	if m.level >= commands.LevelSecond {
 		r.env.Work += authWork
 	}
 	switch {
-	case m.level < commands.LevelUsers:
+	case m.level < commands.LevelSecond:
 	case name == commands.SettingAuth && len(values) > 0 && len(values) <= 2:
 		created, err = m.authenticate(r.env, values)
 	case name == commands.SettingUser && len(values) == 1:

@@ -16,7 +16,7 @@ import (
 
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
-// the scripts and libraries, from commands.LevelUsers on the third the users, then what the header
+// the scripts and libraries, from commands.LevelSecond on the third the users, then what the header
 // says that there is: what waits, the scripts that were refused, and a time that was set. Then
 // comes one record per key in the keyspace's order, from that level on with what the key is used
 // for: equal machines give equal bytes.
@@ -41,9 +41,10 @@ type header struct {
 	sum          uint64
 	notify       uint64 // 0
 	level        uint64 // firstLevel
-	timeUs       int64  // instants.lastUs; from LevelBounded on
-	limit        uint64 // memoryLimit.encode; 0
-	parts        uint64 // which optional records there are; 0
+	// from LevelSecond on
+	timeUs int64  // instants.lastUs
+	limit  uint64 // memoryLimit.encode
+	parts  uint64 // which optional records there are
 }
 
 // Parts of a header.
@@ -63,16 +64,9 @@ func (h *header) appendTo(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, h.notify)
 	}
 	if h.level != firstLevel {
-		dst = binary.AppendUvarint(dst, h.level)
-	}
-	if h.level >= commands.LevelBounded {
-		dst = binary.AppendUvarint(dst, uint64(h.timeUs))
-	}
-	if h.limit != 0 || h.parts != 0 {
-		dst = binary.AppendUvarint(dst, h.limit)
-	}
-	if h.parts != 0 {
-		dst = binary.AppendUvarint(dst, h.parts)
+		for _, v := range [...]uint64{h.level, uint64(h.timeUs), h.limit, h.parts} {
+			dst = binary.AppendUvarint(dst, v)
+		}
 	}
 	return dst
 }
@@ -99,21 +93,12 @@ func readHeader(c *wire.Cursor) header {
 	if h.level = c.Uvarint(); h.level <= firstLevel {
 		c.Fail()
 	}
-	if h.level >= commands.LevelBounded {
-		if h.timeUs = int64(c.Uvarint()); h.timeUs < 0 {
-			c.Fail()
-		}
+	if h.level > FeatureLevel {
+		return h
 	}
-	if h.level >= commands.LevelUsers && c.Len() > 0 {
-		h.limit = c.Uvarint()
-		if h.limit != 0 && decodeLimit(h.limit).bytes < 0 || h.limit == 0 && c.Len() == 0 {
-			c.Fail()
-		}
-		if c.Len() > 0 && h.level <= FeatureLevel {
-			if h.parts = c.Uvarint(); h.parts == 0 || h.parts > knownParts {
-				c.Fail()
-			}
-		}
+	h.timeUs, h.limit, h.parts = int64(c.Uvarint()), c.Uvarint(), c.Uvarint()
+	if h.timeUs < 0 || decodeLimit(h.limit).bytes < 0 || h.parts > knownParts {
+		c.Fail()
 	}
 	return h
 }
@@ -123,7 +108,7 @@ func readHeader(c *wire.Cursor) header {
 type Snapshot struct {
 	header   []byte
 	scripts  []byte
-	users    []byte   // nil below commands.LevelUsers
+	users    []byte   // nil below commands.LevelSecond
 	waits    *waiting // nil: nothing has waited yet
 	verdicts []byte   // nil: none
 	shift    []byte   // nil: none
@@ -156,7 +141,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	if h.parts&partShift != 0 {
 		s.shift = binary.AppendVarint(nil, m.time.shiftMs)
 	}
-	if m.level >= commands.LevelUsers {
+	if m.level >= commands.LevelSecond {
 		s.marks = true
 		s.users = m.appendUsers(nil)
 	}
@@ -224,7 +209,7 @@ func ReadSnapshot(r io.Reader, table *commands.Table) (*Machine, error) {
 		return nil, err
 	}
 	load := m.ks.Load
-	if m.level < commands.LevelUsers {
+	if m.level < commands.LevelSecond {
 		load = m.ks.LoadUnmarked
 	}
 	if err := in.keys(load); err != nil {
@@ -246,7 +231,7 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 	if err := m.engine.Restore(r.record()); err != nil {
 		return nil, r.error(err.Error())
 	}
-	if m.level >= commands.LevelUsers {
+	if m.level >= commands.LevelSecond {
 		if err := m.restoreUsers(r.record()); err != nil {
 			return nil, r.error(err.Error())
 		}
@@ -286,7 +271,7 @@ func (m *Machine) loadHeader(in *snapshotReader) (header, error) {
 		return h, err
 	}
 	m.index, m.epoch, m.level = h.index, h.epoch, h.level
-	m.ks.SweepQuietly(m.level >= commands.LevelUsers)
+	m.ks.SweepQuietly(m.level >= commands.LevelSecond)
 	m.engine.SetLevel(m.level)
 	m.raiseUsers()
 	m.ks.RestoreClock(h.clockMs)

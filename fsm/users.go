@@ -1,4 +1,4 @@
-// The users: who may run a request, and what changes them. All of it needs commands.LevelUsers;
+// The users: who may run a request, and what changes them. All of it needs commands.LevelSecond;
 // below there is only the default user, who may do everything.
 
 package fsm
@@ -107,7 +107,7 @@ func (r *runner) enterAgain(id commands.UserID) error {
 // enter sets the user of a request in the environment. It fails if nobody may send it.
 func (u *Users) enter(env *commands.Env, id commands.UserID) error {
 	env.User = nil
-	if id.Name == nil && u.Open || u.Level < commands.LevelUsers {
+	if id.Name == nil && u.Open || u.Level < commands.LevelSecond {
 		return nil
 	}
 	user := u.Default()

@@ -41,7 +41,7 @@ type users struct {
 
 func newUsersTest(t *testing.T) *users {
 	u := &users{t: t, m: NewMachine(testTable())}
-	u.entry(&Entry{ClockMs: 1, Level: commands.LevelUsers})
+	u.entry(&Entry{ClockMs: 1, Level: commands.LevelSecond})
 	return u
 }
 
@@ -303,10 +303,10 @@ func TestUsersAgree(t *testing.T) {
 	}
 }
 
-// Below LevelUsers there are no users but the first, whatever a request says.
+// Below LevelSecond there are no users but the first, whatever a request says.
 func TestNoUsersBelowTheirLevel(t *testing.T) {
 	m := NewMachine(testTable())
-	result, err := m.Apply(1, &Entry{ClockMs: 1, Level: commands.LevelBounded, Batches: [][]byte{
+	result, err := m.Apply(1, &Entry{ClockMs: 1, Batches: [][]byte{
 		as("", 0, "ACL SETUSER bob on"), settingOf("", 0, commands.SettingPassword, "x"),
 		as("bob", 1, "SET a 1")}}, true)
 	if err != nil {
@@ -327,16 +327,14 @@ func TestNoUsersBelowTheirLevel(t *testing.T) {
 
 // A machine that a snapshot of a level without users made knows its level's commands in its users.
 func TestUsersOfOldSnapshots(t *testing.T) {
-	for level := uint64(firstLevel); level < commands.LevelUsers; level++ {
-		m := NewMachine(testTable())
-		if _, err := m.Apply(1, &Entry{ClockMs: 1, Level: level}, false); err != nil {
-			t.Fatal(err)
-		}
-		again := restored(t, m)
-		if have, want := again.Users(), m.Users(); have.Level != level || want.Level != level ||
-			!have.Open || !have.Default().Full() {
-			t.Errorf("level %d: users of level %d, restored %d", level, want.Level, have.Level)
-		}
+	m := NewMachine(testTable())
+	if _, err := m.Apply(1, &Entry{ClockMs: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	again := restored(t, m)
+	if have, want := again.Users(), m.Users(); have.Level != firstLevel ||
+		want.Level != firstLevel || !have.Open || !have.Default().Full() {
+		t.Errorf("users of level %d, restored %d", want.Level, have.Level)
 	}
 }
 
@@ -353,7 +351,7 @@ func TestWatchedKeysNeedRights(t *testing.T) {
 	u.want(commands.AppendRequest(nil, &q), "-NOPERM")
 }
 
-// TestGoldenUsers: a snapshot from LevelUsers on holds the users.
+// TestGoldenUsers: a snapshot from LevelSecond on holds the users.
 func TestGoldenUsers(t *testing.T) {
 	u := newUsersTest(t)
 	u.want(as("", 0, "ACL SETUSER bob on #"+acl.Hash([]byte("p"))+" %R~r:* ~b:* &c:* +@all -@slow "+

@@ -298,7 +298,7 @@ func (v *waiting) findReady(db int) (work uint64) {
 // reply, which begins at start.
 func (r *runner) wait(q *commands.Request, start int) {
 	switch {
-	case q.Wait == nil || !r.tx.Blocked || r.m.level < commands.LevelUsers:
+	case q.Wait == nil || !r.tx.Blocked || r.m.level < commands.LevelSecond:
 		return
 	case r.readOnly:
 		r.env.Aborted = true
@@ -328,7 +328,7 @@ func (r *runner) wait(q *commands.Request, start int) {
 // source returns from where a command that is sent again takes, if it need not wait any more, nil
 // if from nowhere: what it takes is lent, as its client may have gone before that was there.
 func (r *runner) source(q *commands.Request) *source {
-	if q.Wait == nil || q.Wait.Order == 0 || r.readOnly || r.m.level < commands.LevelUsers {
+	if q.Wait == nil || q.Wait.Order == 0 || r.readOnly || r.m.level < commands.LevelSecond {
 		return nil
 	}
 	spec, err := r.m.table.ResolveAt(r.m.level, q.Cmds[0])

@@ -61,15 +61,15 @@ func (s *session) share(settings []setting) error {
 const errSettingLevel commands.Error = "ERR this needs a newer feature level, which the cluster " +
 	"has once every node runs this release"
 
-// errTooEarly refuses a setting that needs LevelUsers before anything changes: others of the same
+// errTooEarly refuses a setting that needs LevelSecond before anything changes: others of the same
 // CONFIG SET do not.
 const errTooEarly commands.Error = "some nodes run an older release without it; try again when " +
 	"all run this one"
 
-// belowUsers reports whether the state, which this node knows, is below LevelUsers.
+// belowUsers reports whether the state, which this node knows, is below LevelSecond.
 func (s *Server) belowUsers() bool {
 	users := s.users()
-	return users != nil && users.Level < commands.LevelUsers
+	return users != nil && users.Level < commands.LevelSecond
 }
 
 // ParseMaxMemory parses a limit of the data: bytes, or a size such as 64mb.

@@ -11,7 +11,7 @@ import (
 // changes none of the others.
 func TestSettingBeforeItsFeatureLevel(t *testing.T) {
 	n := start(t, func(c *Config) { c.UsersFile = "users.acl" })
-	n.fake.restart(commands.LevelBounded)
+	n.fake.restart(commands.LevelFirst)
 	c := n.dial(t)
 	const notify = "notify-keyspace-events"
 	for _, x := range []struct{ call, want string }{

@@ -118,7 +118,7 @@ func slotStats() commands.Spec {
 	c := slotSub("slot-stats", -4, "8.2.0", "<SLOTSRANGE start-slot:integer end-slot:integer | "+
 		"ORDERBY metric [LIMIT limit:integer] [ASC | DESC]>",
 		"Counts the keys of the selected database in each slot.", commands.SlotStats)
-	c.Level = commands.LevelUsers
+	c.Level = commands.LevelSecond
 	return c
 }
 

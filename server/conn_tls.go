@@ -80,8 +80,8 @@ func (s *session) authenticateByCertificate() error {
 	}
 	name := []byte(s.certifiedAs)
 	created := uint64(0)
-	err = commands.ErrWrongPass // below LevelUsers there is nobody
-	if users.Level >= commands.LevelUsers {
+	err = commands.ErrWrongPass // below LevelSecond there is nobody
+	if users.Level >= commands.LevelSecond {
 		created, err = s.srv.askUser(s.id, []byte(commands.SettingUser), name)
 	}
 	switch err {

@@ -301,7 +301,7 @@ const messageSpent = 4
 func publishHandler(shard bool) commands.Handler {
 	return func(x *commands.Call) error {
 		x.Spend((len(x.Args[1]) + len(x.Args[2])) / messageSpent)
-		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelBounded {
+		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelSecond {
 			return err
 		}
 		x.Out.Int(0) // first: a message without room for its reply is not sent

@@ -363,7 +363,7 @@ func TestSubscriptionLimit(t *testing.T) {
 func TestRefusedMessageIsNotSent(t *testing.T) {
 	table, sent := testTable(), 0
 	for room, want := range map[int]int{1: 0, 100: 1} {
-		env := &commands.Env{Level: commands.LevelBounded, Emit: func(commands.Event) { sent++ }}
+		env := &commands.Env{Level: commands.LevelSecond, Emit: func(commands.Event) { sent++ }}
 		out := &commands.RESP{Proto: 2}
 		x := &commands.Call{Env: env, Tx: &commands.Tx{Proto: 2, Multi: true},
 			Args: commandtest.Args("PUBLISH", "channel", "m"), Out: out, Room: room}

@@ -385,7 +385,7 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) (r recorded) {
 	}
 	users := s.srv.users()
 	r.asks = spec.Group == "scripting" && spec.Keys.Numkeys > 0 &&
-		users != nil && users.Level >= commands.LevelUsers
+		users != nil && users.Level >= commands.LevelSecond
 	keys := keysRead(spec, args)
 	switch {
 	case len(keys) == 0:

@@ -55,7 +55,7 @@ func memorySub(name, summary string, run func(*session, *commands.Spec, [][]byte
 }
 
 // defaultSamples is how many elements of a collection MEMORY USAGE examines by default, below
-// LevelUsers. From then on it has the count of all.
+// LevelSecond. From then on it has the count of all.
 const defaultSamples = 5
 
 func memoryUsage(x *commands.Call) error {
@@ -78,7 +78,7 @@ func memoryUsage(x *commands.Call) error {
 		x.Out.Null()
 		return nil
 	}
-	if x.Level >= commands.LevelUsers {
+	if x.Level >= commands.LevelSecond {
 		x.Out.Int(e.Size())
 		return nil
 	}

@@ -87,13 +87,13 @@ func machineACLSpecs() []commands.Spec {
 	return specs
 }
 
-// changeUsers passes a subcommand that changes the users on. Below LevelUsers the machine does not
+// changeUsers passes a subcommand that changes the users on. Below LevelSecond the machine does not
 // know it.
 func changeUsers(s *session, spec *commands.Spec, args [][]byte) {
 	switch users, err := s.knownUsers(); {
 	case err != nil:
 		s.failRaw(spec, args, err)
-	case users.Level < commands.LevelUsers:
+	case users.Level < commands.LevelSecond:
 		s.failRaw(spec, args, commands.Errorf("ERR %v", errUsersLevel))
 	default:
 		s.request(spec, args)
@@ -102,7 +102,7 @@ func changeUsers(s *session, spec *commands.Spec, args [][]byte) {
 	}
 }
 
-// showUsers answers a subcommand that reads the users. Below LevelUsers the machine does not know
+// showUsers answers a subcommand that reads the users. Below LevelSecond the machine does not know
 // it, and nothing has changed the users that this node has.
 func showUsers(s *session, spec *commands.Spec, args [][]byte) {
 	users, err := s.knownUsers()
@@ -110,7 +110,7 @@ func showUsers(s *session, spec *commands.Spec, args [][]byte) {
 		s.failRaw(spec, args, err)
 		return
 	}
-	if users.Level >= commands.LevelUsers {
+	if users.Level >= commands.LevelSecond {
 		s.request(spec, args)
 		return
 	}

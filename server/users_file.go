@@ -63,7 +63,7 @@ func aclLoad(s *session, spec *commands.Spec, args [][]byte) {
 		return
 	}
 	users, err := s.knownUsers()
-	if err == nil && users.Level < commands.LevelUsers {
+	if err == nil && users.Level < commands.LevelSecond {
 		err = commands.Errorf("ERR %v", errUsersLevel)
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *session) usersFile() ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case users.Level < commands.LevelUsers:
+	case users.Level < commands.LevelSecond:
 		return users.File(), nil
 	}
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,

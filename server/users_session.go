@@ -18,7 +18,7 @@ import (
 // Users are the users as this node has applied them.
 type Users struct {
 	*acl.Users
-	Level   uint64            // feature level of the state: below LevelUsers nothing changes them
+	Level   uint64            // feature level of the state: below LevelSecond nothing changes them
 	Changed keyspace.Revision // the newest change; 0: nobody has changed them yet
 	// Open: a connection that has not authenticated may do everything.
 	Open bool
@@ -323,7 +323,7 @@ func (s *session) identify(command []byte, given [][]byte) error {
 	switch users, err := s.knownUsers(); {
 	case err != nil:
 		return err
-	case users.Level < commands.LevelUsers:
+	case users.Level < commands.LevelSecond:
 		return authenticateFirst(given)
 	}
 	name, words := []byte(userDefault), [][]byte{[]byte(commands.SettingAuth)}
@@ -379,7 +379,7 @@ func (s *session) awaitUser() {
 	})
 }
 
-// authenticateFirst answers below LevelUsers, where there is the default user only.
+// authenticateFirst answers below LevelSecond, where there is the default user only.
 func authenticateFirst(given [][]byte) error {
 	switch {
 	case len(given) == 1:

@@ -21,7 +21,7 @@ import (
 // behind.
 func TestWaitingForManyKeys(t *testing.T) {
 	n := start(t, nil)
-	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+	n.fake.restart(commands.LevelFirst) // where commands wait on their nodes
 	main := n.dial(t)
 	const many = 20_000
 	words := []string{"BLPOP"}
@@ -109,7 +109,7 @@ func TestGroupsWaitForSeveralStreams(t *testing.T) {
 func TestKeysThatChangedAreOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
-		n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+		n.fake.restart(commands.LevelFirst) // where commands wait on their nodes
 		c := n.popping(t, "BLPOP", "a", "b", "c", "0")
 		n.fake.set(func() {
 			n.fake.fail, n.fake.calls = &Error{NoLeader, "CLUSTERDOWN not now"}, nil

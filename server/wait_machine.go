@@ -194,9 +194,9 @@ func (w *waiter) takeNews() waitNews {
 	return news
 }
 
-// inMachine reports whether a command waits in the machine. Below LevelUsers none does.
+// inMachine reports whether a command waits in the machine. Below LevelSecond none does.
 func (s *Server) inMachine(spec *commands.Spec) bool {
-	return spec.WaitsInMachine() && s.backend.Level() >= commands.LevelUsers
+	return spec.WaitsInMachine() && s.backend.Level() >= commands.LevelSecond
 }
 
 // enter moves a command that waits on this node into the machine.

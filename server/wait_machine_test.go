@@ -464,7 +464,7 @@ func TestCloseLeavesTheMachine(t *testing.T) {
 // Commands that wait on their nodes move into the machine once it can keep them.
 func TestWaitsMoveIntoTheMachine(t *testing.T) {
 	n := start(t, nil)
-	n.fake.restart(commands.LevelBounded)
+	n.fake.restart(commands.LevelFirst)
 	var all []*client
 	for range 3 {
 		all = append(all, n.popping(t, "BLPOP", "k", "l", "0"))
@@ -472,7 +472,7 @@ func TestWaitsMoveIntoTheMachine(t *testing.T) {
 	n.fake.set(func() {
 		n.fake.index++
 		r, err := n.fake.machine.Apply(n.fake.index, &fsm.Entry{ClockMs: n.fake.clockMs,
-			Level: commands.LevelUsers}, false)
+			Level: commands.LevelSecond}, false)
 		if err != nil {
 			t.Error(err)
 		}

@@ -239,7 +239,7 @@ func TestRetriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
 // A disconnected client takes nothing, and the next in the queue is served.
 func TestVanishedWaiterTakesNothing(t *testing.T) {
 	n := start(t, nil)
-	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+	n.fake.restart(commands.LevelFirst) // where commands wait on their nodes
 	main := n.dial(t)
 	var cs []*client
 	for range 20 {
@@ -267,7 +267,7 @@ func TestWaiterSurvivesTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, outcome := range []Outcome{NoLeader, NotRun} {
 			n := startSimulated(t, nil)
-			n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+			n.fake.restart(commands.LevelFirst) // where commands wait on their nodes
 			c := n.popping(t, "BLPOP", "l", "0")
 			timed := n.popping(t, "BLPOP", "other", "0.3")
 			n.fake.set(func() {
@@ -333,7 +333,7 @@ func TestUnknownOutcomeEndsAConnection(t *testing.T) {
 // An unknown outcome ends a wait; the next in the queue has its turn.
 func TestUnknownOutcomeEndsAWait(t *testing.T) {
 	n := start(t, nil)
-	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+	n.fake.restart(commands.LevelFirst) // where commands wait on their nodes
 	c := n.popping(t, "BLPOP", "l", "0")
 	next := n.popping(t, "BLPOP", "l", "0")
 	n.fake.set(func() {
@@ -396,7 +396,7 @@ func TestCloseEndsWaiters(t *testing.T) {
 // Observing stops when nobody waits.
 func TestObservingEnds(t *testing.T) {
 	n := start(t, nil)
-	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+	n.fake.restart(commands.LevelFirst) // where commands wait on their nodes
 	observed := func() bool {
 		n.fake.mu.Lock()
 		defer n.fake.mu.Unlock()
@@ -429,7 +429,7 @@ func TestObservingEnds(t *testing.T) {
 // receives errors immediately.
 func TestNewcomersDoNotOvertake(t *testing.T) {
 	n := start(t, nil)
-	n.fake.restart(commands.LevelBounded) // where commands wait on their nodes
+	n.fake.restart(commands.LevelFirst) // where commands wait on their nodes
 	first := n.popping(t, "BLPOP", "l", "0")
 	var late []commands.Event
 	n.fake.set(func() {

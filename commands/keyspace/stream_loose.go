@@ -1,4 +1,4 @@
-// Loose streams, which only machines below commands.LevelUsers make (docs/adr/0051): XSETID set a
+// Loose streams, which only machines below commands.LevelSecond make (docs/adr/0051): XSETID set a
 // last id that is lower than the id of a deleted entry, and left that in its node. Nodes may then
 // overlap, and count entries that others hold. What such a machine does with them is release 0.1's,
 // so snapshots hold the nodes as they are. An entry that raises the level mends them.

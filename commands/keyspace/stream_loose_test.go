@@ -42,7 +42,7 @@ func TestSetLastKeepsNodesInOrder(t *testing.T) {
 	}
 }
 
-// looseSteps makes random calls with few ids, as a machine below commands.LevelUsers does them.
+// looseSteps makes random calls with few ids, as a machine below commands.LevelSecond does them.
 type looseSteps struct {
 	*rand.Rand
 	ks *Keyspace

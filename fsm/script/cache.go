@@ -17,17 +17,13 @@ const (
 	// maxCachedScripts bounds the scripts of EVAL that stay for EVALSHA, as in Redis 7.4. Without
 	// it, programs that generate each script would fill the memory.
 	maxCachedScripts = 500
-	// maxCachedSize bounds their memory, by footprint. The newest one always stays.
+	// maxCachedSize bounds their memory, from LevelSecond on. The newest one always stays.
 	maxCachedSize = 16 << 20
 	// maxLoadedBytes bounds the sources of SCRIPT LOAD, which are never dropped, below
-	// LevelBounded; from that level on, maxLoadedSize bounds their memory, by footprint.
+	// LevelSecond; from that level on, maxLoadedSize bounds their memory.
 	maxLoadedBytes = 64 << 20
 	maxLoadedSize  = 256 << 20
 )
-
-// footprint estimates a compiled script's memory by the source's length, as below LevelUsers.
-// Nested functions may take more.
-func footprint(source int) int { return 1024 + 22*source }
 
 const errScriptsFull commands.Error = "OOM too many scripts are loaded: SCRIPT FLUSH forgets them"
 
@@ -72,8 +68,8 @@ func (e *Engine) Flush() {
 	e.bySHA, e.bySource = map[string]*cachedScript{}, map[string]*cachedScript{}
 	e.loaded.init()
 	e.cached.init()
-	e.cachedCount, e.cachedSize, e.cachedBytes = 0, 0, 0
-	e.loadedCount, e.loadedBytes, e.loadedSize = 0, 0, 0
+	e.cachedCount, e.cachedBytes = 0, 0
+	e.loadedBytes, e.loadedSize = 0, 0
 }
 
 // Load compiles and keeps a script, and returns its SHA1 in hexadecimal. It fails with a reply if
@@ -107,11 +103,8 @@ func (e *Engine) Load(x *commands.Call, source []byte) (sha string, err error) {
 // loadedFull reports whether SCRIPT LOAD has no room for another source of n bytes, which takes
 // size bytes when it is compiled.
 func (e *Engine) loadedFull(level uint64, n, size int) bool {
-	switch {
-	case atUsers(level):
+	if strict(level) {
 		return e.loadedSize+size > maxLoadedSize
-	case level >= commands.LevelBounded:
-		return loadedSize(e.loadedCount+1, e.loadedBytes+n) > maxLoadedSize
 	}
 	return e.loadedBytes+n > maxLoadedBytes
 }
@@ -121,7 +114,7 @@ func (e *Engine) Size() int {
 	return e.cachedBytes + e.loadedSize + e.libraries.compiled
 }
 
-// Counts returns all that the engine counts and decides by from LevelUsers on. It is a function of
+// Counts returns all that the engine counts and decides by from LevelSecond on. It is a function of
 // the state: equal on a node that ran the scripts, on one that restored them, and on all
 // processors.
 func (e *Engine) Counts() [8]uint64 {
@@ -131,16 +124,10 @@ func (e *Engine) Counts() [8]uint64 {
 		uint64(s.kept)}
 }
 
-// loadedSize is the footprint of count sources of that many bytes together.
-func loadedSize(count, bytes int) int {
-	return footprint(0)*count + footprint(bytes) - footprint(0)
-}
-
 // keep adds a script to those of SCRIPT LOAD.
 func (e *Engine) keep(s *cachedScript) {
 	s.loaded = true
 	e.loaded.pushBack(s)
-	e.loadedCount++
 	e.loadedBytes += len(s.source)
 	e.loadedSize += s.size()
 }
@@ -149,7 +136,6 @@ func (e *Engine) keep(s *cachedScript) {
 func (e *Engine) uncache(s *cachedScript) {
 	s.unlink()
 	e.cachedCount--
-	e.cachedSize -= footprint(len(s.source))
 	e.cachedBytes -= s.size()
 }
 
@@ -165,8 +151,8 @@ func (e *Engine) add(source string, p *program) *cachedScript {
 func (e *Engine) remember(source string, p *program, level uint64) *cachedScript {
 	s := e.add(source, p)
 	e.cache(s)
-	for e.cachedCount > maxCachedScripts || level >= commands.LevelBounded &&
-		e.cacheSize(level) > maxCachedSize && e.cachedCount > 1 {
+	for e.cachedCount > maxCachedScripts ||
+		strict(level) && e.cachedBytes > maxCachedSize && e.cachedCount > 1 {
 		old := e.cached.first()
 		e.uncache(old)
 		delete(e.bySHA, old.sha)
@@ -175,27 +161,18 @@ func (e *Engine) remember(source string, p *program, level uint64) *cachedScript
 	return s
 }
 
-// cacheSize returns what counts of the scripts of EVAL, bytes.
-func (e *Engine) cacheSize(level uint64) int {
-	if atUsers(level) {
-		return e.cachedBytes
-	}
-	return e.cachedSize
-}
-
 // size returns the script's memory, bytes.
 func (s *cachedScript) size() int {
 	if s.program != nil {
 		return s.program.size
 	}
-	return footprint(len(s.source))
+	return programBytes + 22*len(s.source)
 }
 
 // cache adds a script to those of EVAL, as the most recently used.
 func (e *Engine) cache(s *cachedScript) {
 	e.cached.pushBack(s)
 	e.cachedCount++
-	e.cachedSize += footprint(len(s.source))
 	e.cachedBytes += s.size()
 }
 

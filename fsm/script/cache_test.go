@@ -81,8 +81,8 @@ func TestRestoredScriptCache(t *testing.T) {
 }
 
 func TestLoadedScriptsHaveALimit(t *testing.T) {
-	first, bounded := newestCall(), newestCall()
-	first.Level, bounded.Level = commands.LevelFirst, commands.LevelBounded
+	first := newestCall()
+	first.Level = commands.LevelFirst
 	one, err := compileScript([]byte("return 1"), commands.FeatureLevel)
 	if err != nil {
 		t.Fatal(err)
@@ -90,10 +90,9 @@ func TestLoadedScriptsHaveALimit(t *testing.T) {
 	for _, c := range []struct {
 		x    *commands.Call
 		most int // bytes of sources, beside one more script
-	}{{first, maxLoadedBytes}, {bounded,
-		(maxLoadedSize - 2*footprint(0)) / (footprint(1) - footprint(0))}, {newestCall(), 0}} {
+	}{{first, maxLoadedBytes}, {newestCall(), 0}} {
 		e := NewEngine(testTable())
-		e.loadedBytes, e.loadedCount = c.most-len("return 1"), 1
+		e.loadedBytes = c.most - len("return 1")
 		e.loadedSize = maxLoadedSize - one.size
 		if _, err := e.Load(c.x, []byte("return 1")); err != nil {
 			t.Errorf("at the limit: %v", err)
@@ -111,14 +110,13 @@ func TestLoadedScriptsHaveALimit(t *testing.T) {
 	}
 }
 
-// From LevelBounded on, bytes bound the cache of EVAL, too. The newest script stays, whatever its
+// From LevelSecond on, bytes bound the cache of EVAL, too. The newest script stays, whatever its
 // length.
 func TestScriptCacheHasABoundInBytes(t *testing.T) {
 	long := func(i, n int) string {
 		return fmt.Sprintf("return %d --%s", i, bytes.Repeat([]byte("x"), n))
 	}
-	for _, level := range []uint64{commands.LevelFirst, commands.LevelBounded,
-		commands.LevelUsers} {
+	for _, level := range []uint64{commands.LevelFirst, commands.LevelSecond} {
 		e := NewEngine(testTable())
 		eval := func(source string) {
 			x := newestCall()
@@ -127,62 +125,37 @@ func TestScriptCacheHasABoundInBytes(t *testing.T) {
 			runCall(e.table, x)
 		}
 		const n = 100_000
-		room := maxCachedSize / footprint(n)
+		one, err := compileScript([]byte(long(100, n)), level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		room := maxCachedSize / one.size
 		for i := range room + 5 {
 			eval(long(i, n))
 		}
 		want := room + 5
-		if level == commands.LevelBounded {
-			want = maxCachedSize / footprint(len(long(10, n)))
-			if e.cachedSize > maxCachedSize {
-				t.Errorf("%d bytes", e.cachedSize)
+		if level == commands.LevelSecond {
+			want = room
+			if e.cachedBytes > maxCachedSize {
+				t.Errorf("%d bytes", e.cachedBytes)
 			}
-		}
-		if level == commands.LevelUsers && e.cachedBytes > maxCachedSize {
-			t.Errorf("%d bytes", e.cachedBytes)
 		}
 		if e.Len() != want {
 			t.Errorf("level %d: %d scripts, want %d", level, e.Len(), want)
 		}
 		restored := NewEngine(e.table)
 		if err := restored.Restore(e.AppendTo(nil)); err != nil ||
-			restored.cachedSize != e.cachedSize || restored.cachedBytes != e.cachedBytes ||
-			restored.cachedCount != e.cachedCount {
-			t.Errorf("the restored cache has %d bytes, want %d: %v", restored.cachedSize,
-				e.cachedSize, err)
+			restored.cachedBytes != e.cachedBytes || restored.cachedCount != e.cachedCount {
+			t.Errorf("the restored cache has %d bytes, want %d: %v", restored.cachedBytes,
+				e.cachedBytes, err)
 		}
 		whole := long(0, commands.MaxScriptBytes-20)
 		eval(whole)
-		if known := e.Exists([]byte(shaOf(whole))); !known || level == commands.LevelBounded &&
-			e.Len() != 1 {
-			t.Errorf("level %d: the newest is known: %v, of %d", level, known, e.Len())
+		if !e.Exists([]byte(shaOf(whole))) {
+			t.Errorf("level %d: the newest is unknown, of %d", level, e.Len())
 		}
-		if last := e.cached.root.prev; last.source != whole ||
-			e.cachedSize < footprint(len(whole)) {
+		if e.cached.root.prev.source != whole {
 			t.Error("the newest is not the last")
-		}
-	}
-}
-
-// footprint is at least the memory of a compiled script.
-func TestFootprint(t *testing.T) {
-	for _, unit := range []string{"a()", "x=1 ", "f(function()end)", "if a then end ", "a.b.c()",
-		`x"y"`, "local a ", "f{1,2}"} {
-		for _, n := range []int{0, 1, 10, 180} {
-			source := ""
-			for i := range n {
-				source += unit
-				if unit == `x"y"` {
-					source += fmt.Sprintf(`x"%d"`, i)
-				}
-			}
-			p, err := compileScript([]byte(source), commands.FeatureLevel)
-			if err != nil {
-				continue // too many local variables
-			}
-			if size := len(source) + p.proto.Size(); size > footprint(len(source)) {
-				t.Errorf("%s × %d: %d bytes, footprint %d", unit, n, size, footprint(len(source)))
-			}
 		}
 	}
 }
@@ -223,9 +196,9 @@ func TestNestedFunctionsCountTheirMemory(t *testing.T) {
 	if x.Work < commands.MaxRequestWork/2 || x.Work > commands.MaxRequestWork {
 		t.Errorf("work %d", x.Work)
 	}
-	x.Level = commands.LevelBounded
+	x.Level = commands.LevelFirst
 	if _, err := e.compile(x, []byte(nested(450, 190, 1))); err != nil {
-		t.Errorf("below LevelUsers: %v", err)
+		t.Errorf("at the first level: %v", err)
 	}
 }
 
@@ -251,30 +224,30 @@ func TestCompilingIsPaidFor(t *testing.T) {
 	const least = 5000 * 8 * tokenWork
 	e := NewEngine(testTable())
 	eval := []string{"EVAL", body, "0"}
-	brought := work(e, commands.LevelBounded, eval...)
+	brought := work(e, commands.LevelSecond, eval...)
 	if brought < least {
 		t.Errorf("work %d for compiling, want %d at least", brought, least)
 	}
-	cached := work(e, commands.LevelBounded, eval...)
+	cached := work(e, commands.LevelSecond, eval...)
 	restored := NewEngine(e.table)
 	if err := restored.Restore(e.AppendTo(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if again := work(restored, commands.LevelBounded, eval...); again != cached ||
+	if again := work(restored, commands.LevelSecond, eval...); again != cached ||
 		cached > least/2 {
 		t.Errorf("work %d for a cached script, %d on a restored node", cached,
 			again)
 	}
 	if first := work(NewEngine(e.table), commands.LevelFirst, eval...); first > cached {
 		t.Errorf("work %d below level %d, %d for a cached script", first,
-			commands.LevelBounded, cached)
+			commands.LevelSecond, cached)
 	}
 	e = NewEngine(testTable())
-	if one, two := work(e, commands.LevelBounded, "EVAL_RO", body, "0"),
-		work(e, commands.LevelBounded, "EVAL_RO", body, "0"); one < least || two != one {
+	if one, two := work(e, commands.LevelSecond, "EVAL_RO", body, "0"),
+		work(e, commands.LevelSecond, "EVAL_RO", body, "0"); one < least || two != one {
 		t.Errorf("EVAL_RO: work %d, then %d, want %d at least", one, two, least)
 	}
-	if loaded := work(NewEngine(testTable()), commands.LevelBounded, "SCRIPT", "LOAD",
+	if loaded := work(NewEngine(testTable()), commands.LevelSecond, "SCRIPT", "LOAD",
 		body); loaded < least {
 		t.Errorf("SCRIPT LOAD: work %d", loaded)
 	}
@@ -315,11 +288,11 @@ func TestWhatAScriptDeclaresIsPaidFor(t *testing.T) {
 	}
 }
 
-// From LevelBounded on, a source with more tokens than a request may compile is refused everywhere.
+// From LevelSecond on, a source with more tokens than a request may compile is refused everywhere.
 func TestSourcesOfManyTokensAreRefused(t *testing.T) {
 	source := []byte("return {" + string(bytes.Repeat([]byte("1,"), maxTokens/2)) + "}")
 	for level, want := range map[uint64]string{commands.LevelFirst: "",
-		commands.LevelBounded: "ERR Error compiling script (new function): user_script:1: chunk " +
+		commands.LevelSecond: "ERR Error compiling script (new function): user_script:1: chunk " +
 			"has too many tokens"} {
 		x := newestCall()
 		x.Level = level

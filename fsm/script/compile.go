@@ -59,8 +59,8 @@ func compileWork(tokens, bytes int) int { return 100 + tokens*tokenWork + bytes/
 
 // limitsAt returns the limits of a source in a request.
 func limitsAt(level uint64) lua.Limits {
-	if level >= commands.LevelBounded {
-		return lua.Limits{Tokens: maxTokens, Links: atUsers(level), Released: !atUsers(level)}
+	if strict(level) {
+		return lua.Limits{Tokens: maxTokens}
 	}
 	return lua.Limits{Released: true}
 }
@@ -68,7 +68,7 @@ func limitsAt(level uint64) lua.Limits {
 // compileScript compiles the script of an EVAL for a level and those after it. The error is a
 // reply.
 func compileScript(source []byte, level uint64) (*program, error) {
-	p, _, err := compileScriptWithin(source, lua.Limits{Released: !atUsers(level)})
+	p, _, err := compileScriptWithin(source, lua.Limits{Released: !strict(level)})
 	return p, err
 }
 

@@ -60,8 +60,7 @@ func TestRestoredEnginesCountAlike(t *testing.T) {
 		}
 		return "{" + strings.Join(list, ",") + "}"
 	}
-	for _, level := range []uint64{commands.LevelFirst, commands.LevelBounded,
-		commands.LevelUsers} {
+	for _, level := range []uint64{commands.LevelFirst, commands.LevelSecond} {
 		n := newNode()
 		n.engine.SetLevel(level)
 		for i := range 5 {
@@ -79,8 +78,7 @@ func TestRestoredEnginesCountAlike(t *testing.T) {
 		for name, e := range map[string]*Engine{"restored": restoredAt(t, n.engine),
 			"restored before the level rose": before} {
 			if got, want := e.Counts(), n.engine.Counts(); got != want || e.Size() !=
-				n.engine.Size() || e.cachedSize != n.engine.cachedSize ||
-				e.loadedBytes != n.engine.loadedBytes {
+				n.engine.Size() || e.loadedBytes != n.engine.loadedBytes {
 				t.Errorf("level %d: %s: %d, want %d", level, name, got, want)
 			}
 			for _, s := range n.engine.bySHA {
@@ -97,14 +95,14 @@ func TestRestoredEnginesCountAlike(t *testing.T) {
 func TestOlderLibrariesCountWithoutTheProcessor(t *testing.T) {
 	power, rounded := platformPower(rand.New(rand.NewPCG(seeds.Of(t), 1)))
 	base, exponent, _ := strings.Cut(power, "^")
-	// the length of such a table is another one at LevelUsers
+	// the length of such a table is another one at LevelSecond
 	const older = "local u = {1} u[7] = 1 if #u ~= 7 then u = nil + 1 end "
 	load := func(code string) *library {
 		n := newNode()
-		n.engine.SetLevel(commands.LevelBounded)
+		n.engine.SetLevel(commands.LevelFirst)
 		n.atLevel(t, "FUNCTION", "LOAD", "#!lua name=l\n"+older+code+
 			" redis.register_function('f', function() return 1 end)")
-		n.engine.SetLevel(commands.LevelUsers)
+		n.engine.SetLevel(commands.LevelSecond)
 		restored := restoredAt(t, n.engine)
 		if n.engine.Counts() != restored.Counts() {
 			t.Errorf("%s: %d, restored %d", code, n.engine.Counts(), restored.Counts())

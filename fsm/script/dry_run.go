@@ -53,7 +53,7 @@ func (t dryRunScripts) Eval(x *commands.Call, script commands.Script) error {
 // fading reports whether the cache may soon drop a script, so that its last use matters.
 func (e *Engine) fading(s *cachedScript) bool {
 	return !s.loaded && (e.cachedCount > maxCachedScripts/2 ||
-		e.cacheSize(e.level) > maxCachedSize/2) &&
+		strict(e.level) && e.cachedBytes > maxCachedSize/2) &&
 		e.cached.root.prev != s
 }
 

@@ -35,9 +35,7 @@ type Engine struct {
 	loaded      scriptList // in the order of loading
 	cached      scriptList // by EVAL, in the order of use
 	cachedCount int
-	cachedSize  int // of the footprints
 	cachedBytes int // of the compiled scripts
-	loadedCount int
 	loadedBytes int // of the sources
 	loadedSize  int // of the compiled scripts, bytes
 
@@ -93,9 +91,9 @@ func NewEngine(table *commands.Table) *Engine {
 }
 
 // SetLevel tells the engine the machine's feature level, before it restores or runs anything.
-// LevelUsers counts the loading of libraries again: a node that restores them counts the same.
+// LevelSecond counts the loading of libraries again: a node that restores them counts the same.
 func (e *Engine) SetLevel(level uint64) {
-	changed := atUsers(level) != atUsers(e.level)
+	changed := strict(level) != strict(e.level)
 	e.level = level
 	if !changed {
 		return
@@ -104,20 +102,23 @@ func (e *Engine) SetLevel(level uint64) {
 	// they were counted as at the other level
 	e.derived, e.order, e.derivedSize = map[string]*program{}, nil, 0
 	e.mu.Unlock()
-	counted := newLibrarySet()
-	for _, l := range e.libraries.list {
-		// what fails to load is as on a node that restores it
-		_ = e.count(l)
-		counted.add(l)
+	before := e.libraries.list
+	err := e.reload(func(yield func([]byte, error) bool) {
+		for _, l := range before {
+			if !yield([]byte(l.Source), nil) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		panic(err) // they were loaded
 	}
-	counted.share()
-	e.libraries = counted
 }
 
 // compile compiles a script from a request, and charges the request.
 func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
 	p, work, err := compileScriptWithin(source, limitsAt(x.Level))
-	if x.Level >= commands.LevelBounded {
+	if x.Level >= commands.LevelSecond {
 		x.Spend(work)
 	}
 	return p, err
@@ -248,8 +249,8 @@ func (e *Engine) note(c chosen, level uint64) (sha string) {
 
 // entryInterpreter returns the interpreter of entries.
 func (e *Engine) entryInterpreter(level uint64) *interpreter {
-	if e.writer == nil || e.writer.atUsers != atUsers(level) {
-		e.writer = newInterpreter(e.table, atUsers(level))
+	if e.writer == nil || e.writer.L.G.Strict != strict(level) {
+		e.writer = newInterpreter(e.table, strict(level))
 	}
 	return e.writer
 }
@@ -264,7 +265,7 @@ func (e *Engine) runReader(x *commands.Call, c chosen) (err error) {
 	default:
 		var work int
 		c.program, work, err = e.derive(c.source, limitsAt(x.Level))
-		if x.Level >= commands.LevelBounded {
+		if x.Level >= commands.LevelSecond {
 			// also if known: the derived programs are not part of the state
 			x.Spend(work)
 		}
@@ -296,11 +297,11 @@ func (e *Engine) takeReader(level uint64) *interpreter {
 	for n := len(e.readers); n > 0; n = len(e.readers) {
 		in := e.readers[n-1]
 		e.readers = e.readers[:n-1]
-		if in.atUsers == atUsers(level) {
+		if in.L.G.Strict == strict(level) {
 			return in
 		}
 	}
-	return newInterpreter(e.table, atUsers(level))
+	return newInterpreter(e.table, strict(level))
 }
 
 // derive returns the compiled form of a source, from a small cache outside the state, and the cost

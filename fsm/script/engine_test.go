@@ -307,7 +307,7 @@ func TestNothingIsLeftToTheNextScript(t *testing.T) {
 }
 
 // TestErrorsOfLiterals: strings and comments that do not end have the errors of redis-server
-// 7.0.15, and below commands.LevelUsers those of release 0.1, since loadstring returns them.
+// 7.0.15, and below commands.LevelSecond those of release 0.1, since loadstring returns them.
 func TestErrorsOfLiterals(t *testing.T) {
 	const before = "ERR Error compiling script (new function): user_script:"
 	for _, c := range []struct{ source, want, released string }{
@@ -334,7 +334,7 @@ func TestErrorsOfLiterals(t *testing.T) {
 		{`return [=`, "1: invalid long string delimiter near '[='",
 			"1: invalid multiline string near '<eof>'"},
 	} {
-		for level, want := range map[uint64]string{commands.LevelUsers: c.want,
+		for level, want := range map[uint64]string{commands.LevelSecond: c.want,
 			commands.LevelFirst: c.released} {
 			_, err := compileScript([]byte(c.source), level)
 			if err == nil || err.Error() != before+want {
@@ -346,8 +346,8 @@ func TestErrorsOfLiterals(t *testing.T) {
 
 // TestCollectGarbage: a step ends a cycle if it is as large as what is in use.
 func TestCollectGarbage(t *testing.T) {
-	for _, atUsers := range []bool{false, true} {
-		L := newInterpreter(testTable(), atUsers).L
+	for _, strict := range []bool{false, true} {
+		L := newInterpreter(testTable(), strict).L
 		L.Begin(lua.Budget{Instructions: 1 << 20, Bytes: scriptBytes})
 		for source, want := range map[string]string{
 			`collectgarbage("step")`:         "false",
@@ -359,14 +359,14 @@ func TestCollectGarbage(t *testing.T) {
 			`select(2, pcall(collectgarbage, "nope", {}))`: "bad argument #1 to '?' (invalid " +
 				"option 'nope')",
 		} {
-			if !atUsers && want == "false" {
+			if !strict && want == "false" {
 				want = "true"
-			} else if !atUsers && strings.Contains(want, "#2") {
+			} else if !strict && strings.Contains(want, "#2") {
 				want = "0"
 			}
 			v, err := evalHere(L, `return tostring(`+source+`)`)
 			if err != nil || showValue(v) != want {
-				t.Errorf("%v: %s: %v %v, want %s", atUsers, source, v, err, want)
+				t.Errorf("%v: %s: %v %v, want %s", strict, source, v, err, want)
 			}
 		}
 	}

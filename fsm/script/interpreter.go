@@ -33,8 +33,6 @@ type interpreter struct {
 
 	libraries []*loadedLibrary // whose code has run
 
-	atUsers                          bool        // see the function atUsers
-	rounds                           bool        // elementary functions are those of package libm
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
 
 	// where the globals are that each run sets
@@ -79,22 +77,21 @@ type interpreter struct {
 	failedLine   int
 }
 
-// newInterpreter returns an interpreter whose scripts call the commands of table. atUsers is that
-// of the level at which they run.
-func newInterpreter(table *commands.Table, atUsers bool) *interpreter {
-	return newRoundingInterpreter(table, atUsers, atUsers)
+// newInterpreter returns an interpreter whose scripts call the commands of table. strict is that of
+// the level at which they run.
+func newInterpreter(table *commands.Table, strict bool) *interpreter {
+	return newRoundingInterpreter(table, strict, strict)
 }
 
 // newRoundingInterpreter returns an interpreter that may round elementary functions correctly where
 // those of its level do not.
-func newRoundingInterpreter(table *commands.Table, atUsers, rounds bool) *interpreter {
+func newRoundingInterpreter(table *commands.Table, strict, rounds bool) *interpreter {
 	L := lua.NewState(lua.Options{
 		CallFrames: scriptCallFrames, Registers: scriptRegisters, MaxRegisters: scriptRegistersTo,
 		ThreadFrames: threadCallFrames, ThreadRegisters: threadRegisters,
 	})
-	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget,
-		atUsers: atUsers, rounds: rounds}
-	L.G.NamesCalls, L.G.RoundsPowers, L.G.Strict = atUsers, rounds, atUsers
+	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget}
+	L.G.RoundsPowers, L.G.Strict = rounds, strict
 	in.leaving, in.looking = in.leave, in.look
 	in.reply.interned = &in.interned
 	in.measure = &measure{ReplySizer: commands.NewReplySizer(), b: in.budget}
@@ -239,7 +236,7 @@ func (in *interpreter) setGlobals(script commands.Script) {
 
 func (in *interpreter) setRedis(api *lua.LTable) {
 	in.globals.SetPlace(in.redisPlace, api)
-	if in.atUsers {
+	if in.L.G.Strict {
 		in.globals.SetPlace(in.serverPlace, api)
 	}
 }

@@ -211,8 +211,7 @@ func (in *interpreter) compileFor(L *lua.LState, source, name string) int {
 	in.budget.ChargeBytes(L, compileBytes*int64(len(source)))
 	chunk := chunkID(name)
 	proto, tokens, err := compileChunk([]byte(source), chunk, lua.Limits{
-		Tokens: int(max(in.budget.Instructions, 0)/tokenWork) + 1, Links: L.G.Strict,
-		Released: !in.atUsers})
+		Tokens: int(max(in.budget.Instructions, 0)/tokenWork) + 1, Released: !L.G.Strict})
 	in.budget.Charge(L, int64(tokens*tokenWork-compileInstructions*len(source)))
 	if proto != nil && L.G.Strict {
 		in.budget.ChargeBytes(L, int64(proto.Size()-compileBytes*len(source)))

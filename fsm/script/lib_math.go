@@ -64,10 +64,10 @@ const (
 	libmInstructions = 8
 )
 
-// rounded returns a function of package libm, or what it was below LevelUsers.
+// rounded returns a function of package libm, or what it was below LevelSecond.
 func (in *interpreter) rounded(f func(x float64) (z float64, hard bool),
 	released func(x float64) float64) lua.LGFunction {
-	if !in.rounds {
+	if !in.L.G.RoundsPowers {
 		return mathOf(released)
 	}
 	return func(L *lua.LState) int {
@@ -80,7 +80,7 @@ func (in *interpreter) rounded(f func(x float64) (z float64, hard bool),
 // roundedOfTwo is rounded for functions of two numbers.
 func (in *interpreter) roundedOfTwo(f func(x, y float64) (z float64, hard bool),
 	released func(x, y float64) float64) lua.LGFunction {
-	if !in.rounds {
+	if !in.L.G.RoundsPowers {
 		return mathOfTwo(released)
 	}
 	return func(L *lua.LState) int {

@@ -1,4 +1,4 @@
-// The math library below LevelUsers: functions of package math, whose last bits differ between
+// The math library below LevelSecond: functions of package math, whose last bits differ between
 // processors and between versions of Go. Nothing else may call them.
 
 package script

@@ -1,4 +1,4 @@
-// The functions of math and the operator ^: from LevelUsers on the exact result, rounded.
+// The functions of math and the operator ^: from LevelSecond on the exact result, rounded.
 
 package script
 
@@ -155,26 +155,26 @@ func TestPowersOfLevels(t *testing.T) {
 		s := strconv.FormatFloat(z, 'g', 17, 64)
 		return s + " " + s + " " + s + " " + strconv.FormatFloat(2*z, 'g', 17, 64)
 	}
-	for _, compiled := range []uint64{commands.LevelBounded, commands.LevelUsers} {
+	for _, compiled := range []uint64{commands.LevelFirst, commands.LevelSecond} {
 		p, err := compileScript([]byte(source), compiled)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, users := range []bool{false, true} {
-			if !users && atUsers(compiled) {
+		for _, now := range []bool{false, true} {
+			if !now && strict(compiled) {
 				continue // levels never fall
 			}
-			L := newInterpreter(testTable(), users).L
+			L := newInterpreter(testTable(), now).L
 			L.PushMain(p.proto)
 			if err := L.PCall(0, 1); err != nil {
 				t.Fatal(err)
 			}
 			want := show(math.Pow(x, y))
-			if users {
+			if now {
 				want = show(rounded)
 			}
 			if got := showValue(L.Get(-1)); got != want {
-				t.Errorf("compiled at level %d, at LevelUsers: %v: %s, want %s", compiled, users,
+				t.Errorf("compiled at level %d, at LevelSecond: %v: %s, want %s", compiled, now,
 					got, want)
 			}
 		}

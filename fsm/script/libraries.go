@@ -175,13 +175,13 @@ func (e *Engine) HasFunction(level uint64, name []byte) bool {
 }
 
 // find returns the function that FCALL calls by a name at a feature level, and its library; nil if
-// there is none. Below LevelUsers the case of all Unicode letters is ignored, as in 0.1.
+// there is none. Below LevelSecond the case of all Unicode letters is ignored, as in 0.1.
 func (s *librarySet) find(level uint64, name []byte) (*library, *commands.Function) {
 	at, ok := s.byFunction[string(name)]
 	if !ok {
 		at, ok = s.byFunction[ascii.Lower(name)]
 	}
-	if !ok && level < commands.LevelUsers {
+	if !ok && level < commands.LevelSecond {
 		at, ok = s.byFunction[strings.ToLower(string(name))] //purity: 0.1 did, its log is replayed
 		ok = ok && strings.EqualFold(                        //purity: 0.1 did, its log is replayed
 			at.library.Functions[at.index].Name, string(name))
@@ -204,7 +204,7 @@ func (e *Engine) LoadLibrary(x *commands.Call, source []byte,
 	return l.Name, e.join(x, []*library{l}, commands.RestoreReplace)
 }
 
-// RestoreLibraries loads libraries, all or none. It charges x, if that is not nil.
+// RestoreLibraries loads libraries, all or none.
 func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, error],
 	policy commands.RestorePolicy) error {
 	restored := newLibrarySet()
@@ -220,10 +220,9 @@ func (e *Engine) RestoreLibraries(x *commands.Call, sources iter.Seq2[[]byte, er
 			return err
 		}
 		restored.add(l)
+		// at once, so that no more is loaded than the limits allow
 		err = checkLibraries(len(restored.list), restored.bytes, restored.cost)
-		if err != nil && x != nil {
-			// at once, so that no more is loaded than the limits allow; a snapshot's libraries were
-			// within them when they were loaded
+		if err != nil {
 			return err
 		}
 	}
@@ -275,7 +274,7 @@ func (e *Engine) join(x *commands.Call, list []*library, policy commands.Restore
 // share shares the libraries after a change, and charges x for what calls will load: they do not
 // pay for that.
 func (e *Engine) share(x *commands.Call) {
-	if more := e.libraries.share(); x != nil && x.Level >= commands.LevelUsers {
+	if more := e.libraries.share(); x.Level >= commands.LevelSecond {
 		x.Spend(int(more))
 	}
 }
@@ -289,7 +288,7 @@ const (
 // remove removes a library, charges x for it, and reports whether it existed.
 func (e *Engine) remove(x *commands.Call, name string) bool {
 	index, found := e.libraries.search(name)
-	if found && x.Level >= commands.LevelUsers {
+	if found && x.Level >= commands.LevelSecond {
 		l := e.libraries.list[index]
 		x.Spend(removeUnits*len(l.Functions) + (l.size()-len(l.Source))/removedPerUnit)
 	}
@@ -329,14 +328,14 @@ func (e *Engine) chooseFunction(level uint64, script commands.Script) (chosen, e
 }
 
 // readLibrary makes a library of its source and runs the code, which registers its functions. taken
-// reports whether a name is in use. x, if not nil, is charged for the instructions.
+// reports whether a name is in use.
 func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	taken func(name string) bool) (*library, error) {
 	if len(source) > commands.MaxScriptBytes {
 		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
 	}
 	l := &library{Library: commands.Library{Source: string(source)}}
-	if x != nil && x.Level >= commands.LevelUsers {
+	if x.Level >= commands.LevelSecond {
 		line, _, _ := bytes.Cut(source, []byte("\n")) // compiling is charged for the rest
 		x.Spend(len(line) / bytesPerWork)
 	}
@@ -347,19 +346,18 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if taken(l.Name) {
 		return nil, commands.Errorf("ERR Library '%s' already exists", l.Name)
 	}
-	if err := l.compile(x, e.level, body); err != nil {
+	limits := limitsAt(x.Level)
+	tokens, err := l.compile(limits, body)
+	if limits.Tokens > 0 {
+		x.Spend(compileWork(tokens, len(body)))
+	}
+	if err != nil {
 		return nil, err
 	}
-	l.sha = shaOf(l.Source)
-	if x == nil {
-		err = e.count(l)
-	} else {
-		if err := e.refused(&chosen{library: l}); err != nil {
-			return nil, err
-		}
-		err = e.load(x, l)
+	if err := e.refused(&chosen{library: l}); err != nil {
+		return nil, err
 	}
-	switch {
+	switch err := e.load(x, l); {
 	case err != nil:
 		return nil, commands.Errorf("ERR Error registering functions: %s", err)
 	case len(l.Functions) == 0:
@@ -374,52 +372,65 @@ func (e *Engine) load(x *commands.Call, l *library) error {
 	reusable, err := in.loadLibrary(x, l,
 		lua.Budget{Instructions: loadInstructions, Bytes: loadBytes})
 	x.Spend(int(l.cost))
-	if err != nil && in.budget.Spent() == lua.ErrInstructions && x.Level >= commands.LevelUsers {
+	if err != nil && in.budget.Spent() == lua.ErrInstructions && x.Level >= commands.LevelSecond {
 		err = errLoadTimeout
 	}
 	if !reusable {
 		e.writer = nil
-		if x.Level >= commands.LevelUsers {
+		if x.Level >= commands.LevelSecond {
 			x.Spend(int(e.libraries.kept)) // calls will load them again, and do not pay for that
 		}
 	}
 	return err
 }
 
-// count runs the code of a library that was loaded before, and counts it by the machine's level. If
-// the code fails there, as it may if it was loaded at a lower level, it is counted by that one, and
-// each call of its functions fails. It is then run with elementary functions that no processor
-// decides, unless it fails with them, too.
-func (e *Engine) count(l *library) error {
-	var err error
-	users := atUsers(e.level)
-	for _, as := range []struct{ users, rounds bool }{{users, users}, {false, users}, {}} {
-		counted := *l
-		in := newRoundingInterpreter(e.table, as.users, as.rounds)
-		if _, err = in.loadLibrary(nil, &counted, lenientLoad); err == nil {
-			*l = counted
-			return nil
+// reload replaces the libraries by those of sources that were loaded before, counted by the
+// machine's level: both a node that restores them and one on which the level rises come here. What
+// the first level accepted may fail at a later one, register nothing there, or what another library
+// has. Then it is run as at the first level, but for elementary functions, which no processor may
+// decide any more, and each call of its functions fails. If that does not work either, the library
+// stays without functions: a state that was written can be read.
+func (e *Engine) reload(sources iter.Seq2[[]byte, error]) error {
+	now, all := strict(e.level), newLibrarySet()
+	for source, err := range sources {
+		if err != nil {
+			return err
 		}
+		l := &library{Library: commands.Library{Source: string(source)}, sha: shaOf(string(source))}
+		body, err := l.readMetadata(source)
+		if err == nil && all.has(l.Name) {
+			err = errScriptRecord
+		}
+		if err == nil {
+			_, err = l.compile(lua.Limits{Released: !now}, body)
+		}
+		if err != nil {
+			return err
+		}
+		for _, strict := range []bool{now, false} {
+			counted := *l
+			in := newRoundingInterpreter(e.table, strict, now)
+			_, err := in.loadLibrary(nil, &counted, lenientLoad)
+			if err == nil && len(counted.Functions) > 0 && all.conflict(&counted, nil) == nil {
+				l = &counted
+				break
+			}
+		}
+		all.add(l)
 	}
-	return err
+	all.share()
+	e.libraries = all
+	return nil
 }
 
-// compile compiles the code of a library, for a level if no request loads it, and charges the
-// request.
-func (l *library) compile(x *commands.Call, level uint64, body []byte) error {
-	limits := lua.Limits{Released: !atUsers(level)}
-	if x != nil {
-		limits = limitsAt(x.Level)
-	}
+// compile compiles the code of a library.
+func (l *library) compile(limits lua.Limits, body []byte) (tokens int, err error) {
 	proto, tokens, err := compileChunk(body, libraryChunk, limits)
-	if limits.Tokens > 0 {
-		x.Spend(compileWork(tokens, len(body)))
-	}
 	if err != nil {
-		return commands.Errorf("ERR Error compiling function: %s", err)
+		return tokens, commands.Errorf("ERR Error compiling function: %s", err)
 	}
 	l.program = &program{proto: proto, size: programBytes + len(l.Source) + proto.Size()}
-	return nil
+	return tokens, nil
 }
 
 // readMetadata reads a first line `#!lua name=x` and returns the code without the text of that
@@ -493,7 +504,7 @@ func (e *Engine) loadLibraries(c *wire.Cursor) error {
 	if n == 0 || n > commands.MaxLibraries {
 		return errScriptRecord
 	}
-	return e.RestoreLibraries(nil, func(yield func([]byte, error) bool) {
+	return e.reload(func(yield func([]byte, error) bool) {
 		for range n {
 			source := c.Bytes()
 			if c.Failed() {
@@ -507,5 +518,5 @@ func (e *Engine) loadLibraries(c *wire.Cursor) error {
 		if c.Len() != 0 {
 			yield(nil, errScriptRecord)
 		}
-	}, commands.RestoreFlush)
+	})
 }

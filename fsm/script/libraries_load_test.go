@@ -4,13 +4,17 @@ package script
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // libraryEngine returns an engine with a library that is costly to load.
@@ -199,18 +203,18 @@ func TestLevelsCountLibrariesAlike(t *testing.T) {
 	}
 	table := testTable()
 	old := NewEngine(table)
-	old.SetLevel(commands.LevelBounded)
+	old.SetLevel(commands.LevelFirst)
 	for _, source := range sources {
 		x := newestCall()
-		x.Level = commands.LevelBounded
+		x.Level = commands.LevelFirst
 		if _, err := old.LoadLibrary(x, []byte(source), false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	low := old.libraries.list[0].cost
-	old.SetLevel(commands.LevelUsers)
+	old.SetLevel(commands.LevelSecond)
 	restored := NewEngine(table)
-	restored.SetLevel(commands.LevelUsers)
+	restored.SetLevel(commands.LevelSecond)
 	if err := restored.Restore(old.AppendTo(nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +233,56 @@ func TestLevelsCountLibrariesAlike(t *testing.T) {
 		}
 	}
 	if high := restored.libraries.list[0].cost; high <= low {
-		t.Errorf("%d, below LevelUsers %d", high, low)
+		t.Errorf("%d, below LevelSecond %d", high, low)
+	}
+}
+
+// What a library registers may differ at the level to which the machine rises: it may be nothing,
+// or what another library has, or depend on the processor. A node on which the level rises has the
+// same as one that restores its snapshot, and what that writes can be read.
+func TestRaisedLibrariesAreReadBack(t *testing.T) {
+	power, _ := platformPower(rand.New(rand.NewPCG(seeds.Of(t), 1)))
+	base, exponent, _ := strings.Cut(power, "^")
+	x, _ := strconv.ParseFloat(base, 64)
+	y, _ := strconv.ParseFloat(exponent, 64)
+	// the length of such a table is another one at LevelSecond
+	const older = "local u = {1} u[7] = 1 local old = #u == 7 "
+	register := func(name string) string {
+		return "redis.register_function(" + name + ", function() return 1 end) "
+	}
+	for what, c := range map[string]struct {
+		libraries []string
+		functions string
+	}{
+		"nothing":       {[]string{"if old then " + register("'f'") + "end"}, "f"},
+		"the same name": {[]string{register("old and 'f' or 'x'"), register("old and 'g' or 'x'")}, "xg"},
+		"the name that another had": {[]string{register("old and 'f' or 'g'"),
+			register("old and 'g' or 'g'")}, "g"},
+		"by the processor's power": {[]string{fmt.Sprintf("if not old or %s ~= %.17g then u = nil + 1 end ",
+			power, math.Pow(x, y)) + register("'f'")}, ""},
+	} {
+		n := newNode()
+		n.engine.SetLevel(commands.LevelFirst)
+		for i, code := range c.libraries {
+			n.atLevel(t, "FUNCTION", "LOAD", fmt.Sprintf("#!lua name=l%d\n", i)+older+code)
+		}
+		before := restoredAt(t, n.engine)
+		for _, e := range []*Engine{n.engine, before} {
+			e.SetLevel(commands.LevelSecond)
+		}
+		for how, e := range map[string]*Engine{"raised": n.engine, "restored": restoredAt(t, n.engine),
+			"restored and raised": before} {
+			functions := ""
+			for _, l := range e.Libraries() {
+				for _, f := range l.Functions {
+					functions += f.Name
+				}
+			}
+			if functions != c.functions || e.Counts() != n.engine.Counts() ||
+				e.LibraryCount() != len(c.libraries) {
+				t.Errorf("%s, %s: functions %q, want %q; %d, want %d", what, how, functions,
+					c.functions, e.Counts(), n.engine.Counts())
+			}
+		}
 	}
 }

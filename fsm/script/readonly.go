@@ -72,20 +72,21 @@ func (in *interpreter) openSandbox() {
 	in.openLibraries(missing)
 }
 
-// atUsers reports whether a feature level has what came with LevelUsers: Valkey's name of the
-// server's API, errors that name what was called, and elementary functions that are rounded
-// correctly. An interpreter has that or not: a global without a value would differ for next.
+// strict reports whether a feature level has what came with LevelSecond: charges for all that takes
+// time, Valkey's name of the server's API, errors that name what was called, and elementary
+// functions that are rounded correctly. An interpreter has that or not: a global without a value
+// would differ for next.
 //
 // Libraries that run again at a higher level still register the same functions. Code that loads
 // finds a missing global only by an error that nothing there can catch, so a library that loaded
 // without the name has not looked for it. (One could name its functions after the last digit of a
 // logarithm; none does.)
-func atUsers(level uint64) bool { return level >= commands.LevelUsers }
+func strict(level uint64) bool { return level >= commands.LevelSecond }
 
 // nameAPI makes the server's API a global under its names.
 func (in *interpreter) nameAPI(globals, api *lua.LTable) {
 	globals.RawSetString("redis", api)
-	if in.atUsers {
+	if in.L.G.Strict {
 		globals.RawSetString("server", api)
 	}
 }

@@ -37,11 +37,10 @@ func raiseCompileError(context *funcContext, line int, format string, args ...an
 // Limits bounds what Compile reads, and says where the result runs.
 type Limits struct {
 	Tokens int // 0: any number
-	// Links counts each variable of outer functions that a function uses, itself or for functions
-	// within it, as a token. Nested functions may use many more than the source names.
-	Links bool
-	// Released makes a chunk that also runs as at feature levels up to 2, in a state that does not
-	// round powers.
+	// Released makes a chunk that also runs as at feature level 1, in a state that does not round
+	// powers, and counts tokens as there. Otherwise each variable of outer functions that a
+	// function uses, itself or for functions within it, counts as a token: nested functions may use
+	// many more than the source names.
 	Released bool
 }
 
@@ -81,7 +80,7 @@ func compileWith(source, name string, limits Limits,
 		f.SetLastLine(eline(chunk[len(chunk)-1]) + 1)
 	}
 	linked := &links{}
-	if limits.Links {
+	if !limits.Released {
 		if limits.Tokens > 0 {
 			linked.most = limits.Tokens - tokens + 1
 		}

@@ -111,16 +111,16 @@ func TestLinksCount(t *testing.T) {
 	}
 	source := "local " + strings.Join(names, ",") + strings.Repeat(" f(function()", depth) +
 		strings.Join(uses, " ") + strings.Repeat(" end)", depth)
-	proto, tokens, err := Compile(source, "x", Limits{})
+	proto, tokens, err := Compile(source, "x", Limits{Released: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, all, err := Compile(source, "x", Limits{Links: true})
+	_, all, err := Compile(source, "x", Limits{})
 	if err != nil || all != tokens+depth*variables {
 		t.Errorf("%d tokens, with links %d: %v", tokens, all, err)
 	}
 	for limit, ok := range map[int]bool{all: true, all - 1: false, tokens: false} {
-		_, got, err := Compile(source, "x", Limits{Tokens: limit, Links: true})
+		_, got, err := Compile(source, "x", Limits{Tokens: limit})
 		if (err == nil) != ok || got > limit+1 {
 			t.Errorf("%d allowed: %d, %v", limit, got, err)
 		}

@@ -46,7 +46,7 @@ type FunctionProto struct {
 
 	places []place // of the constants
 
-	// released is the whole chunk as feature levels up to 2 run it, if its constant powers differ
+	// released is the whole chunk as feature level 1 runs it, if its constant powers differ
 	// there
 	released *FunctionProto
 

@@ -15,7 +15,7 @@ const (
 	HardUnits    = 2000
 )
 
-// releasedPower is the operator ^ up to feature level 2. Its last bits depend on the processor, so
+// releasedPower is the operator ^ at feature level 1. Its last bits depend on the processor, so
 // what replays entries of these levels must do so on one that applied them.
 func releasedPower(a, b float64) float64 { return math.Pow(a, b) }
 

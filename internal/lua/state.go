@@ -41,11 +41,10 @@ type Global struct {
 	Budget        Budget
 	// Run is what Go functions remember during a run.
 	Run any
-	// NamesCalls says that errors name what was called, as in C Lua.
-	NamesCalls bool
 	// RoundsPowers says that ^ is exact but for its rounding, as from feature level 3 on.
 	RoundsPowers bool
-	// Strict charges for what release 0.1 missed, and has tables with the sizes of C Lua.
+	// Strict charges for what release 0.1 missed, has tables with the sizes of C Lua, and errors
+	// that name what was called, as there.
 	Strict bool
 	// Touched reports that a script changed something that Watch marked.
 	Touched bool
@@ -416,7 +415,7 @@ func (L *LState) CalledAs() (name string, method bool) {
 func (L *LState) raiseNotCallable(v LValue) {
 	what := "a " + v.Type().String() + " value"
 	var call DbgCall
-	if L.G.NamesCalls && L.depth > 0 && !L.frames[L.depth-1].fn.IsG {
+	if L.G.Strict && L.depth > 0 && !L.frames[L.depth-1].fn.IsG {
 		f := &L.frames[L.depth-1]
 		call = f.fn.Proto.callAt(int(f.pc) - 1)
 	}

@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file of a level above the released ones")
 
-// TestCatalogOfUsers holds the commands that rules of users can name at LevelUsers, with what
+// TestCatalogOfUsers holds the commands that rules of users can name at LevelSecond, with what
 // decides there whether a call may run: categories, what is done to keys, channels, and whether
 // maxmemory refuses it. A later release that adds a command to the level, or changes one, would
 // decide otherwise than its neighbors. New commands have a later Level.
@@ -21,7 +21,7 @@ func TestCatalogOfUsers(t *testing.T) {
 	table := commands.NewTable(commands.Specs(), server.Specs())
 	var text strings.Builder
 	line := func(s *commands.Spec, level uint64) {
-		if max(s.Level, level) > commands.LevelUsers {
+		if max(s.Level, level) > commands.LevelSecond {
 			return
 		}
 		fmt.Fprintf(&text, "%s %s", s.FullName(), strings.Join(s.Categories().Names(), ","))
@@ -64,6 +64,6 @@ func TestCatalogOfUsers(t *testing.T) {
 				t.Errorf("not in %s: %s", golden, l)
 			}
 		}
-		t.Errorf("commands of LevelUsers are not those of %s", golden)
+		t.Errorf("commands of LevelSecond are not those of %s", golden)
 	}
 }

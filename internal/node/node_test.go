@@ -91,7 +91,7 @@ func startThree(t *testing.T) (nodes []*Node, clocks []*skewedClock, clients []*
 			t.Fatal(err)
 		}
 		wait.For(t, 20*time.Second, "the feature level", func() bool {
-			return n.cluster.Status().Level >= commands.LevelBounded
+			return n.cluster.Status().Level >= commands.LevelSecond
 		})
 		c := redis.NewClient(&redis.Options{Addr: n.Addr(), MaxRetries: -1, PoolSize: 60})
 		t.Cleanup(func() { _ = c.Close() })

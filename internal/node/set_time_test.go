@@ -17,7 +17,7 @@ func TestSetTime(t *testing.T) {
 	nodes, _, clients := startThree(t)
 	ctx := t.Context()
 	wait.For(t, 20*time.Second, "the newest level", func() bool {
-		return nodes[0].adapter.Level() >= commands.LevelUsers
+		return nodes[0].adapter.Level() >= commands.LevelSecond
 	})
 	if err := clients[0].Set(ctx, "lock", "me", time.Hour).Err(); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ const maxSlowScripts = 16
 // waits to be proposed, which may run it again.
 func (n *Node) slowScript(s commands.SlowScript) {
 	if c := n.loaded.Load(); c != nil && !s.Ended &&
-		n.adapter.Users().Level >= commands.LevelUsers {
+		n.adapter.Users().Level >= commands.LevelSecond {
 		c.WriteFirst(settingRequest(refusal(s)...))
 	}
 	select {
@@ -51,7 +51,7 @@ func (n *Node) refuseSlowScripts(ctx context.Context) {
 		}
 		n.log.Error("a script held up the cluster, far longer than it should; please report it",
 			"id", s.ID, "took_ms", s.TookMs, "source", s.Source)
-		if n.adapter.Level() < commands.LevelUsers {
+		if n.adapter.Level() < commands.LevelSecond {
 			n.log.Warn("a slow script is not refused: some nodes run an older release", "id", s.ID)
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 func TestSlowScriptIsRefused(t *testing.T) {
 	nodes, _, clients := startThree(t)
 	wait.For(t, 20*time.Second, "the newest level", func() bool {
-		return nodes[0].adapter.Level() >= commands.LevelUsers
+		return nodes[0].adapter.Level() >= commands.LevelSecond
 	})
 	const source = "return redis.call('incr', 'n')"
 	slow := commands.SlowScript{ID: redis.NewScript(source).Hash(), Source: source, TookMs: 4321}

@@ -116,7 +116,7 @@ func (n *Node) settle(ctx context.Context, words ...[]byte) error {
 			return nil
 		case <-time.After(pause):
 		}
-		if n.adapter.Users().Level < commands.LevelUsers || !n.cluster.Status().Ready {
+		if n.adapter.Users().Level < commands.LevelSecond || !n.cluster.Status().Ready {
 			continue
 		}
 		reply, err := backend{n}.Write(ctx, server.Workload{}, request, 1)

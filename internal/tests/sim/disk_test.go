@@ -319,7 +319,7 @@ func (d *disk) heal() {
 func (d *disk) rot(how string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.level < commands.LevelUsers {
+	if d.level < commands.LevelSecond {
 		return "nothing, since no mark is believed yet"
 	}
 	if how == "lost" || how == "stray" {

@@ -291,7 +291,7 @@ type simulation struct {
 func newSimulation(sc *schedule) *simulation {
 	s := &simulation{seed: sc.seed, net: simnet.NewRandom(sc.seed), began: time.Now(),
 		threshold:    sc.threshold,
-		guessesMarks: sc.level != 0 && sc.level < commands.LevelUsers}
+		guessesMarks: sc.level != 0 && sc.level < commands.LevelSecond}
 	for i := range sc.nodes {
 		p := s.add(i + 1)
 		p.known = sc.level
