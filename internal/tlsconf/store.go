@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -153,22 +152,17 @@ func (s *Store) load() (*Loaded, error) {
 		}
 	}
 	var err error
-	if l.Pair, err = tls.X509KeyPair(l.text[0], l.text[1]); err != nil {
+	if l.Pair, err = pairOf(l.text[0], l.text[1]); err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", s.cfg.Cert, s.cfg.Key, err)
 	}
 	l.CAs = x509.NewCertPool()
-	for rest := l.text[2]; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if c, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
-			l.CAs.AddCert(c)
-			l.authorities = append(l.authorities, c)
+	if s.cfg.CA != "" {
+		if l.authorities, err = authoritiesOf(l.text[2]); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.cfg.CA, err)
 		}
 	}
-	if s.cfg.CA != "" && len(l.authorities) == 0 {
-		return nil, fmt.Errorf("%s: %w", s.cfg.CA, errNoCertificate)
+	for _, c := range l.authorities {
+		l.CAs.AddCert(c)
 	}
 	l.trusted = l.trustedUntil()
 	if s.cfg.Check != nil {
@@ -347,8 +341,12 @@ func (f Files) Dial() (*tls.Config, error) {
 			return nil, err
 		}
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s: %w", f.CA, errNoCertificate)
+		authorities, err := authoritiesOf(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.CA, err)
+		}
+		for _, a := range authorities {
+			c.RootCAs.AddCert(a)
 		}
 	}
 	if f.Cert != "" || f.Key != "" {
@@ -360,7 +358,7 @@ func (f Files) Dial() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		pair, err := tls.X509KeyPair(cert, key)
+		pair, err := pairOf(cert, key)
 		if err != nil {
 			return nil, err
 		}
@@ -391,4 +389,3 @@ func Alert(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
-var errNoCertificate = errors.New("no certificate in PEM")
