@@ -35,49 +35,52 @@ func lockedDir(t *testing.T, c *testCluster, id string, level uint64, file bool)
 // TestLocksExcludeEachOther has each use of a data directory meet each other one, with the lock's
 // file and, where only earlier releases have been, without it.
 func TestLocksExcludeEachOther(t *testing.T) {
-	uses := map[string]func(dir string) (io.Closer, error){
-		"a node": func(dir string) (io.Closer, error) {
-			return closing(Open(Config{ID: "n1", DataDir: dir, Logger: testLogger()}, newToy()))
+	uses := map[string]func(c *testCluster, dir string) (io.Closer, error){
+		"a node": func(c *testCluster, dir string) (io.Closer, error) {
+			ln := c.net.listen(c.t, "n1", "")
+			n, err := Open(Config{ID: "n1", DataDir: dir, PeerListener: ln, Clock: c.clock("n1"),
+				dial: c.net.dialer("n1"), Logger: testLogger()}, newToy())
+			if err != nil {
+				_ = ln.Close()
+			}
+			return closing(n, err)
 		},
-		"looking": func(dir string) (io.Closer, error) {
+		"looking": func(_ *testCluster, dir string) (io.Closer, error) {
 			return closing(OpenOffline(dir, newToy(), testLogger()))
 		},
-		"refetching": func(dir string) (io.Closer, error) {
+		"refetching": func(_ *testCluster, dir string) (io.Closer, error) {
 			_, err := Refetch(dir, newToy(), testLogger())
 			return closers{}, err
 		},
-		"setting aside": func(dir string) (io.Closer, error) {
+		"setting aside": func(_ *testCluster, dir string) (io.Closer, error) {
 			_, err := SetAsideRemoved(dir)
 			return closers{}, err
 		},
 	}
-	for _, level := range []uint64{firstLevel, markedLevel} {
-		for first := range uses {
-			for second := range uses {
-				if first == "refetching" || first == "setting aside" { // they have ended
-					continue
-				}
-				for _, file := range []bool{true, false} {
-					if !file && level >= markedLevel {
-						continue // see TestLookingCreatesNothing, TestLockDeletedUnderANode
-					}
-					c := newCluster(t, 1, nil)
-					c.write(c.leader(), "a")
-					c.close("n1")
-					dir := lockedDir(t, c, "n1", level, file)
-					has, err := uses[first](dir)
-					if err != nil {
-						t.Fatal(first, err)
-					}
-					if _, err := uses[second](dir); !errors.Is(err, ErrInUse) {
-						t.Errorf("level %d, file %v: %s beside %s: %v", level, file, second, first,
-							err)
-					}
-					if err := has.Close(); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
+	runs := func(t *testing.T, level uint64, file bool, first, second string) {
+		c := newCluster(t, 1, nil)
+		c.write(c.leader(), "a")
+		c.close("n1")
+		dir := lockedDir(t, c, "n1", level, file)
+		has, err := uses[first](c, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := uses[second](c, dir); !errors.Is(err, ErrInUse) {
+			t.Errorf("level %d, file %v: %v", level, file, err)
+		}
+		if err := has.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, first := range []string{"a node", "looking"} { // the others have ended
+		for second := range uses {
+			runSimulated(t, second+" beside "+first, func(t *testing.T) {
+				runs(t, firstLevel, true, first, second)
+				runs(t, firstLevel, false, first, second)
+				runs(t, markedLevel, true, first, second)
+				// without it: TestLookingCreatesNothing, TestLockDeletedUnderANode
+			})
 		}
 	}
 }

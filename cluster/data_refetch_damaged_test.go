@@ -55,6 +55,10 @@ func TestRefetchOfADamagedLog(t *testing.T) {
 	})
 }
 
+// tail is how many of the zeros behind a log's end stay, where a test reads it for each of its words:
+// a segment has a megabyte of them.
+const tail = 4096
+
 // What a damaged log still has counts, also behind the damage: the mark may be older, as after a
 // power failure, or from before a downgrade.
 func TestRefetchSalvages(t *testing.T) {
@@ -74,6 +78,7 @@ func TestRefetchSalvages(t *testing.T) {
 			t.Fatal(err)
 		}
 		end := len(bytes.TrimRight(data, "\x00"))
+		data = data[:min(len(data), end+tail)]
 		for at := segmentHeaderLen; at < end; at += segmentFrameLen { // each word in turn
 			old := bytes.Clone(data)
 			for i := range segmentFrameLen {
@@ -134,6 +139,8 @@ func TestRefetchGoesByTheNewestMembers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			end := len(bytes.TrimRight(whole, "\x00"))
+			whole = whole[:min(len(whole), end+tail)]
 			from, to := 0, 0
 			if !is.snapshot { // the only place that tells it
 				from, to = batchAt(whole, bytes.LastIndex(whole, []byte(clusterPrefix)))
@@ -148,7 +155,6 @@ func TestRefetchGoesByTheNewestMembers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			end := len(bytes.TrimRight(whole, "\x00"))
 			for at := segmentHeaderLen; at < end; at += segmentFrameLen { // each word in turn
 				if at >= from && at < to {
 					continue
