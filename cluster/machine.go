@@ -62,6 +62,10 @@ type WorkReader interface {
 	ReadWork(dst, requests []byte, clockMs, wallUs int64,
 		next func(lastUs, stampUs int64) (us int64, ok bool),
 		early bool) (replies []byte, work uint64)
+	// ReadWithin is ReadWork of at most that many units, with instants of which nobody else needs
+	// to know. done is false if it takes more: then nothing has happened.
+	ReadWithin(dst, requests []byte, clockMs, wallUs int64,
+		most uint64) (replies []byte, work uint64, done bool)
 }
 
 // Worker is an optional interface of a Machine that counts the work of applying entries, which a

@@ -29,8 +29,10 @@ type toy struct {
 	asked atomic.Uint64 // calls of NextDeadline
 	work  atomic.Uint64 // units: toyWork a batch
 	cut   atomic.Uint64 // entries of which batches did not run
-	mine  sync.Map      // sequence numbers of entries that this machine built and has not applied
-	apply gate          // locked: no entry is applied
+	// units of work of reads that count them
+	readWork atomic.Uint64
+	mine     sync.Map // sequence numbers of entries that this machine built and has not applied
+	apply    gate     // locked: no entry is applied
 
 	mu       sync.Mutex // the tests look in from outside
 	List     []string
@@ -146,7 +148,18 @@ func workOf(batch []byte) (units uint64) {
 
 func (t *toy) ReadWork(dst, requests []byte, clockMs, wallUs int64,
 	next func(lastUs, stampUs int64) (us int64, ok bool), early bool) ([]byte, uint64) {
+	t.readWork.Add(workOf(requests))
 	return t.Read(dst, requests, clockMs, wallUs, next, early), workOf(requests)
+}
+
+func (t *toy) ReadWithin(dst, requests []byte, clockMs, wallUs int64,
+	most uint64) ([]byte, uint64, bool) {
+	if workOf(requests) > most {
+		t.readWork.Add(most + 1)
+		return nil, most + 1, false
+	}
+	reply, work := t.ReadWork(dst, requests, clockMs, wallUs, nil, false)
+	return reply, work, true
 }
 
 // mix folds a batch into the hash. The caller holds mu.

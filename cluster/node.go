@@ -429,29 +429,24 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 }
 
 // ReadLocal runs a batch of read-only requests against this node's own state, which may be old, but
-// not older than before a restart: until the log is replayed the error is ErrLoading. A heavy batch
-// waits for the gate.
+// not older than before a restart: until the log is replayed the error is ErrLoading.
+//
+// A batch that is predicted to be cheap runs at once, beside others, and entries wait for all of
+// them. A prediction can be wrong: such a batch is aborted when it has done more, and then waits
+// for the gate like a heavy one.
 func (n *Node) ReadLocal(load Workload, batch []byte) (reply []byte, err error) {
-	busy := n.schedule(load, func() uint64 {
-		select {
-		case <-n.closing:
-			err = errStopping
-			return 0
-		default:
+	predicted, known := n.costs.estimate(load)
+	if known && len(batch) <= exemptBytes && n.gate.exempt(predicted) {
+		reply, units, done, err := n.readHere(batch, 2*max(predicted, exemptWork))
+		n.gate.settleExempt(flow{id: load.Conn}, predicted, units)
+		if done {
+			n.costs.record(load, units)
+			return reply, err
 		}
-		switch {
-		case n.removal.removed.Load():
-			err = n.removal.err
-		case n.failure.Load():
-			err = n.lost
-		case n.machine.loading():
-			err = ErrLoading
-		default:
-			var work uint64
-			reply, work = n.runRead(batch, n.reading(), nil, false)
-			return work + uint64(len(reply))/bytesPerUnit
-		}
-		return 0
+	}
+	busy := n.inTurn(load, func() (units uint64) {
+		reply, units, _, err = n.readHere(batch, 0)
+		return units
 	})
 	if busy != nil {
 		err = busy
@@ -459,28 +454,55 @@ func (n *Node) ReadLocal(load Workload, batch []byte) (reply []byte, err error) 
 	return reply, err
 }
 
+// readHere runs a batch of reads if this node may answer with its own state. If most is not 0, the
+// batch may do that many units: done is false if it takes more. It returns what the batch cost.
+func (n *Node) readHere(batch []byte, most uint64) (reply []byte, units uint64, done bool,
+	err error) {
+	select {
+	case <-n.closing:
+		return nil, 0, true, errStopping
+	default:
+	}
+	switch {
+	case n.removal.removed.Load():
+		return nil, 0, true, n.removal.err
+	case n.failure.Load():
+		return nil, 0, true, n.lost
+	case n.machine.loading():
+		return nil, 0, true, ErrLoading
+	}
+	now, done := n.reading(), true
+	if m, ok := n.machine.machine.(WorkReader); ok && most > 0 {
+		reply, units, done = m.ReadWithin([]byte{}, batch, now.clockMs(), now.wallUs(), most)
+	} else {
+		reply, units = n.runRead(batch, now, nil, false)
+	}
+	return reply, units + uint64(len(reply))/bytesPerUnit, done, nil
+}
+
 // Schedule runs f, which is work of this node alone. If f is predicted to be heavy, or much exempt
-// work ran lately, it waits until the fair queue admits it: one such f at a time. The error is
-// ErrBusy: f did not run.
+// work ran lately or runs now, it waits until the fair queue admits it: one such f at a time. The
+// error is ErrBusy: f did not run.
 func (n *Node) Schedule(load Workload, f func()) error {
-	return n.schedule(load, func() uint64 {
+	timed := func() uint64 {
 		began := time.Now()
 		f()
 		return elapsedWork(time.Since(began))
-	})
+	}
+	predicted, _ := n.costs.estimate(load)
+	if !n.gate.enter(predicted) {
+		return n.inTurn(load, timed)
+	}
+	units := timed()
+	n.gate.leave()
+	n.costs.record(load, units)
+	n.gate.settleExempt(flow{id: load.Conn}, predicted, units)
+	return nil
 }
 
-// schedule is Schedule for work that counts its cost in units.
-func (n *Node) schedule(load Workload, f func() uint64) error {
-	expected, _ := n.costs.estimate(load)
-	flow := flow{id: load.Conn}
-	if n.gate.exempt(expected) {
-		units := f()
-		n.costs.record(load, units)
-		n.gate.chargeExempt(flow, units)
-		return nil
-	}
-	w := n.gate.acquire(flow, n.cfg.ReplyWait, n.closing)
+// inTurn runs f, which returns its cost in units, when the gate admits it.
+func (n *Node) inTurn(load Workload, f func() uint64) error {
+	w := n.gate.acquire(flow{id: load.Conn}, n.cfg.ReplyWait, n.closing)
 	if w == nil {
 		return errOverloaded
 	}

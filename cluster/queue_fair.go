@@ -228,6 +228,8 @@ type fairGate struct {
 	waiting     []*ticket
 	arrived     uint64    // tickets so far
 	exemptUntil time.Time // until when the budget for exempt work is spent
+
+	exempted atomic.Int32 // pieces of work that bypass the gate now and cannot be aborted
 }
 
 // ticket is one piece of work that has or waits for the gate.
@@ -285,15 +287,33 @@ func (t *fairGate) release(w *ticket, units uint64) {
 }
 
 // Exempt work bypasses the gate: tiny work always, small work as long as all of it together takes a
-// tenth of a processor.
+// tenth of a processor. Whether work is tiny or small is a prediction, so what bypasses the gate is
+// bounded besides: reads by their work, other work by how much of it runs at once.
 const (
 	exemptWork   = 512
 	exemptShare  = 10                                       // one part in so many
 	exemptBurst  = 10 * time.Millisecond                    // budget that may be saved up
 	exemptWindow = time.Duration(exemptShare) * exemptBurst // the time that earns exemptBurst
+
+	// exemptBytes is how long a batch may be: it is decoded before its work is counted.
+	exemptBytes = 16 << 10
+	// maxExempt is how many pieces of work that nothing can abort.
+	maxExempt = 4
 )
 
-// exempt reports whether work of this predicted cost may bypass the gate.
+// enter is exempt for work that nothing can abort: only so much of it runs at once, each until
+// leave.
+func (t *fairGate) enter(units uint64) bool {
+	if t.exempted.Add(1) <= maxExempt && t.exempt(units) {
+		return true
+	}
+	t.leave()
+	return false
+}
+
+func (t *fairGate) leave() { t.exempted.Add(-1) }
+
+// exempt reports whether work of this predicted cost may bypass the gate. If so, it is billed.
 func (t *fairGate) exempt(units uint64) bool {
 	switch {
 	case units >= heavyWork:
@@ -303,20 +323,32 @@ func (t *fairGate) exempt(units uint64) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.exemptUntil.Before(time.Now())
+	if !t.exemptUntil.Before(time.Now()) {
+		return false
+	}
+	t.billLocked(int64(units))
+	return true
 }
 
-// chargeExempt bills work that bypassed the gate.
-func (t *fairGate) chargeExempt(f flow, units uint64) {
-	if units < exemptWork {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// billLocked takes units from the budget for exempt work, or gives them back.
+func (t *fairGate) billLocked(units int64) {
 	if least := time.Now().Add(-exemptWindow); t.exemptUntil.Before(least) {
 		t.exemptUntil = least
 	}
 	t.exemptUntil = t.exemptUntil.Add(time.Duration(units) * workUnitTime * exemptShare)
+}
+
+// settleExempt corrects the bill of work that bypassed the gate.
+func (t *fairGate) settleExempt(f flow, predicted, units uint64) {
+	if max(predicted, units) < exemptWork {
+		return
+	}
+	if predicted < exemptWork {
+		predicted = 0 // it was not billed
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.billLocked(int64(units) - int64(predicted))
 	if units >= heavyWork {
 		t.fair.charge(t.fair.place(f, 0), units)
 	}

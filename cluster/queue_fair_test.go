@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -508,15 +509,98 @@ func TestExemptWorkIsBounded(t *testing.T) {
 		if !s.exempt(20_000) { // half a millisecond
 			break
 		}
-		s.chargeExempt(flow{id: 1}, 20_000)
+		s.settleExempt(flow{id: 1}, 20_000, 20_000)
 		done += 20_000
 	}
 	if took := time.Duration(done) * workUnitTime; took > 2*exemptBurst {
 		t.Errorf("%v of work took no turn", took)
 	}
+	var atOnce fairGate
+	exempt := 0
+	for ; exempt < 1000 && atOnce.exempt(100_000); exempt++ {
+	}
+	if took := time.Duration(exempt*100_000) * workUnitTime; took > 2*exemptBurst {
+		t.Errorf("%v of work that has not ended takes no turn", took)
+	}
 	if !s.exempt(exemptWork-1) || s.exempt(heavyWork) {
 		t.Error("what is tiny is always free, what is heavy never")
 	}
+}
+
+// TestPredictionsAreNotTrusted has many do at once what was cheap before, or never seen, while
+// another has the turn: of reads little more runs than was predicted, and of what cannot be aborted
+// a few pieces. All are answered at their turn.
+func TestPredictionsAreNotTrusted(t *testing.T) {
+	const many = 64
+	cheap := Workload{Command: heavyCommand, Shape: heavyCommand}
+	unseen := Workload{Command: newCommand, Shape: newCommand}
+	atOnce := func(t *testing.T, n *Node, load Workload, run func(Workload) error,
+		meanwhile func(what string)) {
+		holder := n.gate.acquire(flow{id: many}, time.Hour, n.closing)
+		var wg sync.WaitGroup
+		for k := range uint64(many) {
+			load := load
+			load.Conn = k
+			wg.Go(func() {
+				if err := run(load); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		meanwhile(fmt.Sprintf("of a command known as cheap: %v", load.Command == cheap.Command))
+		n.gate.release(holder, 0)
+		wg.Wait()
+	}
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n := c.leader()
+		machine := c.toys[n.cfg.ID]
+		c.write(n, "before")
+		for _, load := range []Workload{cheap, unseen} {
+			if load == cheap {
+				n.costs.record(load, 0)
+			}
+			before := machine.readWork.Load()
+			read := func(load Workload) error {
+				_, err := n.ReadLocal(load, []byte("work:10000000:x"))
+				return err
+			}
+			atOnce(t, n, load, read, func(what string) {
+				if work := machine.readWork.Load() - before; work > many*4*exemptWork {
+					t.Errorf("reads %s: %d units of work without a turn", what, work)
+				}
+			})
+			if work := machine.readWork.Load() - before; work < many*10_000_000 {
+				t.Errorf("%d units of reads were done", work)
+			}
+		}
+	})
+	simulated(t, func(t *testing.T) {
+		n := newCluster(t, 1, nil).leader()
+		for _, load := range []Workload{cheap, unseen} {
+			if load == cheap {
+				n.costs.record(load, 0)
+			}
+			var running atomic.Int32
+			end := make(chan struct{})
+			work := func(load Workload) error {
+				return n.Schedule(load, func() {
+					running.Add(1)
+					<-end
+				})
+			}
+			atOnce(t, n, load, work, func(what string) {
+				if got := running.Load(); got > maxExempt {
+					t.Errorf("%d pieces of work %s run at once without a turn", got, what)
+				}
+				close(end)
+			})
+			if got := running.Load(); got != many {
+				t.Errorf("%d of %d have run", got, many)
+			}
+		}
+	})
 }
 
 // Batches that an entry did not run, because its budget was spent, run in a later one: each once,

@@ -28,6 +28,9 @@ type Env struct {
 	// Work counts what commands did, in units of at most 25 ns, about one instruction of a script.
 	// It only grows, by Spend; a command's own share is the difference.
 	Work uint64
+	// Most is the value of Work past which a read is aborted, to be run again at its turn. 0: it is
+	// not.
+	Most uint64
 	// Copied counts the bytes that commands of scripts may have copied to write into strings. It
 	// only grows. A script pays for its share as for memory.
 	Copied uint64
@@ -60,8 +63,8 @@ type Env struct {
 	// Deny takes what a script was denied, for the ACL LOG of its node.
 	Deny func(d acl.Denial)
 	// DryRun reports whether a command that may write runs on a state that must not change: its
-	// first change or event panics with keyspace.ErrClosed. Aborted reports whether that happened;
-	// the reply is then void.
+	// first change or event panics with keyspace.ErrClosed. Aborted reports whether that happened,
+	// or that the work exceeded Most; the reply is then void.
 	DryRun, Aborted bool
 
 	instantUs int64 // of the running command; 0: not asked for yet

@@ -13,6 +13,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/coordd/coordd/commands/keyspace"
 )
 
 // refusal is the panic of a refused command.
@@ -150,10 +152,14 @@ const smallDepth = 8
 
 // Left returns how many units the command may still spend.
 func (x *Call) Left() int {
+	stop := x.meter.stop
 	if x.Level < LevelSecond {
-		return MaxRequestWork
+		stop = x.Work + MaxRequestWork
 	}
-	return int(x.meter.stop - min(x.meter.stop, x.Work))
+	if x.Most > 0 {
+		stop = min(stop, x.Most)
+	}
+	return int(stop - min(stop, x.Work))
 }
 
 // Expect refuses the command if a reply of that many elements, with that many bytes in them, would
@@ -184,9 +190,14 @@ func (x *Call) RoomLeft() int { return x.meter.room - x.meter.bytes }
 // keyspace need no Commit.
 func (x *Call) Commit() { x.meter.committed = true }
 
-// refuse ends the command with err if it has changed nothing.
+// refuse ends the command with err if it has changed nothing. A read that may do less than others
+// is aborted instead.
 func (x *Call) refuse(err Error) {
 	m := &x.meter
+	if x.Most > 0 && err == errCommandWork && (m.out != nil || x.Work > x.Most) {
+		x.Aborted = true
+		panic(keyspace.ErrClosed)
+	}
 	if m.out == nil || m.committed || x.Keyspace != nil && x.Keyspace.Edits() != m.edits {
 		return
 	}

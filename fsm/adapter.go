@@ -329,16 +329,29 @@ func (a *Adapter) Read(
 func (a *Adapter) ReadWork(
 	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
 ) (replies []byte, work uint64) {
+	return a.read(dst, batch, clockMs, wallUs, 0, next, early)
+}
+
+// ReadWithin is ReadWork of at most that many units, for a read that is not to hold up Apply for
+// long. done is false if it takes more: then nothing has happened.
+func (a *Adapter) ReadWithin(
+	dst, batch []byte, clockMs, wallUs int64, most uint64,
+) (replies []byte, work uint64, done bool) {
+	replies, work = a.read(dst, batch, clockMs, wallUs, most, nil, false)
+	return replies, work, work <= most
+}
+
+func (a *Adapter) read(
+	dst, batch []byte, clockMs, wallUs int64, most uint64, next Instants, early bool,
+) (replies []byte, work uint64) {
 	if a.observer == nil {
-		a.mu.RLock()
-		defer a.mu.RUnlock()
-		return a.m.ReadWork(dst, batch, clockMs, wallUs, next, early)
+		return a.readWitnessed(dst, batch, clockMs, wallUs, most, next, early, nil)
 	}
 	w, _ := a.readers.Get().(*commands.Witness)
 	if w == nil {
 		w = &commands.Witness{}
 	}
-	replies, work = a.readWitnessed(dst, batch, clockMs, wallUs, next, early, w)
+	replies, work = a.readWitnessed(dst, batch, clockMs, wallUs, most, next, early, w)
 	if facts := w.Facts(); len(facts) > 0 {
 		a.observer.Tried(clockMs, facts)
 	}
@@ -347,11 +360,12 @@ func (a *Adapter) ReadWork(
 }
 
 func (a *Adapter) readWitnessed(
-	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool, w *commands.Witness,
+	dst, batch []byte, clockMs, wallUs int64, most uint64, next Instants, early bool,
+	w *commands.Witness,
 ) (replies []byte, work uint64) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.readWitnessed(dst, batch, clockMs, wallUs, next, early, w)
+	return a.m.readWitnessed(dst, batch, clockMs, wallUs, most, next, early, w)
 }
 
 // SetNode is Machine.SetNode, before the first entry.

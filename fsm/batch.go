@@ -63,12 +63,16 @@ func limitsAt(level uint64) workLimits {
 	return workLimits{batchWork, entryWork, entrySweep}
 }
 
-// maxWork is what one request may do.
-func (r *runner) maxWork() uint64 {
+// stop returns the value of Env.Work past which a request that begins now is refused.
+func (r *runner) stop() uint64 {
+	most := uint64(maxTransactionWork)
 	if r.env.Level >= commands.LevelSecond {
-		return commands.MaxRequestWork
+		most = commands.MaxRequestWork
 	}
-	return maxTransactionWork
+	if stop := r.env.Work + most; r.env.Most == 0 || stop < r.env.Most {
+		return stop
+	}
+	return r.env.Most
 }
 
 const errTransactionWork commands.Error = "ERR the transaction has done too much work, the " +
@@ -127,7 +131,7 @@ func (r *runner) recovered(out commands.Reply, start int) {
 		return
 	}
 	r.resp.Limit, r.resp.Full = 0, false // errors always fit
-	if r.env.DryRun {
+	if r.env.DryRun || r.env.Aborted {
 		r.env.Aborted = true
 		return
 	}
@@ -146,7 +150,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken,
 		Behind: q.Behind || q.Wait != nil && r.m.Held(),
 		OOM:    r.m.oom()}
-	stop := r.env.Work + r.maxWork()
+	stop := r.stop()
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call
 	if err := r.enter(q.User); err != nil {
@@ -198,6 +202,10 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	r.room -= headBytes
 	for _, cmd := range q.Cmds {
 		if r.env.Work >= stop {
+			if r.env.Most > 0 {
+				r.env.Aborted = true
+				return
+			}
 			out.Error(errTransactionWork.Error())
 			r.room -= len(errTransactionWork) + headBytes
 			continue

@@ -36,13 +36,14 @@ func (m *Machine) ReadAt(
 func (m *Machine) ReadWork(
 	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
 ) (replies []byte, work uint64) {
-	return m.readWitnessed(dst, batch, clockMs, wallUs, next, early, nil)
+	return m.readWitnessed(dst, batch, clockMs, wallUs, 0, next, early, nil)
 }
 
 // readWitnessed is ReadWork with a witness of the dry runs that finish, nil if nobody observes
-// them.
+// them. If most is not 0, a batch that takes more units is aborted: the work is above most, and the
+// replies are worthless.
 func (m *Machine) readWitnessed(
-	dst, batch []byte, clockMs, wallUs int64, next Instants, early bool,
+	dst, batch []byte, clockMs, wallUs int64, most uint64, next Instants, early bool,
 	witness *commands.Witness,
 ) (replies []byte, work uint64) {
 	if witness != nil {
@@ -53,6 +54,7 @@ func (m *Machine) readWitnessed(
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
 		Table: m.table, Users: m.users.Users,
 		ChangeUsers: func(*acl.Users, ...string) { abort() },
+		Most:        most,
 	}
 	named := m.readTime(env, clockMs, wallUs, next)
 	if early && env.NextUs != nil {
@@ -65,7 +67,7 @@ func (m *Machine) readWitnessed(
 	r.begin(dst, batchWork)
 	var requests commands.RequestReader
 	requests.Reset(batch)
-	for requests.More() && !r.tired() &&
+	for requests.More() && !r.tired() && (most == 0 || env.Work <= most) &&
 		(env.DryRun || len(r.resp.Buf)-len(dst) < enoughReplies) {
 		q, err := requests.Next()
 		if err != nil {
@@ -82,6 +84,9 @@ func (m *Machine) readWitnessed(
 		if named.late || env.Aborted || r.full && (start > len(dst) || env.DryRun) {
 			if witness != nil {
 				witness.Drop()
+			}
+			if env.Aborted && most > 0 {
+				env.Work = max(env.Work, most+1) // it asked for more before it did it
 			}
 			return r.resp.Buf[:start], env.Work
 		}

@@ -3,6 +3,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -176,10 +177,30 @@ func (n *scenarioNode) apply(batch []byte) ([]byte, error) {
 func (n *scenarioNode) read(batch []byte) ([]byte, error) {
 	before := n.machine.Sum()
 	raw := n.machine.Read(nil, batch, n.clockMs, n.wallUs())
+	err := n.readWithin(batch, raw)
 	if n.machine.Sum() != before {
 		return nil, fmt.Errorf("a read changed the machine")
 	}
-	return raw, nil
+	return raw, err
+}
+
+// readWithin runs requests within the work that they take, and within less, at which they stop.
+func (n *scenarioNode) readWithin(batch, want []byte) error {
+	read := func(most uint64) ([]byte, uint64) {
+		return n.machine.readWitnessed(nil, batch, n.clockMs, n.wallUs(), most, nil, false, nil)
+	}
+	_, work := read(0)
+	for _, most := range []uint64{work, work - 1, work / 2, 1} {
+		switch got, took := read(most); {
+		case work <= 1:
+		case most == work && (took != work || !bytes.Equal(got, want)):
+			return fmt.Errorf("within its %d units of work a read took %d and replied %q, not %q",
+				work, took, got, want)
+		case most < work && took <= most:
+			return fmt.Errorf("a read of %d units of work took %d", work, took)
+		}
+	}
+	return nil
 }
 
 // scenarioSession has what scenarios of data commands need of a session: HELLO, SELECT and

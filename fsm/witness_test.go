@@ -366,7 +366,7 @@ func checkFacts(t *testing.T, steps []step) {
 		batch := commands.AppendRequest(nil,
 			&commands.Request{Proto: 2, Cmds: [][][]byte{s.call}})
 		var w commands.Witness
-		replies, _ := m.readWitnessed(nil, batch, start+s.atMs, 5_000_000, nil, false, &w)
+		replies, _ := m.readWitnessed(nil, batch, start+s.atMs, 5_000_000, 0, nil, false, &w)
 		dry := factText(w.Facts())
 		r := mustApply(t, m, uint64(10+i), &Entry{ClockMs: start + s.atMs, WallUs: 5_000_000,
 			Batches: [][]byte{batch}}, true)
@@ -421,7 +421,7 @@ func TestFactsOfAbortedDryRuns(t *testing.T) {
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Multi: true,
 		Cmds: [][][]byte{do("SETNX l b"), do("SET other x")}})
 	var w commands.Witness
-	m.readWitnessed(nil, batch, 1000, 1, nil, false, &w)
+	m.readWitnessed(nil, batch, 1000, 1, 0, nil, false, &w)
 	if got := factText(w.Facts()); got != "" {
 		t.Errorf("facts of what was not done: %s", got)
 	}

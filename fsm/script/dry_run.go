@@ -13,8 +13,8 @@ import (
 // abort ends a dry run that would change something.
 func abort() { panic(keyspace.ErrClosed) }
 
-// dryRun calls a handler for a script in a dry run. If the handler aborts, the script ends: no
-// pcall catches that.
+// dryRun calls a handler for a script in a dry run, or in a read that may do less than others. If
+// the handler aborts, the script ends: no pcall catches that.
 func (in *interpreter) dryRun(L *lua.LState, x *commands.Call, spec *commands.Spec) (failed error) {
 	defer func() {
 		switch p := recover(); p {

@@ -57,7 +57,7 @@ type interpreter struct {
 	measure      *measure
 	used         uint64 // by the newest run, instructions
 	stopped      bool   // the newest run exceeded its budget
-	aborted      bool   // the dry run ended where it would have changed something
+	aborted      bool   // the run ended early, and runs again elsewhere
 	unused       int64  // instructions that were left then
 	protected    int    // depth of nested protected calls
 	resp         int    // what redis.setresp chose: 2 or 3
@@ -166,6 +166,9 @@ func (in *interpreter) account(x *commands.Call, c *chosen) (reusable bool) {
 		(scriptBytes-max(in.budget.Bytes, 0))*scriptInstructions/scriptBytes)
 	x.Work = max(x.Work, before+uint64(used))
 	in.used, in.stopped = uint64(used), !in.aborted && in.budget.Spent() != ""
+	if in.stopped && x.Most > 0 {
+		in.stopped, x.Aborted = false, true // it is run again, with more
+	}
 	return reusable
 }
 

@@ -166,7 +166,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		in.tx.OOM = false
 	}
 	var failed error
-	if x.DryRun {
+	if x.DryRun || x.Most > 0 {
 		failed = in.dryRun(L, x, spec)
 	} else {
 		failed = x.Handle(spec)
