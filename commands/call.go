@@ -98,7 +98,7 @@ const (
 // Event is what other connections and waiters on a node receive after an entry was applied.
 type Event struct {
 	Kind             EventKind
-	Channel, Payload []byte   // of a Message; the reply is the Payload of Served
+	Channel, Payload []byte   // of a Message; Payload of Served: for RepliesOf
 	Shard            bool     // of a Message: sent by SPUBLISH
 	Gone             bool     // of KeyChanged: the key does not exist after the entry
 	DB               int      // of KeyChanged, DBChanged and ScriptCall

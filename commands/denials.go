@@ -9,6 +9,49 @@ import (
 	"github.com/coordd/coordd/internal/resp"
 )
 
+// Replies are what the machine answers to the requests of a batch, in their order and as it encodes
+// them. As what it tells comes before a reply, the first bytes are not the reply's: only Next gives
+// that, so that nobody takes one for the other.
+type Replies struct{ raw []byte }
+
+// Answer is what the machine answers to one request.
+type Answer struct {
+	Reply  []byte // for the client: a whole value
+	Denied Denials
+	Read   []string // keys, of a request that says TellReads
+	// ReadsUnknown: its scripts have read more than can be told.
+	ReadsUnknown bool
+}
+
+// RepliesOf returns the replies that a machine has encoded.
+func RepliesOf(raw []byte) Replies { return Replies{raw} }
+
+// Size returns the bytes that are left; 0: no reply is.
+func (r Replies) Size() int { return len(r.raw) }
+
+// Block returns what Block wrote in place of a reply, if that is what comes next.
+func (r Replies) Block() (block []byte, waits bool) {
+	_, _, waits = CutBlock(r.raw)
+	return r.raw, waits
+}
+
+// Next takes off the answer to the next request. ok is false if there is none that is whole.
+func (r *Replies) Next() (a Answer, ok bool) {
+	n := resp.Len(r.raw)
+	a.Denied, a.Reply = CutDenials(r.raw[:max(n, 0)])
+	a.Read, a.ReadsUnknown, a.Reply = cutReads(a.Reply)
+	r.raw = r.raw[max(n, 0):]
+	return a, len(a.Reply) > 0
+}
+
+// Err returns the error that the reply is, if it is one.
+func (a *Answer) Err() error {
+	if text, failed := bytes.CutPrefix(a.Reply, []byte("-")); failed {
+		return Error(bytes.TrimSuffix(text, []byte("\r\n")))
+	}
+	return nil
+}
+
 // Denied is something that a request was not allowed, Count times.
 type Denied struct {
 	Reason  string // command, key or channel
@@ -154,8 +197,8 @@ func (l *ScriptReads) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// CutReads takes what ScriptReads appended off a reply. many reports that the keys are not known.
-func CutReads(reply []byte) (keys []string, many bool, rest []byte) {
+// cutReads takes what ScriptReads appended off a reply. many reports that the keys are not known.
+func cutReads(reply []byte) (keys []string, many bool, rest []byte) {
 	in, ok := bytes.CutPrefix(reply, readHead)
 	if !ok {
 		return nil, false, reply

@@ -29,7 +29,7 @@ type Request struct {
 	Client uint64
 	// User is the client's user, from LevelSecond on.
 	User UserID
-	// TellReads makes the reply begin with the keys that scripts read, see CutReads. It needs
+	// TellReads makes the reply begin with the keys that scripts read, see Answer.Read. It needs
 	// LevelSecond.
 	TellReads bool
 	// Wait makes the machine keep a blocking command that finds nothing, and serve it in the entry

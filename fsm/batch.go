@@ -27,6 +27,7 @@ type runner struct {
 	full     bool        // the reply to the newest request did not fit
 	before   uint64      // env.Work when the batch began
 	share    uint64      // work after which the batch begins no further request
+	woken    *woken      // what waited and runs now; nil: the batch's requests
 	tx       commands.Tx // of the request that runs
 	call     commands.Call
 }
@@ -165,7 +166,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 		r.command(x)
 		r.wait(q, start)
 		if from != nil && r.m.changes != changes { // else it has taken nothing
-			r.m.lend(r.env, q.Wait.Number, *from)
+			r.m.lend(r.env, *from)
 		}
 		return
 	}

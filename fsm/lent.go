@@ -53,6 +53,14 @@ type lender struct {
 	ended bool
 }
 
+// takesBack reports whether a command only puts something to where the lender's loans are from.
+func (d *lender) takesBack(spec *commands.Spec, args [][]byte) bool {
+	uses, err := spec.KeyUses(args)
+	return err == nil && spec.Group == d.class && len(uses) == 1 &&
+		uses[0].Flags&(commands.KeyAccess|commands.KeyDelete) == 0 &&
+		string(args[uses[0].Index]) == d.key.key
+}
+
 func (d *lender) bytes() int { return loanCost + len(d.key.key) }
 
 // lent holds the loans. It is part of the state, but for ended loans, which nothing may depend on:
@@ -70,8 +78,8 @@ type lent struct {
 }
 
 // add adds the loan of a wait. If it has one, that ends: nobody can give it back any more.
-func (v *lent) add(number uint64, s source, untilMs int64) *loan {
-	if earlier := v.of(number); earlier != nil {
+func (v *lent) add(s source, untilMs int64) *loan {
+	if earlier := v.of(s.number); earlier != nil {
 		v.remove(earlier)
 	}
 	key := s.key
@@ -88,10 +96,10 @@ func (v *lent) add(number uint64, s source, untilMs int64) *loan {
 		of = append(of, &lender{key: key, class: s.class})
 		v.lenders[key.db][key.key] = of
 	}
-	l := &loan{number: number, from: of[at], deadlineMs: s.deadlineMs, untilMs: untilMs}
+	l := &loan{number: s.number, from: of[at], deadlineMs: s.deadlineMs, untilMs: untilMs}
 	l.from.loans++
 	v.bytes += l.from.bytes()
-	v.numbers[number] = l
+	v.numbers[s.number] = l
 	v.queue = append(v.queue, due{l, untilMs})
 	return l
 }
@@ -220,17 +228,18 @@ func (m *Machine) lends() func(*commands.Spec) {
 	return m.waiting.lent.runs
 }
 
-// source is a key before a command of a class takes something from it.
+// source is a key before the command of a wait takes something from it.
 type source struct {
+	number     uint64 // of the wait
 	key        changedKey
 	class      string
 	deadlineMs int64 // of the key; 0: none
 }
 
 // lend notes what a wait was given.
-func (m *Machine) lend(env *commands.Env, number uint64, from source) {
+func (m *Machine) lend(env *commands.Env, from source) {
 	m.waiting.lent.expire(m.ks.Now())
-	m.waiting.lent.add(number, from, m.ks.Now()+lendingMs)
+	m.waiting.lent.add(from, m.ks.Now()+lendingMs)
 	env.Runs = m.lends()
 }
 
@@ -253,6 +262,10 @@ func (m *Machine) giveBack(r *runner, values [][]byte) error {
 		return nil
 	}
 	from := l.from.key
+	spec, err := m.table.ResolveAt(m.level, values[3:])
+	if err != nil || !l.from.takesBack(spec, values[3:]) {
+		return commands.ErrNotLent
+	}
 	if l.parts++; l.parts >= n[2] {
 		m.waiting.lent.remove(l)
 	} else {
@@ -267,8 +280,8 @@ func (m *Machine) giveBack(r *runner, values [][]byte) error {
 	defer func() { r.env.Runs = m.lends() }()
 	var out commands.RESP
 	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: values[3:],
-		Out: &out, Stop: r.stop()}
-	x.Run(m.table.ResolveAt(m.level, x.Args))
+		Out: &out, Stop: r.env.Work + r.maxWork()}
+	x.Run(spec, nil)
 	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
 		return commands.Error(strings.TrimSpace(text))
 	}
@@ -315,7 +328,7 @@ func (v *lent) restore(c *wire.Cursor) {
 			c.Fail()
 			return
 		}
-		l := v.add(number, source{changedKey{db, c.Text()}, c.Text(), c.Varint()}, c.Varint())
+		l := v.add(source{number, changedKey{db, c.Text()}, c.Text(), c.Varint()}, c.Varint())
 		l.parts = c.Varint()
 	}
 }

@@ -594,3 +594,43 @@ func TestLoansCountAsWaits(t *testing.T) {
 		}
 	}
 }
+
+// A command that is denied has taken nothing, so nothing is lent; and nothing but an element, put
+// to where it was, goes back.
+func TestOnlyWhatWasTakenIsLent(t *testing.T) {
+	for _, x := range []struct{ call, brings, back string }{
+		{"BLPOP k 0", "RPUSH k job", "LPUSH k job"},
+		{"BRPOP k 0", "RPUSH k job", "RPUSH k job"},
+		{"BLMPOP 0 1 k LEFT", "RPUSH k job", "LPUSH k job"},
+		{"BZPOPMIN k 0", "ZADD k 1 job", "ZADD k 1 job"},
+		{"BZMPOP 0 1 k MAX", "ZADD k 1 job", "ZADD k 1 job"},
+	} {
+		for _, denied := range []bool{false, true} {
+			w := newWaitMachine(t)
+			w.run("ACL SETUSER bob on nopass +@all ~*")
+			q := w.waitRequest("n2", 7, x.call)
+			q.User = w.user("bob")
+			w.place(w.apply(q))
+			if denied {
+				w.run("ACL SETUSER bob resetkeys ~mine")
+			}
+			w.run(x.brings)
+			for _, wrong := range []string{strings.Replace(x.back, " k", " denied", 1), "DEL k",
+				"LPOP k", "SET k v", "FLUSHALL", "NONE k", "LPUSH", "SADD k job"} {
+				if got := w.giveBack(7, wrong); got != notLent {
+					t.Errorf("%s, given back by %s: %s", x.call, wrong, got)
+				}
+			}
+			want := "+OK"
+			if denied {
+				want = notLent
+			}
+			if got := w.giveBack(7, x.back); got != want {
+				t.Errorf("%s, denied %v, given back: %s, want %s", x.call, denied, got, want)
+			}
+			if got := w.run("KEYS *"); got != "*1 $1 k" {
+				t.Errorf("%s, denied %v: the keys are %s", x.call, denied, got)
+			}
+		}
+	}
+}

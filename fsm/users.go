@@ -130,7 +130,12 @@ func (r *runner) permitted(x *commands.Call, spec *commands.Spec) error {
 	if x.User == nil {
 		return nil
 	}
+	args := x.Args
+	if r.woken != nil {
+		x.Args = r.woken.admitted
+	}
 	d, denied := x.Denied(spec)
+	x.Args = args
 	switch {
 	case !denied:
 		return nil

@@ -56,6 +56,14 @@ type waiter struct {
 	keys          []changedKey
 }
 
+// woken is a command that waited and runs for one of its keys.
+type woken struct {
+	// admitted are its arguments with all keys, which decide whether its user may still run it:
+	// rules may name the first argument.
+	admitted [][]byte
+	from     *source // what it takes is lent from here; nil: it moves it elsewhere
+}
+
 // nodeEra is the era of a node's waits.
 type nodeEra struct {
 	node string
@@ -328,6 +336,9 @@ func (r *runner) wait(q *commands.Request, start int) {
 // source returns from where a command that is sent again takes, if it need not wait any more, nil
 // if from nowhere: what it takes is lent, as its client may have gone before that was there.
 func (r *runner) source(q *commands.Request) *source {
+	if r.woken != nil {
+		return r.woken.from
+	}
 	if q.Wait == nil || q.Wait.Order == 0 || r.readOnly || r.m.level < commands.LevelSecond {
 		return nil
 	}
@@ -342,7 +353,8 @@ func (r *runner) source(q *commands.Request) *source {
 	for _, i := range indexes {
 		r.env.Work += lookWork
 		if e := r.m.ks.DB(q.DB).Find(q.Cmds[0][i]); e != nil {
-			return &source{changedKey{q.DB, string(q.Cmds[0][i])}, spec.Group, e.Deadline()}
+			return &source{q.Wait.Number, changedKey{q.DB, string(q.Cmds[0][i])}, spec.Group,
+				e.Deadline()}
 		}
 	}
 	return nil
@@ -430,18 +442,19 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	}
 	env.Work += requestWord * uint64(len(q.Cmds[0]))
 	q.Woken, q.Wait = true, nil
-	lends := false
-	from := source{key, w.class, m.ks.DB(key.db).Find([]byte(key.key)).Deadline()}
+	r := runner{m: m, env: env, woken: &woken{admitted: q.Cmds[0]}}
 	if spec, err := m.table.ResolveAt(m.level, q.Cmds[0]); err == nil {
 		indexes := spec.WaitedKeys(q.Cmds[0])
-		lends = takes(spec, q.Cmds[0], len(indexes))
+		if takes(spec, q.Cmds[0], len(indexes)) {
+			r.woken.from = &source{w.number, key, w.class,
+				m.ks.DB(key.db).Find([]byte(key.key)).Deadline()}
+		}
 		at := slices.IndexFunc(indexes, func(i int) bool {
 			return string(q.Cmds[0][i]) == key.key
 		})
 		q.Cmds[0] = spec.OnlyKeys(q.Cmds[0], indexes, []int{at})
 	}
 	m.events.client = q.Client
-	r := runner{m: m, env: env}
 	defer func(deny func(acl.Denial)) { env.Deny = deny }(env.Deny)
 	env.Deny = r.deny
 	r.begin(nil, commands.MaxRequestWork)
@@ -452,9 +465,6 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	m.witness.Judge()
 	_, work := v.leave(w.number)
 	env.Work += work
-	if lends {
-		m.lend(env, w.number, from)
-	}
 	if w.node == v.node {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,
 			Wait: w.number, Payload: r.resp.Buf})

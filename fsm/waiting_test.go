@@ -521,3 +521,40 @@ func (w *randomWaits) count(t *testing.T, r Result) {
 	}
 	w.gives = nil
 }
+
+// user returns a user as requests name it.
+func (w *waitMachine) user(name string) commands.UserID {
+	return commands.UserID{Name: []byte(name), Created: w.users.Get([]byte(name)).Created()}
+}
+
+// Rights decide about a command that waits with the arguments with which it came: a rule may name
+// its first, and all of its keys count, whichever of them serves it.
+func TestWaitsAreJudgedAsTheyCame(t *testing.T) {
+	denied := "-NOPERM this user has no permissions to "
+	for _, x := range []struct{ rules, then, push, want string }{
+		{"+blpop|k1 ~*", "", "k1", "*2 $2 k1 $1 x"},
+		{"+blpop|k1 ~*", "", "k2", "*2 $2 k2 $1 x"},
+		{"+blpop|k1 ~*", "-blpop", "k2", denied + "run the 'blpop' command"},
+		{"+blpop|k2 +blpop|k1 ~*", "-blpop +blpop|k2", "k2", denied + "run the 'blpop' command"},
+		{"+blpop ~*", "resetkeys ~k2", "k2", denied + "access one of the keys used as arguments"},
+		{"+blpop ~*", "resetkeys ~k1 ~k2", "k2", "*2 $2 k2 $1 x"},
+	} {
+		w := newWaitMachine(t)
+		w.run("ACL SETUSER bob on nopass " + x.rules)
+		q := w.waitRequest("n1", 7, "BLPOP k1 k2 0")
+		q.User = w.user("bob")
+		w.place(w.apply(q))
+		if x.then != "" {
+			w.run("ACL SETUSER bob " + x.then)
+		}
+		w.run("RPUSH " + x.push + " x")
+		if len(w.news) != 1 {
+			t.Errorf("%+v: %d are served", x, len(w.news))
+			continue
+		}
+		_, reply := commands.CutDenials(w.news[0].Payload)
+		if got := w.text(reply); got != x.want {
+			t.Errorf("%+v: %s", x, got)
+		}
+	}
+}

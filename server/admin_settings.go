@@ -4,13 +4,11 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
-	"github.com/coordd/coordd/internal/resp"
 )
 
 // ownDelay is how long CONFIG SET of a shared setting and AUTH wait for this node, which may be
@@ -38,14 +36,13 @@ func (s *session) share(settings []setting) error {
 	if err != nil {
 		return err
 	}
-	for len(replies) > 0 {
-		reply := s.takeDenials(replies[:resp.Len(replies)])
-		replies = replies[resp.Len(replies):]
-		if reply[0] == '-' {
-			err := commands.Error(bytes.TrimSpace(reply[1:]))
-			if err == commands.ErrNoSetting { // this release knows it, the machine not yet
-				err = errSettingLevel
-			}
+	for a, ok := replies.Next(); ok; a, ok = replies.Next() {
+		s.noteDenied(a.Denied)
+		switch err := a.Err(); err {
+		case nil:
+		case commands.ErrNoSetting: // this release knows it, the machine not yet
+			return errSettingLevel
+		default:
 			return err
 		}
 	}

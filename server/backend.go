@@ -65,14 +65,15 @@ func outcomeOf(err error) Outcome {
 // The backend retains neither the batch nor the replies after the call.
 type Backend interface {
 	// Write logs a batch of count requests and returns when it is durable and applied.
-	Write(ctx context.Context, load Workload, batch []byte, count int) ([]byte, error)
+	Write(ctx context.Context, load Workload, batch []byte,
+		count int) (commands.Replies, error)
 	// Read runs requests that change nothing, linearizably.
-	Read(ctx context.Context, load Workload, batch []byte) ([]byte, error)
+	Read(ctx context.Context, load Workload, batch []byte) (commands.Replies, error)
 	// DryRun is Read for a batch that may write: it runs the requests before the first that would
 	// change something, possibly none.
-	DryRun(ctx context.Context, load Workload, batch []byte) ([]byte, error)
+	DryRun(ctx context.Context, load Workload, batch []byte) (commands.Replies, error)
 	// ReadLocal runs requests that change nothing on this node's own state, however old.
-	ReadLocal(load Workload, batch []byte) ([]byte, error)
+	ReadLocal(load Workload, batch []byte) (commands.Replies, error)
 	// Schedule runs f, a computation for a session command that never waits. Long ones run one at a
 	// time, fairly among connections. An *Error means that f did not run.
 	Schedule(load Workload, f func()) error

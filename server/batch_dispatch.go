@@ -11,7 +11,6 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/ascii"
-	"github.com/coordd/coordd/internal/resp"
 )
 
 // serve makes run, which answers a command outside of a transaction, a Local's Run.
@@ -412,10 +411,10 @@ func (b *batch) fitRoom(count, bytes int) {
 }
 
 // ask sends the batch to the backend.
-func (s *session) ask() (replies []byte, err error) {
+func (s *session) ask() (replies commands.Replies, err error) {
 	b := &s.batch
 	if b.count == 0 {
-		return nil, nil
+		return replies, nil
 	}
 	return s.askFor(b.bytes, b.count, b.pending, b.write, b.fresh, b.worthDryRun(&s.srv.hints))
 }
@@ -426,16 +425,16 @@ var errNotSent = &Error{NotRun, "CLUSTERDOWN the command did not run: its connec
 // askFor sends a batch to the backend, as a dry run first if dryRun is set. Invalidations that it
 // causes for this client follow its replies.
 func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
-	dryRun bool) (replies []byte, err error) {
+	dryRun bool) (replies commands.Replies, err error) {
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}
 	load := s.workload(count)
 	if err := s.reserveReply(load, owed); err != nil {
 		s.quit = true
-		return nil, errNotSent
+		return replies, errNotSent
 	}
-	defer func() { s.replied(load, len(replies)) }()
+	defer func() { s.replied(load, replies.Size()) }()
 	done := false
 	if dryRun {
 		s.traces.ask("dry run", count)
@@ -447,7 +446,7 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
 		s.traces.ask("write", count)
 		replies, err = s.srv.backend.Write(context.Background(), load, batch, count)
 		if err == nil {
-			s.batch.fitRoom(count, len(replies))
+			s.batch.fitRoom(count, replies.Size())
 		}
 	case s.stale && !fresh:
 		s.traces.ask("local", count)
@@ -463,14 +462,14 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
 // askRest sends the remaining requests of the batch after the backend has answered done of them
 // and not run the others.
 func (s *session) askRest(rest *commands.RequestReader, done int,
-	owed []pending) (replies []byte, err error) {
+	owed []pending) (replies commands.Replies, err error) {
 	if len(s.reply.Buf) > maxBatchBytes && s.send() != nil {
 		s.quit = true // nobody receives more
-		return nil, errKilled
+		return replies, errKilled
 	}
 	for range done {
 		if _, err := rest.Next(); err != nil {
-			return nil, &Error{Unknown,
+			return replies, &Error{Unknown,
 				"UNKNOWN the command may or may not have run: unreadable batch: " + err.Error()}
 		}
 	}
@@ -496,7 +495,7 @@ func (s *session) dropBatch() {
 
 // takeReplies puts the replies of the batch in order, and asks for missing ones. share is each
 // request's part of the elapsed time.
-func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
+func (s *session) takeReplies(replies commands.Replies, err error, share time.Duration) {
 	s.refused = s.refused || err != nil && outcomeOf(err) == NoLeader
 	start, done := 0, 0
 	var rest commands.RequestReader
@@ -512,7 +511,7 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 			start = p.end
 			continue
 		}
-		if err == nil && len(replies) == 0 && done > 0 {
+		if err == nil && replies.Size() == 0 && done > 0 {
 			if s.batch.dryRan {
 				s.dryRunMissed(p.hint)
 			}
@@ -524,23 +523,24 @@ func (s *session) takeReplies(replies []byte, err error, share time.Duration) {
 		before, sends, end := len(s.reply.Buf), s.sends, endedOK
 		s.pushed = false
 		if err != nil {
-			s.decide(&p.recorded, nil)
+			s.decide(&p.recorded, commands.Answer{})
 			s.failWatch(p)
 			s.fail(err)
 			end = endingOf(err)
 		} else {
-			n := resp.Len(replies)
-			if n <= 0 {
+			a, ok := replies.Next()
+			if !ok {
 				s.srv.log.Error("batch returned too few replies", "requests", s.batch.count)
 				s.fail(commands.Error("UNKNOWN the command may or may not have run: missing reply"))
 				s.quit = true
 				return
 			}
-			reply := s.decide(&p.recorded, s.takeDenials(replies[:n]))
-			end = replyEnding(reply)
-			s.learn(p.hint, reply)
-			s.settle(p, reply, share)
-			replies, done = replies[n:], done+1
+			s.noteDenied(a.Denied)
+			s.decide(&p.recorded, a)
+			end = replyEnding(a.Reply)
+			s.learn(p.hint, a.Reply)
+			s.settle(p, a.Reply, share)
+			done++
 		}
 		s.count(p.spec, p.args, end, share)
 		if p.muted && !s.pushed {

@@ -169,9 +169,10 @@ func (b *batch) worthDryRun(t *hints) bool {
 
 // dryRun runs the batch up to the first request that would change something. Without any reply,
 // the whole batch is logged.
-func (s *session) dryRun(load Workload, batch []byte) (replies []byte, err error, done bool) {
+func (s *session) dryRun(load Workload, batch []byte) (replies commands.Replies, err error,
+	done bool) {
 	replies, err = s.srv.backend.DryRun(context.Background(), load, batch)
-	s.batch.dryRan = err == nil && len(replies) > 0
+	s.batch.dryRan = err == nil && replies.Size() > 0
 	if err == nil && !s.batch.dryRan {
 		s.dryRunMissed(s.batch.first)
 	}

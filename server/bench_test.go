@@ -7,6 +7,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"github.com/coordd/coordd/commands"
 )
 
 // okBackend answers every write with OK.
@@ -14,8 +16,9 @@ type okBackend struct{ *fakeBackend }
 
 var manyOK = bytes.Repeat([]byte("+OK\r\n"), maxBatchRequests)
 
-func (okBackend) Write(_ context.Context, _ Workload, _ []byte, count int) ([]byte, error) {
-	return manyOK[:5*count], nil
+func (okBackend) Write(_ context.Context, _ Workload, _ []byte,
+	count int) (commands.Replies, error) {
+	return commands.RepliesOf(manyOK[:5*count]), nil
 }
 
 // nullConn discards everything.

@@ -125,7 +125,7 @@ func (f *fakeBackend) takeCalls() string {
 }
 
 func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
-	count int) ([]byte, error) {
+	count int) (commands.Replies, error) {
 	f.mayWait(load)
 	f.mu.Lock()
 	gate, begun, after := f.gate, f.begun, f.after
@@ -139,30 +139,35 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			return nil, &Error{Unknown, "UNKNOWN stopped"}
+			return commands.Replies{}, &Error{Unknown, "UNKNOWN stopped"}
 		}
 	}
 	if counted := requests(batch); counted != count {
-		return nil, fmt.Errorf("a batch of %d requests announces %d", counted, count)
+		return commands.Replies{}, fmt.Errorf("a batch of %d requests announces %d", counted, count)
 	}
 	replies, err := f.run("write", batch, true)
 	if after != nil {
 		after()
 	}
-	return replies, err
+	return commands.RepliesOf(replies), err
 }
 
-func (f *fakeBackend) Read(_ context.Context, load Workload, batch []byte) ([]byte, error) {
+func (f *fakeBackend) Read(_ context.Context, load Workload,
+	batch []byte) (commands.Replies, error) {
 	f.mayWait(load)
-	return f.run("read", batch, false)
+	replies, err := f.run("read", batch, false)
+	return commands.RepliesOf(replies), err
 }
 
-func (f *fakeBackend) DryRun(_ context.Context, _ Workload, batch []byte) ([]byte, error) {
-	return f.run("dry run", batch, false)
+func (f *fakeBackend) DryRun(_ context.Context, _ Workload,
+	batch []byte) (commands.Replies, error) {
+	replies, err := f.run("dry run", batch, false)
+	return commands.RepliesOf(replies), err
 }
 
-func (f *fakeBackend) ReadLocal(_ Workload, batch []byte) ([]byte, error) {
-	return f.run("local", batch, false)
+func (f *fakeBackend) ReadLocal(_ Workload, batch []byte) (commands.Replies, error) {
+	replies, err := f.run("local", batch, false)
+	return commands.RepliesOf(replies), err
 }
 
 func (f *fakeBackend) Schedule(load Workload, do func()) error {

@@ -405,21 +405,19 @@ func (s *session) remember(spec *commands.Spec, args [][]byte) (r recorded) {
 	return r
 }
 
-// decide keeps of the keys that scripts of a request may read those that they have read, which a
-// reply begins with, and returns the rest of the reply. nil is the reply of a request that failed.
-func (s *session) decide(r *recorded, reply []byte) []byte {
-	read, many, reply := commands.CutReads(reply)
+// decide keeps of the keys that scripts of a request may read those that they have read. a is
+// empty if the request failed.
+func (s *session) decide(r *recorded, a commands.Answer) {
 	t := s.track.Load()
 	if !r.asks || t == nil {
-		return reply
+		return
 	}
-	if others := s.srv.tracking.decide(s, r.maybe, read); many {
+	if others := s.srv.tracking.decide(s, r.maybe, a.Read); a.ReadsUnknown {
 		s.invalidate(nil) // all that the client caches
 	} else if len(others) > 0 && !t.bcast {
 		// not declared: they may have changed before anybody knew that they are read
 		s.invalidate(others)
 	}
-	return reply
 }
 
 // tellEvicted tells clients that keys are not tracked any more.

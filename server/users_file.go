@@ -127,13 +127,15 @@ func (s *session) usersFile() ([]byte, error) {
 	}
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
 		User: s.userID(), Cmds: [][][]byte{{[]byte(commands.SettingUsers)}}})
-	reply, err := s.srv.backend.Read(context.Background(), Workload{Conn: s.id}, batch)
+	replies, err := s.srv.backend.Read(context.Background(), Workload{Conn: s.id}, batch)
 	if err != nil {
 		return nil, err
 	}
-	head, text, _ := bytes.Cut(s.takeDenials(reply), []byte("\r\n"))
-	if head[0] == '-' {
-		return nil, commands.Error(head[1:])
+	a, _ := replies.Next()
+	s.noteDenied(a.Denied)
+	if err := a.Err(); err != nil {
+		return nil, err
 	}
+	_, text, _ := bytes.Cut(a.Reply, []byte("\r\n"))
 	return bytes.TrimSuffix(text, []byte("\r\n")), nil
 }

@@ -7,7 +7,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -397,30 +396,29 @@ func (s *Server) askUser(conn uint64, words ...[]byte) (created uint64, err erro
 	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
 	batch := commands.AppendRequest(nil, &request)
 	load := Workload{Conn: conn}
-	reply, err := s.backend.Read(context.Background(), load, batch)
+	replies, err := s.backend.Read(context.Background(), load, batch)
 	if outcomeOf(err) == NoLeader && err != nil {
-		reply, err = s.backend.ReadLocal(load, batch)
+		replies, err = s.backend.ReadLocal(load, batch)
 	}
 	if err != nil {
 		return 0, err
 	}
-	line, _, _ := strings.Cut(string(reply), "\r")
-	switch n, ok := commands.ParseInt([]byte(line[min(1, len(line)):])); {
-	case strings.HasPrefix(line, ":") && ok:
-		return uint64(n), nil
-	case line == "-"+string(commands.ErrWrongPass):
-		return 0, commands.ErrWrongPass
+	a, _ := replies.Next()
+	if err := a.Err(); err != nil {
+		return 0, err
 	}
-	return 0, commands.Error(strings.TrimPrefix(line, "-"))
+	line, number := bytes.CutPrefix(bytes.TrimSuffix(a.Reply, []byte("\r\n")), []byte(":"))
+	n, ok := commands.ParseInt(line)
+	if !number || !ok {
+		return 0, commands.Error(line) // never
+	}
+	return uint64(n), nil
 }
 
-// takeDenials records what the machine denied to a request, and returns the reply that the client
-// gets.
-func (s *session) takeDenials(reply []byte) []byte {
-	denials, reply := commands.CutDenials(reply)
-	for _, d := range denials {
+// noteDenied records what the machine denied to a request.
+func (s *session) noteDenied(l commands.Denials) {
+	for _, d := range l {
 		s.deny(refusedCall{reason: d.Reason, context: d.Context, object: d.Object,
 			user: s.userName()}, d.Count)
 	}
-	return reply
 }

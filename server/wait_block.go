@@ -61,10 +61,11 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 		s.memory.add(memoryKeys, -takes)
 	}()
 	s.enqueue(spec, args, owes)
+	b.judgedBy = s.srv.users()
 	replies, err := s.ask()
 	b.took = s.lap()
 	b.kept = err != nil && !notRun(err) // for all that is known
-	if timeoutMs, _, waits := commands.CutBlock(replies); err == nil && waits {
+	if block, waits := replies.Block(); err == nil && waits {
 		owed := s.batch.pending[0]
 		s.dropBatch()
 		if kept := s.keepArgs(args); kept != nil {
@@ -73,7 +74,7 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 			s.memory.add(memoryKeys, size)
 			owed.args, b.request.Cmds[0] = kept, kept
 		}
-		if replies, err = b.await(timeoutMs, replies); b.left {
+		if replies, err = b.await(block); b.left {
 			s.quit = true
 			return
 		}
@@ -135,15 +136,16 @@ type blocked struct {
 	pause   time.Duration // before that attempt
 	request commands.Request
 
+	judgedBy   *Users           // those that this node knew when the newest attempt had all keys
 	keyIndexes []int            // of the keys in the request's arguments; nil: not looked up
 	due        map[int]struct{} // keys that changed since the newest attempt that ran
 	dueAll     bool             // all keys may have changed
 }
 
 // await sleeps and retries until there is a reply.
-func (b *blocked) await(timeoutMs int64, first []byte) (replies []byte, err error) {
+func (b *blocked) await(first []byte) (replies commands.Replies, err error) {
 	s := b.s
-	if timeoutMs > 0 {
+	if timeoutMs, _, _ := commands.CutBlock(first); timeoutMs > 0 {
 		b.until = b.start.Add(time.Duration(min(timeoutMs, 1<<43)) * time.Millisecond)
 	}
 	b.due = map[int]struct{}{}
@@ -156,7 +158,7 @@ func (b *blocked) await(timeoutMs int64, first []byte) (replies []byte, err erro
 			return b.giveUp(reason)
 		}
 		if b.left = !s.waitPaused(b.spec, b.request.Cmds[0]); b.left {
-			return nil, nil
+			return replies, nil
 		}
 		s.blocked = true // the end of a pause cleared it
 		replies, err, done := b.attempt()
@@ -165,14 +167,14 @@ func (b *blocked) await(timeoutMs int64, first []byte) (replies []byte, err erro
 		}
 	}
 	b.left = true
-	return nil, nil
+	return replies, nil
 }
 
 // giveUp ends the wait without its keys having changed.
-func (b *blocked) giveUp(reason wakeReason) (replies []byte, err error) {
+func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error) {
 	if reason == wokeClosed && (b.s.gone || b.s.killed.Load()) {
 		b.left = true
-		return nil, nil
+		return replies, nil
 	}
 	if replies, err, served := b.leave(); served {
 		return b.served(replies, err)
@@ -180,21 +182,22 @@ func (b *blocked) giveUp(reason wakeReason) (replies []byte, err error) {
 	switch {
 	case reason == wokeClosed:
 		b.left = true
-		return nil, nil
+		return replies, nil
 	case b.w.unblock == unblockError:
-		return nil, errUnblocked
+		return replies, errUnblocked
 	}
 	return b.nothing(), nil
 }
 
 // served notes how long the command waited for its reply. It goes back if nobody is there any more.
-func (b *blocked) served(replies []byte, err error) ([]byte, error) {
+func (b *blocked) served(replies commands.Replies, err error) (commands.Replies, error) {
 	if err == nil && !clientConnected(b.s.conn) {
 		b.s.srv.giveBack(b.w.number, b.request, replies)
 		b.left = true
-		return nil, nil
+		return commands.Replies{}, nil
 	}
-	if err == nil && len(replies) > 0 && replies[0] != '-' {
+	peek := replies
+	if a, ok := peek.Next(); err == nil && ok && a.Err() == nil {
 		key := waitedKeys(b.spec, b.request.Cmds[0])[0]
 		b.s.srv.cfg.Locks.Served(key, time.Since(b.start))
 	}
@@ -234,15 +237,15 @@ func (b *blocked) hide() {
 }
 
 // nothing returns the reply to a timeout.
-func (b *blocked) nothing() []byte {
+func (b *blocked) nothing() commands.Replies {
 	out := commands.RESP{Proto: b.s.proto}
 	out.NullArray()
-	return out.Buf
+	return commands.RepliesOf(out.Buf)
 }
 
 // attempt runs the command again, or takes what the machine has done with it. done is false if it
 // goes on waiting.
-func (b *blocked) attempt() (replies []byte, err error, done bool) {
+func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	s := b.s
 	s.clock = time.Now()
 	if b.w.number == 0 && b.w.takeNews().raised && s.srv.inMachine(b.spec) {
@@ -260,10 +263,15 @@ func (b *blocked) attempt() (replies []byte, err error, done bool) {
 		}
 		b.request.Wait = s.srv.machineWaits.request(b.w)
 	}
-	request, whole := b.request, b.dueAll || len(b.due) == 0
+	// new users judge the command as it was admitted
+	users := s.srv.users()
+	request, whole := b.request, b.dueAll || len(b.due) == 0 || users != b.judgedBy
 	if !whole {
 		if b.keyIndexes == nil {
 			b.keyIndexes, _ = b.spec.KeyIndexes(b.request.Cmds[0])
+		}
+		if len(b.keyIndexes) > 0 && b.keyIndexes[0] == 1 {
+			b.due[0] = struct{}{} // rules may name the first argument
 		}
 		some := slices.Sorted(maps.Keys(b.due))
 		request.Cmds = [][][]byte{b.spec.OnlyKeys(b.request.Cmds[0], b.keyIndexes, some)}
@@ -275,25 +283,27 @@ func (b *blocked) attempt() (replies []byte, err error, done bool) {
 	if err != nil {
 		if !notRun(err) {
 			b.kept = b.w.number != 0
-			return nil, err, true
+			return replies, err, true
 		}
 		b.pause = min(max(2*b.pause, firstPause), longestPause)
 		b.resume = time.Now().Add(b.pause)
-		return nil, nil, false
+		return replies, nil, false
 	}
 	b.pause, b.resume = 0, time.Time{}
 	b.dueAll = false
 	clear(b.due)
-	if _, _, waits := commands.CutBlock(replies); !waits {
+	block, waits := replies.Block()
+	if !waits {
 		return replies, nil, true
 	}
 	if whole {
-		b.again(replies)
+		b.judgedBy = users
+		b.again(block)
 	}
 	b.w.mu.Lock()
 	b.w.turn = false
 	b.w.mu.Unlock()
-	return nil, nil, false
+	return commands.Replies{}, nil, false
 }
 
 // notRun reports whether the command did not run, so that it may be tried again.
@@ -304,11 +314,11 @@ func notRun(err error) bool {
 
 // again takes what an attempt that found nothing answered: the arguments for the next one, if they
 // differ, and the command's place in the machine.
-func (b *blocked) again(reply []byte) {
+func (b *blocked) again(block []byte) {
 	if b.w.number != 0 {
-		b.settle(reply)
+		b.settle(block)
 	}
-	_, again, _ := commands.CutBlock(reply)
+	_, again, _ := commands.CutBlock(block)
 	n, rest, ok := resp.Elements(again)
 	if !ok || n == 0 {
 		return

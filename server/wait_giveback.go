@@ -23,30 +23,34 @@ const (
 // there is nothing to put back, as it failed or moved the element to another list.
 func undo(args [][]byte, reply []byte) [][][]byte {
 	v, err := resp.NewReader(bytes.NewReader(reply)).Value()
-	if err != nil || v.IsError() || len(v.Elems) < 2 {
+	if err != nil || v.Kind != resp.Array || len(v.Elems) < 2 {
 		return nil
 	}
-	key := []byte(v.Elems[0].Text)
+	p, taken := parts{key: []byte(v.Elems[0].Text), verb: []byte("ZADD")}, v.Elems[1:]
 	switch name := lowerWord(args[0]); name {
 	case "blpop", "brpop":
-		return [][][]byte{{pushes(name == "blpop"), key, []byte(v.Elems[1].Text)}}
+		p.verb = pushes(name == "blpop")
+		p.add(taken[0].Text)
 	case "bzpopmin", "bzpopmax":
-		return [][][]byte{{[]byte("ZADD"), key, []byte(v.Elems[2].Text), []byte(v.Elems[1].Text)}}
+		p.addScored(taken)
 	case "blmpop":
-		n, _ := strconv.Atoi(string(args[2]))
-		p := parts{verb: pushes(is(args[3+n], "left")), key: key}
-		for _, e := range slices.Backward(v.Elems[1].Elems) {
+		p.verb = pushes(popsLeft(args))
+		for _, e := range slices.Backward(taken[0].Elems) {
 			p.add(e.Text)
 		}
-		return p.commands
 	case "bzmpop":
-		p := parts{verb: []byte("ZADD"), key: key}
-		for _, pair := range v.Elems[1].Elems {
-			p.add(pair.Elems[1].Text, pair.Elems[0].Text)
+		for _, pair := range taken[0].Elems {
+			p.addScored(pair.Elems)
 		}
-		return p.commands
 	}
-	return nil
+	return p.commands
+}
+
+// popsLeft reports whether a BLMPOP takes from the left: its keys may have that name too.
+func popsLeft(args [][]byte) bool {
+	keys, _ := strconv.Atoi(string(args[min(2, len(args)-1)]))
+	at := 3 + keys
+	return at > 0 && at < len(args) && is(args[at], "left")
 }
 
 // parts makes commands that add elements to a key.
@@ -73,6 +77,13 @@ func (p *parts) add(words ...string) {
 	p.elements, p.bytes = p.elements+1, p.bytes+size
 }
 
+// addScored adds a member and its score.
+func (p *parts) addScored(pair []resp.Value) {
+	if len(pair) == 2 {
+		p.add(pair[1].Text, pair[0].Text)
+	}
+}
+
 // pushes returns the command that adds to an end of a list.
 func pushes(left bool) []byte {
 	if left {
@@ -81,11 +92,15 @@ func pushes(left bool) []byte {
 	return []byte("RPUSH")
 }
 
-// giveBack puts back what a wait took with reply for a client that is gone, unless its key was
+// giveBack puts back what a wait took with its reply for a client that is gone, unless its key was
 // changed since in a way that relies on its absence.
-func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
+func (s *Server) giveBack(number uint64, q commands.Request, replies commands.Replies) {
+	a, ok := replies.Next()
+	if !ok || a.Err() != nil {
+		return
+	}
 	s.outlasting(func() { // who applies the log does not wait for it
-		cmds := undo(q.Cmds[0], reply)
+		cmds := undo(q.Cmds[0], a.Reply)
 		for i, args := range cmds {
 			words := [][]byte{[]byte(commands.SettingGiveBack), strconv.AppendUint(nil, number, 10),
 				strconv.AppendInt(nil, int64(i), 10), strconv.AppendInt(nil, int64(len(cmds)), 10)}
@@ -101,10 +116,11 @@ func (s *Server) giveBack(number uint64, q commands.Request, reply []byte) {
 // putBack sends a part until its end is known, and reports whether it is back.
 func (s *Server) putBack(batch []byte) bool {
 	for pause := firstPause; s.ctx.Err() == nil; pause = s.rest(pause) {
-		reply, err := s.backend.Write(s.ctx, Workload{}, batch, 1)
+		replies, err := s.backend.Write(s.ctx, Workload{}, batch, 1)
 		switch {
 		case err == nil:
-			return !bytes.HasPrefix(reply, []byte("-"))
+			a, ok := replies.Next()
+			return ok && a.Err() == nil
 		case outcomeOf(err) == Refused: // an element is larger than a request may be
 			s.log.Warn("what a blocked client took that has gone cannot be put back", "bytes",
 				len(batch), "error", err)

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
@@ -115,13 +114,13 @@ func (s *Server) tellWaits(e *commands.Event) {
 			if w.session.track.Load() != nil {
 				w.session.out.holdFor(&s.wg) // what the command changed is told after its reply
 			}
-			w.tell(func(n *waitNews) { n.reply = e.Payload })
+			w.tell(func(n *waitNews) { n.reply = commands.RepliesOf(e.Payload) })
 		} else if q, gone := m.gone[e.Wait]; gone {
 			delete(m.gone, e.Wait)
 			var r commands.RequestReader
 			r.Reset(q)
 			if q, err := r.Next(); err == nil {
-				s.giveBack(e.Wait, *q, e.Payload)
+				s.giveBack(e.Wait, *q, commands.RepliesOf(e.Payload))
 			}
 		}
 		return
@@ -155,11 +154,11 @@ func (s *Server) tellWaits(e *commands.Event) {
 
 // waitNews is what the machine has done with a waiter.
 type waitNews struct {
-	reply    []byte // it was served
-	dropped  uint64 // … or dropped, if it was kept in an era before this one
-	ended    bool   // … or it left: the machine no longer has it
-	replaced bool   // … or any of these, unless the machine still has it
-	raised   bool   // the machine may keep it now
+	reply    commands.Replies // it was served
+	dropped  uint64           // … or dropped, if it was kept in an era before this one
+	ended    bool             // … or it left: the machine no longer has it
+	replaced bool             // … or any of these, unless the machine still has it
+	raised   bool             // the machine may keep it now
 }
 
 // note records news and reports whether the waiter must be woken.
@@ -182,7 +181,7 @@ func (w *waiter) hasNews() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := &w.news
-	return n.reply != nil || n.dropped > 0 || n.ended || n.replaced
+	return n.reply.Size() > 0 || n.dropped > 0 || n.ended || n.replaced
 }
 
 // takeNews returns what is new.
@@ -211,8 +210,8 @@ func (b *blocked) enter() {
 
 // settle takes the place that the machine gave the command. Without one the next attempt is due: in
 // the era that the machine has named, or as one that waits on this node.
-func (b *blocked) settle(reply []byte) {
-	p, ok := commands.CutPlace(reply)
+func (b *blocked) settle(block []byte) {
+	p, ok := commands.CutPlace(block)
 	waits := &b.s.srv.machineWaits
 	waits.knows(p.Era)
 	switch {
@@ -236,31 +235,31 @@ func (b *blocked) settle(reply []byte) {
 
 // read acts on news of the machine. done is false if the command waits on, or is to be sent again
 // because the machine no longer has it.
-func (b *blocked) read(news waitNews) (replies []byte, err error, done bool) {
+func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done bool) {
 	switch {
-	case news.reply != nil:
+	case news.reply.Size() > 0:
 		b.kept = false
 		b.s.out.pay()
 		return news.reply, nil, true
 	case !b.kept:
-		return nil, nil, false
+		return replies, nil, false
 	case news.replaced && !b.s.srv.backend.Waits(b.w.number):
 		b.missed = true
 	}
 	if news.ended || news.dropped > b.request.Wait.Era {
 		b.kept = false
 		if b.missed { // it may have been served before
-			return nil, errWaitLost, true
+			return replies, errWaitLost, true
 		}
 	}
-	return nil, nil, false
+	return replies, nil, false
 }
 
 // leave ends a wait, with the reply if the machine has served it meanwhile. What the machine
 // answers may be lost on the way: its news, which come in the order of the log, say the same.
-func (b *blocked) leave() (replies []byte, err error, served bool) {
+func (b *blocked) leave() (replies commands.Replies, err error, served bool) {
 	if b.w.number == 0 {
-		return nil, nil, false
+		return replies, nil, false
 	}
 	limit := servedLimit
 	if b.s.srv.closing.Load() {
@@ -276,13 +275,13 @@ func (b *blocked) leave() (replies []byte, err error, served bool) {
 		switch {
 		case err == nil && left[0]:
 			b.kept, b.missed = false, false
-			return nil, nil, false
+			return replies, nil, false
 		case err != nil && outcomeOf(err) == NoLeader:
-			return nil, errWaitLost, true
+			return replies, errWaitLost, true
 		}
 		b.w.awaitNews(ctx, pause)
 	}
-	return nil, errWaitLost, true
+	return replies, errWaitLost, true
 }
 
 // awaitNews waits until there are news, for a pause at most.
@@ -309,9 +308,8 @@ func (s *Server) leaveWaits(ctx context.Context, load Workload, numbers ...uint6
 			Cmds: [][][]byte{{[]byte(commands.SettingLeaveWait), strconv.AppendUint(nil, n, 10)}}})
 	}
 	replies, err := s.backend.Write(ctx, load, batch, len(numbers))
-	for err == nil && len(replies) > 0 {
-		left = append(left, replies[0] == '+')
-		replies = replies[resp.Len(replies):]
+	for a, ok := replies.Next(); ok; a, ok = replies.Next() {
+		left = append(left, a.Err() == nil)
 	}
 	return left, err
 }
@@ -322,7 +320,7 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waiting, w.number)
-	if news := w.takeNews(); news.reply != nil {
+	if news := w.takeNews(); news.reply.Size() > 0 {
 		s.giveBack(w.number, q, news.reply)
 		return
 	}

@@ -19,43 +19,43 @@ type backend struct{ *Node }
 
 // Write implements server.Backend.
 func (n backend) Write(ctx context.Context, load server.Workload, batch []byte,
-	count int) ([]byte, error) {
+	count int) (commands.Replies, error) {
 	c := n.loaded.Load()
 	if c == nil {
-		return nil, errLoads
+		return commands.Replies{}, errLoads
 	}
 	b, err := c.Write(ctx, cluster.Workload(load), batch, count)
-	return b, replyError(err)
+	return commands.RepliesOf(b), replyError(err)
 }
 
 // Read implements server.Backend.
-func (n backend) Read(ctx context.Context, load server.Workload, batch []byte) ([]byte, error) {
+func (n backend) Read(ctx context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
 	c := n.loaded.Load()
 	if c == nil {
-		return nil, errLoads
+		return commands.Replies{}, errLoads
 	}
 	b, err := c.Read(ctx, cluster.Workload(load), batch)
-	return b, replyError(err)
+	return commands.RepliesOf(b), replyError(err)
 }
 
 // DryRun implements server.Backend.
-func (n backend) DryRun(ctx context.Context, load server.Workload, batch []byte) ([]byte, error) {
+func (n backend) DryRun(ctx context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
 	c := n.loaded.Load()
 	if c == nil {
-		return nil, errLoads
+		return commands.Replies{}, errLoads
 	}
 	b, err := c.DryRun(ctx, cluster.Workload(load), batch)
-	return b, replyError(err)
+	return commands.RepliesOf(b), replyError(err)
 }
 
 // ReadLocal implements server.Backend.
-func (n backend) ReadLocal(load server.Workload, batch []byte) ([]byte, error) {
+func (n backend) ReadLocal(load server.Workload, batch []byte) (commands.Replies, error) {
 	c := n.loaded.Load()
 	if c == nil {
-		return nil, errLoads
+		return commands.Replies{}, errLoads
 	}
 	b, err := c.ReadLocal(cluster.Workload(load), batch)
-	return b, replyError(err)
+	return commands.RepliesOf(b), replyError(err)
 }
 
 // Schedule implements server.Backend.

@@ -119,14 +119,12 @@ func (n *Node) settle(ctx context.Context, words ...[]byte) error {
 		if n.adapter.Users().Level < commands.LevelSecond || !n.cluster.Status().Ready {
 			continue
 		}
-		reply, err := backend{n}.Write(ctx, server.Workload{}, request, 1)
-		refusal, refused := bytes.CutPrefix(bytes.TrimSpace(reply), []byte("-"))
+		replies, err := backend{n}.Write(ctx, server.Workload{}, request, 1)
 		var fault *server.Error
 		switch {
-		case err == nil && refused:
-			return errors.New(string(refusal))
 		case err == nil:
-			return nil
+			a, _ := replies.Next()
+			return a.Err()
 		case errors.As(err, &fault) && fault.Outcome == server.Refused:
 			return err
 		}

@@ -161,8 +161,8 @@ func (n *singleNode) lock() (unlock func()) {
 	return n.mu.Unlock
 }
 
-func (n *singleNode) Write(_ context.Context, _ server.Workload, batch []byte, _ int) ([]byte,
-	error) {
+func (n *singleNode) Write(_ context.Context, _ server.Workload, batch []byte,
+	_ int) (commands.Replies, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.node.clockMs = max(n.node.clockMs, n.now())
@@ -173,11 +173,11 @@ func (n *singleNode) Write(_ context.Context, _ server.Workload, batch []byte, _
 		Batches: [][]byte{batch}}
 	result, err := n.node.machine.Apply(n.node.index, entry, true)
 	if err != nil {
-		return nil, err
+		return commands.Replies{}, err
 	}
 	n.users.Store(n.node.machine.Users())
 	n.server.Deliver(result.Events)
-	return result.Replies[0], nil
+	return commands.RepliesOf(result.Replies[0]), nil
 }
 
 func (n *singleNode) HasOthers() bool { return false }
@@ -187,11 +187,11 @@ func (n *singleNode) Schedule(_ server.Workload, f func()) error {
 	return nil
 }
 
-func (n *singleNode) Read(_ context.Context, load server.Workload, batch []byte) ([]byte, error) {
+func (n *singleNode) Read(_ context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
 	return n.ReadLocal(load, batch)
 }
 
-func (n *singleNode) DryRun(_ context.Context, load server.Workload, batch []byte) ([]byte, error) {
+func (n *singleNode) DryRun(_ context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
 	return n.ReadLocal(load, batch)
 }
 
@@ -202,10 +202,10 @@ func (n *singleNode) Replication(context.Context) (server.Replication, error) {
 	return server.Replication{Index: n.node.index}, nil
 }
 
-func (n *singleNode) ReadLocal(_ server.Workload, batch []byte) ([]byte, error) {
+func (n *singleNode) ReadLocal(_ server.Workload, batch []byte) (commands.Replies, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.node.machine.Read(nil, batch, n.node.clockMs, n.node.wallUs()), nil
+	return commands.RepliesOf(n.node.machine.Read(nil, batch, n.node.clockMs, n.node.wallUs())), nil
 }
 
 func (n *singleNode) ValueBytes(db int, keys [][]byte) (bytes int, ok bool) {
