@@ -50,7 +50,12 @@ func (s *session) welcome(clients int64) error {
 		err = commands.Errorf("ERR max number of clients of user '%s' reached, which is %d",
 			s.userName(), most)
 	default:
-		return nil
+		why := s.exceeds()
+		if why == "" {
+			return nil
+		}
+		s.srv.log.Info("closed a client: "+why, "client", s.addr, "user", s.userName())
+		err = errFormer
 	}
 	s.setUser(nil) // others need not wait until it has ended
 	s.quit = true

@@ -1,5 +1,6 @@
-// What follows a change of users: the sessions of removed users end, and so do those of changed
-// users that receive what they may not.
+// A session receives only what its user may: the sessions of removed users end, and so do those of
+// changed users that receive what they may not, and those whose user becomes another one that may
+// not receive it.
 
 package server
 
@@ -28,6 +29,62 @@ func (s *Server) revoke() {
 type receiver struct {
 	user *acl.User // nil: nothing
 	all  bool
+}
+
+// receiver returns what a session of a user may receive.
+func (v *Users) receiver(id *identity) receiver {
+	if v == nil {
+		return receiver{}
+	}
+	u, err := v.of(id)
+	return receiver{u, err == nil && u.Full()}
+}
+
+// Why a session ends that receives something.
+const (
+	whyRemoved  = "its user was removed"
+	whyPassword = "the default user cannot be used without a password any more"
+	whyMonitor  = "its user may not use MONITOR any more"
+	whyTracking = "its user may not use CLIENT TRACKING any more"
+	whyMessages = "its user may not receive these messages any more"
+)
+
+// The calls that begin what a session receives besides messages.
+var (
+	monitorWords  = [][]byte{[]byte("monitor")}
+	trackingWords = [][]byte{[]byte("client"), []byte("tracking"), []byte("on")}
+	noEvictWords  = [][]byte{[]byte("client"), []byte("no-evict"), []byte("on")}
+)
+
+// errFormer answers who becomes a user that may not receive what the connection does.
+const errFormer commands.Error = "NOPERM this user may not receive what the connection does, by " +
+	"SUBSCRIBE, MONITOR or CLIENT TRACKING as another user: the connection ends"
+
+// exceeds returns why the session's user, whom it has just become, may not receive what the session
+// does; it is empty if it may. A client protected from eviction as another user is so no more.
+func (s *session) exceeds() (why string) {
+	noEvict := s.noEvict.Load()
+	if !s.subscribed() && !s.monitoring && s.track.Load() == nil && !noEvict {
+		return ""
+	}
+	r := s.srv.users().receiver(s.user.Load())
+	if noEvict && !s.srv.mayRun(r, noEvictWords) {
+		s.noEvict.Store(false)
+	}
+	switch {
+	case s.monitoring && !s.srv.mayRun(r, monitorWords):
+		return whyMonitor
+	case s.track.Load() != nil && !s.srv.mayRun(r, trackingWords):
+		return whyTracking
+	}
+	for kind := range s.subs {
+		for name := range s.subs[kind] {
+			if !r.mayReceive(name, subKind(kind) == subPattern) {
+				return whyMessages
+			}
+		}
+	}
+	return ""
 }
 
 // awaitRevoked waits, once the session has changed users, until this node knows and has ended whom
@@ -61,25 +118,25 @@ func (s *Server) revoked(before, users *Users) map[*session]string {
 		may[c] = receiver{u, err == nil && u.Full()}
 		switch {
 		case err != nil && id != nil:
-			ended[c] = "its user was removed"
+			ended[c] = whyRemoved
 		case err != nil && c.track.Load() != nil:
-			ended[c] = "the default user cannot be used without a password any more"
+			ended[c] = whyPassword
+		case c.track.Load() != nil && !s.mayRun(may[c], trackingWords):
+			ended[c] = whyTracking
 		}
 	}
 	if len(may) == 0 {
 		return ended
 	}
-	monitor := s.table.Get([]byte("monitor"))
 	for _, c := range s.monitors.list() {
-		if r, ok := may[c]; ok && !r.mayRun(monitor) {
-			ended[c] = "its user may not use MONITOR any more"
+		if r, ok := may[c]; ok && !s.mayRun(r, monitorWords) {
+			ended[c] = whyMonitor
 		}
 	}
 	lost := func(name string, pattern bool, to subscribers) {
 		for c := range to {
-			r, ok := may[c]
-			if ok && !r.all && (r.user == nil || !r.user.MayReceive([]byte(name), pattern)) {
-				ended[c] = "its user may not receive these messages any more"
+			if r, ok := may[c]; ok && !r.mayReceive(name, pattern) {
+				ended[c] = whyMessages
 			}
 		}
 	}
@@ -90,11 +147,17 @@ func (s *Server) revoked(before, users *Users) map[*session]string {
 	return ended
 }
 
-// mayRun reports whether the session may call a command without arguments.
-func (r receiver) mayRun(spec *commands.Spec) bool {
+// mayReceive reports whether it may receive the messages of a channel, or of a pattern.
+func (r receiver) mayReceive(name string, pattern bool) bool {
+	return r.all || r.user != nil && r.user.MayReceive([]byte(name), pattern)
+}
+
+// mayRun reports whether a receiver may make a call.
+func (s *Server) mayRun(r receiver, args [][]byte) bool {
 	if r.all || r.user == nil {
 		return r.all
 	}
-	_, denied, _ := spec.Check(r.user, [][]byte{[]byte(spec.Name)})
+	spec, _ := s.table.Resolve(args) // exists
+	_, denied, _ := spec.Check(r.user, args)
 	return !denied
 }

@@ -79,11 +79,11 @@ func TestRightsAreLostBehindASlowCommand(t *testing.T) {
 	}
 }
 
-// A change of users ends no session of others, even if they may not subscribe again to what they
-// receive.
+// A change of users ends no session of others, nor one of the changed user that may receive what it
+// does.
 func TestRevocationConcernsChangedUsers(t *testing.T) {
 	n := start(t, nil)
-	n.fake.setUser(t, "bob", "on", "nopass", "+@all")
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all", "&ch")
 	c := n.dial(t)
 	c.call("HELLO", "3")
 	c.call("SUBSCRIBE", "ch")
@@ -94,10 +94,74 @@ func TestRevocationConcernsChangedUsers(t *testing.T) {
 		t.Fatal(got)
 	}
 	n.fake.setUser(t, "carol", "on")
+	n.fake.setUser(t, "bob", "-get")
 	n.dial(t).call("PUBLISH", "ch", "m")
 	c.want(message)
-	n.fake.setUser(t, "bob", "-get")
+	n.fake.setUser(t, "bob", "resetchannels")
 	c.ended()
+}
+
+// What a connection receives as one user it does not receive as another who may not: it ends, and
+// says why. Who may, goes on, as in Redis.
+func TestFormerUser(t *testing.T) {
+	n := start(t, nil)
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all", "~*", "&*")
+	for _, x := range []struct{ receives, needs string }{
+		{"SUBSCRIBE ch", "&ch"}, {"PSUBSCRIBE c*", "&c*"}, {"SSUBSCRIBE ch", "&ch"},
+		{"MONITOR", "+monitor"}, {"CLIENT TRACKING ON", "+client|tracking"},
+		{"CLIENT TRACKING ON BCAST", "+client|tracking"},
+	} {
+		n.fake.setUser(t, "few", "reset", "on", "nopass", "+@all", "-monitor", "-client|tracking",
+			"&other")
+		n.fake.setUser(t, "enough", "reset", "on", "nopass", "+ping", x.needs)
+		for _, as := range [][]string{{"AUTH", "enough", "any"}, {"AUTH", "few", "any"},
+			{"HELLO", "3", "AUTH", "few", "any"}} {
+			c := n.dial(t)
+			c.call("HELLO", "3", "AUTH", "bob", "any")
+			c.call(strings.Fields(x.receives)...)
+			c.raw(pipeline(as))
+			got := c.next()
+			for strings.Contains(got, " [0 ") { // a line of MONITOR
+				got = c.next()
+			}
+			if as[1] == "enough" {
+				if got != "+OK\r\n" {
+					t.Errorf("%s, as enough: %q", x.receives, got)
+				}
+				n.fake.setUser(t, "enough", "nocommands", "resetchannels")
+			} else if got != "-"+string(errFormer)+"\r\n" {
+				t.Errorf("%s, %q: %q", x.receives, as, got)
+			}
+			eventually(t, "the connection ends", func() bool {
+				ready, open := c.Ready(waitLimit)
+				if ready && open {
+					_, err := c.Receive()
+					open = err == nil
+				}
+				return !open
+			})
+		}
+	}
+	if list := n.dial(t).call("CLIENT", "LIST"); strings.Contains(list, "user=few") {
+		t.Error(list)
+	}
+}
+
+// Who was protected from eviction as a user who may ask for that is so no more as one who may not.
+func TestFormerUserWithoutEviction(t *testing.T) {
+	n := start(t, nil)
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all")
+	n.fake.setUser(t, "few", "on", "nopass", "+ping")
+	c := n.dial(t)
+	c.call("CLIENT", "NO-EVICT", "ON")
+	for name, kept := range map[string]bool{"bob": true, "few": false} {
+		c.call("RESET")
+		c.call("CLIENT", "NO-EVICT", "ON")
+		c.call("AUTH", name, "any")
+		if got := n.sessionOf(c).noEvict.Load(); got != kept {
+			t.Errorf("%s: protected %v", name, got)
+		}
+	}
 }
 
 // A subscriber that may not receive any more is gone once the change is acknowledged.
