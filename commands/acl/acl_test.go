@@ -246,6 +246,7 @@ func TestLimits(t *testing.T) {
 	refused(errPattern, "a", "~x"+long)
 	refused(errPattern, "a", "&x"+long)
 	refused(errName, "a b")
+	refused(errNoName, "")
 	refused(errUserBytes, strings.Repeat("x", maxUserBytes+1))
 
 	// what is given at once, however it is cut
@@ -487,5 +488,30 @@ func BenchmarkRules(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/unit")
 		})
+	}
+}
+
+// An error shows the beginning of a large word, of rules and of a file alike, and a short word as
+// it is.
+func TestErrorsShowBeginnings(t *testing.T) {
+	s := New(testCatalog())
+	for _, size := range []int{100, maxShown, maxShown + 1, 64 << 10} {
+		word := strings.Repeat("y", size-1)
+		for _, rule := range []string{"y" + word, "+" + word, "-" + word, "%" + word, "(" + word,
+			"(" + word[1:] + ")"} {
+			var texts []string
+			_, _, err := s.Change([]byte("a"), 1, [][]byte{[]byte(rule)})
+			texts = append(texts, err.Error(), s.CheckRules([][]byte{[]byte(rule)}).Error())
+			_, _, err = s.Replace("", []byte("user a "+rule+"\nuser "+word+" on\nuser "+word+" on"),
+				1, maxTestWork)
+			texts = append(texts, err.Error())
+			for i, text := range texts {
+				shown := strings.Contains(text, rule)
+				if len(text) > 3*maxShown || i < 2 && shown != (size <= maxShown) {
+					t.Errorf("%d bytes, %.10q: %d bytes of text %d: %.100q", size, rule, len(text),
+						i, text)
+				}
+			}
+		}
 	}
 }

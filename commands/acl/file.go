@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/coordd/coordd/internal/resp"
 )
 
 // FileError says what is wrong with a file of users, in Redis's words.
@@ -64,7 +62,8 @@ func (s *Users) Replace(
 		}
 		name := string(words[1])
 		if lines[name] {
-			failed.add("WARNING: Duplicate user '%s' found on line %d. ", name, number)
+			failed.add("WARNING: Duplicate user '%s' found on line %d. ", shown(name),
+				number)
 			continue
 		}
 		lines[name] = true
@@ -97,8 +96,8 @@ func (s *Users) Replace(
 // the other mistakes the first.
 func (u *User) giveLine(failed *FileError, place string, words [][]byte) (units int) {
 	rules, err := splitRules(words)
-	if hasSpace(u.name) {
-		err = errName
+	if wrong := checkName(u.name); wrong != nil {
+		err = wrong
 	}
 	if err != nil {
 		failed.add("%s: %s. ", place, strings.TrimSuffix(err.Error(), "."))
@@ -108,7 +107,8 @@ func (u *User) giveLine(failed *FileError, place string, words [][]byte) (units 
 	units = u.give(rules, func(rule string, err error) bool {
 		switch {
 		case errors.Is(err, errUnknown):
-			failed.add("%s: Error in applying operation '%s': %s. ", place, rule, err)
+			failed.add("%s: Error in applying operation '%s': %s. ", place,
+				shown(rule), err)
 		case !reported:
 			reported = true
 			failed.add("%s: %s. ", place, err)
@@ -177,7 +177,7 @@ func (s *Users) CheckRules(rules [][]byte) error {
 		case errNoPassword, errAfterAllKeys, errAfterAllChannels:
 			return true
 		}
-		err = &RuleError{resp.CText(rule), e}
+		err = &RuleError{shown(rule), e}
 		return false
 	})
 	return err

@@ -50,6 +50,12 @@ func (e *UnmatchedError) Error() string {
 	return "Unmatched parenthesis in acl selector starting at '" + e.Start + "'."
 }
 
+// maxShown is how much of a rule an error shows, bytes: usual selectors are not cut off.
+const maxShown = 512
+
+// shown is what an error shows of a rule, see resp.Shown.
+func shown(rule string) string { return resp.CText(rule[:min(len(rule), maxShown)]) }
+
 // splitRules returns the rules that arguments are, a selector being one.
 func splitRules(args [][]byte) (rules []string, err error) {
 	if err := checkGiven(args); err != nil {
@@ -76,7 +82,7 @@ func joinSelectors(args [][]byte) (rules []string, err error) {
 		}
 	}
 	if open >= 0 {
-		return nil, &UnmatchedError{resp.CText(string(args[open]))}
+		return nil, &UnmatchedError{shown(string(args[open]))}
 	}
 	return rules, nil
 }

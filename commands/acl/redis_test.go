@@ -221,7 +221,9 @@ func TestFilesAsRedis(t *testing.T) {
 				for strings.HasPrefix(rule, "(") != strings.HasSuffix(rule, ")") {
 					rule = randomRule(rnd, c) // Redis crashes if a parenthesis is not closed
 				}
-				words = append(words, rule)
+				if len(words) > 1 || rule != "" { // Redis takes an empty name
+					words = append(words, rule)
+				}
 			}
 			file.WriteString(strings.Join(words, " ") + "\n")
 		}

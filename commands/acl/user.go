@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/internal/ascii"
-	"github.com/coordd/coordd/internal/resp"
 )
 
 // User is somebody who asks. It is immutable.
@@ -94,7 +93,7 @@ func (u *User) change(rules []string) (v *User, units int, err error) {
 	w.hashes, w.selectors = slices.Clone(u.hashes), slices.Clone(u.selectors)
 	w.root = u.root.clone()
 	units = w.give(rules, func(rule string, e error) bool {
-		err = &RuleError{resp.CText(rule), e}
+		err = &RuleError{shown(rule), e}
 		return false
 	})
 	if units += u.bytes / keptBytes; err != nil {

@@ -14,7 +14,22 @@ import (
 // DefaultUser is the name of the user of those who have not authenticated. It always exists.
 const DefaultUser = "default"
 
-const errName Error = "Usernames can't contain spaces or null characters"
+const (
+	errName Error = "Usernames can't contain spaces or null characters"
+	// errNoName refuses what Redis takes: in logs that user is like nobody.
+	errNoName Error = "Usernames can't be empty"
+)
+
+// checkName refuses a name that no user can have.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errNoName
+	case hasSpace(name):
+		return errName
+	}
+	return nil
+}
 
 // Users is an immutable set of users.
 type Users struct {
@@ -78,8 +93,8 @@ func (s *Users) Change(
 	if len(name) > maxUserBytes {
 		return nil, 0, errUserBytes
 	}
-	if hasSpace(string(name)) {
-		return nil, 0, errName
+	if err := checkName(string(name)); err != nil {
+		return nil, 0, err
 	}
 	joined, err := splitRules(rules)
 	if err != nil {

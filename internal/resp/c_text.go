@@ -16,5 +16,5 @@ func CText[S ~string | ~[]byte](text S) S {
 const maxShown = 128
 
 // Shown is what an error of a session shows of an argument: arguments can be large, and errors are
-// for people. Those that a script could see, or about rules of users, show all of CText.
+// for people. Those that a script could see show all of CText, those about rules of users more.
 func Shown[S ~string | ~[]byte](arg S) S { return CText(arg[:min(len(arg), maxShown)]) }
