@@ -280,7 +280,7 @@ func (m *Machine) giveBack(r *runner, values [][]byte) error {
 	defer func() { r.env.Runs = m.lends() }()
 	var out commands.RESP
 	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: values[3:],
-		Out: &out, Stop: r.env.Work + r.maxWork()}
+		Out: &out, Stop: r.stop()}
 	x.Run(spec, nil)
 	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
 		return commands.Error(strings.TrimSpace(text))

@@ -388,4 +388,3 @@ func Alert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
 }
-
