@@ -63,15 +63,21 @@ func (n *Node) makeChange(lead *leadership, c MemberChange) error {
 			return err
 		}
 	}
+	late := time.NewTimer(changeWait)
+	defer late.Stop()
 	select {
 	case n.changing <- struct{}{}:
-	case <-time.After(changeWait):
-		// not refused: a retry may succeed
-		return notRun("another membership change is in progress")
+	case <-late.C:
+		return errChanging
 	case <-n.stop:
 		return errStopping
 	}
 	defer func() { <-n.changing }()
+	if c.Kind != TransferLeader {
+		if err := n.awaitCommitted(lead, late.C); err != nil {
+			return err
+		}
+	}
 	switch c.Kind {
 	case AddMember:
 		return n.addMember(c.ID, c.PeerAddr)
@@ -89,6 +95,33 @@ func (n *Node) makeChange(lead *leadership, c MemberChange) error {
 		fmt.Sprintf(
 			"unknown membership change %q: the leader may run another version",
 			c.Kind))
+}
+
+// errChanging is no refusal: a retry may succeed.
+var errChanging = notRun("another membership change is in progress")
+
+// awaitCommitted waits until the newest configuration in the log is committed, and so is what this
+// node decides and answers by. A leader that is cut off has changes in its log that the next one
+// does not: nothing is so already, or refused for ever, because of them.
+func (n *Node) awaitCommitted(lead *leadership, late <-chan time.Time) error {
+	ticker := time.NewTicker(drainCheck)
+	defer ticker.Stop()
+	for {
+		known := n.machine.members.Load().configuration
+		switch {
+		case !n.leadsIn(lead.term):
+			return errElsewhere
+		case slices.Equal(n.view().source, known.Servers):
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-late:
+			return errChanging
+		case <-n.stop:
+			return errStopping
+		}
+	}
 }
 
 // configured returns the outcome of a configuration change.
@@ -111,7 +144,7 @@ func (n *Node) addMember(id, addr string) error {
 	return n.moveNonvoter(raft.ServerID(id), raft.ServerAddress(addr))
 }
 
-// mayAdd returns why a node cannot be added, by what this node knows; done: it is a member there.
+// mayAdd returns why a node cannot be added, by what is committed; done: it is a member there.
 func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 	if err := CheckID(id); err != nil {
 		return false, refused(err.Error())
@@ -121,7 +154,8 @@ func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 		return false, refused(
 			fmt.Sprintf("other nodes cannot reach the peer address %q: use host:port", addr))
 	}
-	if n.retired(id) {
+	known := n.machine.members.Load()
+	if known.retired[id] {
 		return false, refused(
 			fmt.Sprintf(
 				"node %s was removed from this cluster; ids are never reused, choose another", id))
@@ -133,7 +167,7 @@ func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 				"%s cannot reach the leader's peer address %s: set --peer-listen or "+
 					"--peer-advertise on the leader", addr, n.mux.Addr()))
 	}
-	for _, s := range n.configuration().Servers {
+	for _, s := range known.configuration.Servers {
 		switch {
 		case string(s.ID) == id && s.Suffrage == raft.Voter:
 			return false, refused(
@@ -198,7 +232,7 @@ func isLoopback(host string) bool {
 // removeMember demotes a voter, then replaces its address: only the id stays. A leader transfers
 // leadership first.
 func (n *Node) removeMember(id string) error {
-	if n.retired(id) {
+	if n.machine.removed(id) {
 		return refused(fmt.Sprintf("node %s was already removed", id))
 	}
 	s, ok := n.member(id)

@@ -89,6 +89,57 @@ func TestHangingJoinersHoldUpNobody(t *testing.T) {
 	})
 }
 
+// TestNothingIsSoBeforeItIsCommitted asks a leader that is cut off twice for a change, which is in
+// its log alone: the second answer must not be that it is so already. The next leader knows nothing
+// of it. Then all that ask at a time for the same node to be added are told so once it is.
+func TestNothingIsSoBeforeItIsCommitted(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 4, func(cfg *Config) { cfg.Learner = cfg.ID == "n4" })
+		eventually(t, "three vote", func() bool {
+			return len(voters(c.leader().configuration())) == 3
+		})
+		addr := c.joiner("n5", true).Status().PeerAddr
+		add := MemberChange{Kind: AddMember, ID: "n5", PeerAddr: addr}
+		for _, change := range []MemberChange{add, {Kind: RemoveMember, ID: "n4"}} {
+			c.converged()
+			lead := c.leader()
+			_, was := lead.member(change.ID)
+			c.net.isolate(lead.cfg.ID)
+			first := make(chan error, 1)
+			go func() { first <- lead.ChangeMembers(change) }()
+			eventually(t, "the change is in the leader's log", func() bool {
+				_, is := lead.member(change.ID)
+				return is != was
+			})
+			if err := lead.ChangeMembers(change); !errors.Is(err, ErrNotRun) {
+				t.Errorf("%s %s again: %v", change.Kind, change.ID, err)
+			}
+			if err := <-first; !errors.Is(err, ErrUnknown) {
+				t.Errorf("%s %s: %v", change.Kind, change.ID, err)
+			}
+			c.net.heal(lead.cfg.ID)
+			if _, is := c.leader().member(change.ID); is != was {
+				t.Errorf("%s %s was made", change.Kind, change.ID)
+			}
+		}
+		c.converged()
+		lead := c.leader()
+		var asking sync.WaitGroup
+		for range 3 {
+			asking.Go(func() {
+				err := lead.ChangeMembers(add)
+				known := lead.machine.members.Load().configuration.Servers
+				if err != nil || !slices.ContainsFunc(known, func(s raft.Server) bool {
+					return s.ID == "n5"
+				}) {
+					t.Errorf("%v; committed: %v", err, known)
+				}
+			})
+		}
+		asking.Wait()
+	})
+}
+
 // TestForeignersAreNotAdded asks to add a node that has data of another cluster.
 func TestForeignersAreNotAdded(t *testing.T) {
 	simulated(t, func(t *testing.T) {
