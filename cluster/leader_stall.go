@@ -165,7 +165,7 @@ func (n *Node) lacking(wanted uint64) string {
 			continue
 		}
 		l.mu.Lock()
-		up, fault, has := l.wire != nil, l.fault, l.report.lastIndex
+		up, fault, has := l.wire != nil, l.fault, l.lastIndex
 		l.mu.Unlock()
 		switch {
 		case !up:
@@ -184,7 +184,7 @@ func (n *Node) storedByOthers(wanted uint64) (sum uint64) {
 	for _, id := range voters(n.configuration()) {
 		if l := n.link(id); l != nil {
 			l.mu.Lock()
-			sum += min(l.report.lastIndex, wanted)
+			sum += min(l.lastIndex, wanted)
 			l.mu.Unlock()
 		}
 	}

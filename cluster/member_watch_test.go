@@ -310,6 +310,71 @@ func TestContactWithoutLeader(t *testing.T) {
 	})
 }
 
+// A member that was restarted has reported nothing until it answers: what it had before, beside the
+// commit index of then, would show one that lacks what was written since as up to date.
+func TestNoReportFromBeforeARestart(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, id := c.leader(), c.followers()[0].cfg.ID
+		seen := func() MemberStatus {
+			for _, m := range lead.Status().Members {
+				if m.ID == id {
+					return m
+				}
+			}
+			return MemberStatus{}
+		}
+		reported := func(least uint64) func() bool {
+			return func() bool {
+				m := seen()
+				if m.Connected && m.ReportedAt > 0 && m.ReportedAt < least {
+					t.Errorf("connected, with the report of entry %d", m.ReportedAt)
+				}
+				if m.Connected && m.ReportedAt == 0 && lead.caughtUp(lead.route.Load().lead,
+					id) == nil {
+					t.Error("it has caught up, and has not said so")
+				}
+				return m.Connected && m.ReportedAt >= least
+			}
+		}
+		c.write(lead, "a")
+		eventually(t, "a report", reported(1))
+		c.close(id)
+		eventually(t, "it is missed", func() bool { return !seen().Connected })
+		if m := seen(); m.LastLog == 0 {
+			t.Error("what it had is forgotten while it is away")
+		}
+		for range 3 {
+			c.write(lead, "b")
+		}
+		least := lead.raft.CommitIndex()
+		c.reopen(id)
+		eventually(t, "a report of now", reported(least))
+	})
+}
+
+// Answers come in order, and prove no more than that the member lived when it was asked.
+func TestConfirmsProveWhenTheyWereAsked(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	var c confirms
+	for _, step := range []struct {
+		asked int // at; 0: an answer comes
+		want  int // known to live at
+	}{{10, 0}, {11, 0}, {0, 10}, {12, 10}, {0, 10}, {13, 10}, {0, 12}, {0, 12}, {14, 12}, {0, 14}} {
+		if step.asked > 0 {
+			c.asked(at(step.asked))
+		} else {
+			c.answer()
+		}
+		if got := c.newest; step.want > 0 && !got.Equal(at(step.want)) {
+			t.Errorf("after %+v: %v", step, got)
+		}
+	}
+	if c.proves(at(3)); !c.newest.Equal(at(14)) {
+		t.Errorf("an older one: %v", c.newest)
+	}
+}
+
 // A member gets no vote beside a voter that is lost: each of three nodes would then be one whose
 // loss stops the cluster. It gets the vote in exchange for the lost one.
 func TestNoPromotionBesideALostVoter(t *testing.T) {

@@ -90,10 +90,12 @@ type MemberStatus struct {
 	RemoveIn time.Duration
 	// The rest comes from the member's own reports, is known on the leader, and is about a second
 	// old at most when idle.
-	LastLog     uint64
-	Applied     uint64
-	ReportedAt  uint64        // the leader's commit index when the report came; 0: unknown
-	LastContact time.Duration // since its last answer; -1: never, 0: the answering node
+	LastLog    uint64 // 0: it has not reported since it connected, like Applied
+	Applied    uint64
+	ReportedAt uint64 // the leader's commit index when the report came; 0: unknown
+	// LastContact is the time since the newest question that it has answered, or since it
+	// connected; -1: never, 0: the answering node.
+	LastContact time.Duration
 }
 
 // Status returns the node's current view.
@@ -197,7 +199,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 			m.Build = l.peer.build.String()
 		}
 		if !l.heard.IsZero() {
-			m.LastContact = time.Since(l.heard)
+			m.LastContact = time.Since(l.confirms.newest)
 		}
 		l.mu.Unlock()
 		m.Inbound, m.RemoveIn = n.hasInbound(m.ID), n.removeIn(m.ID)

@@ -93,12 +93,16 @@ type link struct {
 	lost     bool          // the last attempt did not reach the member; false before the first
 	reached  chan struct{} // closed when lost becomes false
 	ackNonce uint64        // the newest confirm frame that was answered; report is the answer
-	report   termReport
+	// the answer's content; zero until one has come on the newest connection: a member that was
+	// restarted may have less than it said before
+	report termReport
 	// this node's commit index when the report came
 	reportedAt uint64
+	lastIndex  uint64 // the newest report's, of whichever connection
 	heard      time.Time
 	unfit      bool // to lead, or stopping, as of that answer
 	toldSums   toldSums
+	confirms   confirms
 
 	confirmed uint64 // the newest confirmation that it was part of; the read loop's own
 }
@@ -270,6 +274,7 @@ func (l *link) session(up *bool) error {
 	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
 	l.started = l.heard.Add(-time.Duration(h.upMs) * time.Millisecond)
 	l.renewing, l.unfit, l.toldSums = false, false, toldSums{}
+	l.report, l.reportedAt, l.confirms = termReport{}, 0, confirms{newest: l.heard}
 	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
 	l.fault = ""
 	l.noteWall(h.wallMs)
@@ -517,8 +522,39 @@ func (l *link) ask(nonce uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.wire != nil && l.wire.backlog() < maxAskQueue {
+		l.confirms.asked(time.Now())
 		l.wire.send(endFrame(appendCommit(beginFrame(20), l.n.raft.CurrentTerm(),
 			l.n.committed()), frameConfirm, 0, nonce), nil)
+	}
+}
+
+// confirms are the confirm frames of a connection, which are answered in order. Of those in flight
+// the time of one is known: an answer that took long proves nothing about later.
+type confirms struct {
+	sent, answered uint64
+	timed          uint64 // the one whose time is known; 0: none
+	at             time.Time
+	newest         time.Time // when the newest was sent that is known to be answered
+}
+
+func (c *confirms) asked(now time.Time) {
+	c.sent++
+	if c.timed == 0 {
+		c.timed, c.at = c.sent, now
+	}
+}
+
+func (c *confirms) answer() {
+	if c.answered++; c.answered == c.timed {
+		c.timed = 0
+		c.proves(c.at)
+	}
+}
+
+// proves notes that what was sent at a time is answered.
+func (c *confirms) proves(at time.Time) {
+	if at.After(c.newest) {
+		c.newest = at
 	}
 }
 
@@ -546,7 +582,8 @@ func (l *link) termAnswer(f frame) error {
 	l.mu.Lock()
 	// A question of the route loop has nonce 0 and must not undo an answer to the read loop.
 	l.ackNonce, l.report, l.heard = max(l.ackNonce, f.id), t, time.Now()
-	l.reportedAt = l.n.raft.CommitIndex()
+	l.reportedAt, l.lastIndex = l.n.raft.CommitIndex(), t.lastIndex
+	l.confirms.answer()
 	l.unfit = f.status == statusNotTaken
 	if t.wallMs != 0 {
 		l.noteWall(t.wallMs)
@@ -588,6 +625,7 @@ func (l *link) reply(f frame) error {
 	delete(l.frames, f.id)
 	l.inFlight[fl.kind].add(fl, -1)
 	l.heard = time.Now()
+	l.confirms.proves(fl.sent)
 	l.mu.Unlock()
 
 	q := l.n.queueOf(fl.kind)

@@ -151,8 +151,8 @@ func (s *Sample) memberProblem(m *Member) Problem {
 }
 
 // Spare returns why no voter may be stopped now; empty: the cluster can do without any one of them,
-// if it ever can. That needs a proof: each has answered the leader within the last span, in which
-// nobody has stopped one.
+// if it ever can. That needs a proof: each has answered a question that the leader asked within the
+// last span, in which nobody has stopped one, and has told how far its log is.
 func (s *Sample) Spare(span time.Duration) string {
 	if down := s.serving(); len(down) > 0 {
 		return down[0].Text
@@ -177,7 +177,7 @@ func (s *Sample) Spare(span time.Duration) string {
 			return "the leader does not reach " + m.ID + ": " + m.To
 		case m.From != "" && m.From != "up":
 			return m.ID + " does not reach the leader: " + m.From
-		case m.ContactMs > span.Milliseconds():
+		case m.ContactMs > span.Milliseconds(), m.Behind < 0: // a connection is no answer
 			unproven = m.ID + " has not answered the leader since it was asked"
 		}
 	}

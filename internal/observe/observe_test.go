@@ -137,17 +137,18 @@ func TestHealth(t *testing.T) {
 
 func TestSpare(t *testing.T) {
 	for says, change := range map[string]func(*Sample){
-		"":                  func(*Sample) {},
-		"n2 does not":       func(s *Sample) { s.Members[1].ContactMs = 61_000 },
-		"n2 is 2000":        func(s *Sample) { s.Members[1].Behind = 2000 },
-		"n1 has 5000":       func(s *Sample) { s.Node.Commit, s.Node.Applied = 6000, 1000 },
-		"No leader":         func(s *Sample) { s.Node.Leader = "" },
-		"n1 is not ready":   func(s *Sample) { s.Node.State = "LOADING" },
-		"The leader n1":     func(s *Sample) { s.Alone = true },
-		"n1: gone":          func(s *Sample) { s.Node.Role, s.Node.State = "joining", "gone" },
-		"n2 has not":        func(s *Sample) { s.Members[1].ContactMs = 700 },
-		"the leader does":   func(s *Sample) { s.Members[1].To = "EOF" },
-		"n2 does not reach": func(s *Sample) { s.Members[1].From = "down" },
+		"":                    func(*Sample) {},
+		"n2 does not":         func(s *Sample) { s.Members[1].ContactMs = 61_000 },
+		"n2 is 2000":          func(s *Sample) { s.Members[1].Behind = 2000 },
+		"n1 has 5000":         func(s *Sample) { s.Node.Commit, s.Node.Applied = 6000, 1000 },
+		"No leader":           func(s *Sample) { s.Node.Leader = "" },
+		"n1 is not ready":     func(s *Sample) { s.Node.State = "LOADING" },
+		"The leader n1":       func(s *Sample) { s.Alone = true },
+		"n1: gone":            func(s *Sample) { s.Node.Role, s.Node.State = "joining", "gone" },
+		"n2 has not":          func(s *Sample) { s.Members[1].ContactMs = 700 },
+		"n2 has not answered": func(s *Sample) { s.Members[1].Behind = -1 },
+		"the leader does":     func(s *Sample) { s.Members[1].To = "EOF" },
+		"n2 does not reach":   func(s *Sample) { s.Members[1].From = "down" },
 		"the members are": func(s *Sample) {
 			s.Members, s.Unanswered = nil, []string{"RAFT MEMBERS: CLUSTERDOWN"}
 		},
