@@ -49,19 +49,51 @@ type sighting struct {
 type discoveryPlan struct {
 	join  []sighting    // ask these members
 	found []raft.Server // a cluster founded now would have these voters
-	wait  string        // why it does not join
+	wait  waiting       // why it does not join
+	ended bool          // it was removed from the cluster, or lost its disk: wait says so
 }
 
+// waiting is why a node is not in a cluster, and the next act. docs/operations.md has all.
+type waiting struct{ why, next string }
+
+// Next acts of a node that waits. Only that of nodes which are all empty may be to found a cluster.
+const (
+	nextFound = "if there never was a cluster here: coordd found, on one of them. If there was " +
+		"one, bring its nodes back with their disks, or coordd restore a backup"
+	nextFoundElsewhere = "if there never was a cluster here: coordd found, on another node. If " +
+		"there was one, bring its nodes back with their disks, or coordd restore a backup"
+	nextStart = "start the others, on their data directories if they have any. If those had the " +
+		"data and are gone for good: coordd restore a backup"
+	nextSilent = "start the nodes there, on their data directories. Take an address out of " +
+		"--discover or DNS only if no data is there any more"
+	nextNobody = "start the members on their data directories, or have --discover name their " +
+		"peer addresses"
+	nextNameThis = "have --discover name the peer addresses of all nodes, this one's too"
+	nextNameThat = "wait; if it stays so, have --discover name that node's peer address too"
+	nextFounding = "wait; if it lasts, read the log of that node: it may be one that waits for " +
+		"its own (operations.md, A snapshot that cannot be read)"
+	nextBring = "bring nodes back with their disks. If those of a majority are lost: coordd " +
+		"recover, on the node with the data (operations.md, A lost majority); the empty ones " +
+		"then join by themselves"
+	nextRemoval  = "wait: the new node joins when the old one is removed"
+	nextRefused  = "mend what it is refused for, and start the node again if its flags change"
+	nextClusters = "stop the nodes of the wrong one, or take them out of --discover"
+	nextTwoIDs   = "stop one of the two, and give it an empty data directory and an id of its own"
+	nextTwoAddrs = "give each node its own --peer-advertise"
+	nextLookup   = "mend the name in --discover, or the DNS server"
+	nextAsked    = "bring the nodes of that cluster back with their disks. If it is gone for " +
+		"good, start this node again"
+	nextLook = "wait: it looks for its cluster"
+)
+
 // planDiscovery decides what the node self can do after it has seen what answers. met are the ids
-// of empty nodes that asked this one lately.
+// of empty nodes that asked this one lately, asked is the cluster that it has asked to add it.
 //
 // A cluster can be founded only if founders nodes or more are found, this node among them, every
 // address answers, and all of them are empty: what does not answer may have data. That proves
 // nothing, since an address may be missing, so that nobody founds one without being told to.
-func planDiscovery(self hello, founders int, met []string, seen []sighting) discoveryPlan {
-	wait := func(format string, args ...any) discoveryPlan {
-		return discoveryPlan{wait: fmt.Sprintf(format, args...)}
-	}
+func planDiscovery(self hello, founders int, asked string, met []string,
+	seen []sighting) discoveryPlan {
 	clusters, nodes, silent := map[string][]sighting{}, map[string]hello{self.id: self}, []string{}
 	here := false
 	for _, s := range seen {
@@ -72,7 +104,8 @@ func planDiscovery(self hello, founders int, met []string, seen []sighting) disc
 		case s.h.id == self.id && s.h.incarnation == self.incarnation:
 			here = true
 		case again && known.incarnation != s.h.incarnation:
-			return wait("two nodes have the id %s: at %s and elsewhere", s.h.id, s.addr)
+			return awaiting(nextTwoIDs, "two nodes have the id %s: at %s and elsewhere", s.h.id,
+				s.addr)
 		case s.h.cluster != "":
 			clusters[s.h.cluster] = append(clusters[s.h.cluster], s)
 		default:
@@ -81,27 +114,48 @@ func planDiscovery(self hello, founders int, met []string, seen []sighting) disc
 	}
 	switch {
 	case len(clusters) > 1:
-		return wait("nodes of several clusters answer: %s; only one may be named by --discover",
-			strings.Join(slices.Sorted(maps.Keys(clusters)), ", "))
+		return awaiting(nextClusters, "nodes of several clusters answer: %s; only one may be "+
+			"named by --discover", strings.Join(slices.Sorted(maps.Keys(clusters)), ", "))
 	case len(clusters) == 1:
 		for _, members := range clusters {
-			return discoveryPlan{join: members}
+			return planJoining(members)
 		}
 	case founders == 0 || self.isLearner():
-		return wait("no node of a cluster answers")
+		return awaiting(nextNobody, "no node of a cluster answers")
 	case len(silent) > 0:
-		return wait("no cluster is found, and these addresses do not answer: %s; a node there may "+
-			"have data", strings.Join(silent, ", "))
+		return awaiting(nextSilent, "no cluster is found, and these addresses do not answer: %s; a "+
+			"node there may have data", strings.Join(silent, ", "))
 	case !here:
-		return wait("no cluster is found, and none of the addresses is this node's: others may " +
-			"be missing, too")
+		return awaiting(nextNameThis, "no cluster is found, and none of the addresses is this "+
+			"node's: others may be missing, too")
 	}
 	for _, id := range met {
 		if _, ok := nodes[id]; !ok {
-			return wait("node %s asked a moment ago and is not among those found now", id)
+			return awaiting(nextNameThat, "node %s asked a moment ago and is not among those "+
+				"found now", id)
 		}
 	}
-	return planFounding(self, founders, nodes)
+	plan := planFounding(self, founders, nodes)
+	if len(plan.found) > 0 && asked != "" {
+		return awaiting(nextAsked, "this node has asked cluster %s to add it, and no node of it "+
+			"is found any more; if that is gone for good, start the node again", asked)
+	}
+	return plan
+}
+
+// planJoining is planDiscovery when there is one cluster: only the word of its nodes ends this one.
+func planJoining(members []sighting) discoveryPlan {
+	for _, s := range members {
+		if s.h.removed || s.h.lostDisk {
+			return discoveryPlan{wait: waiting{why: s.h.refusal}, ended: true}
+		}
+	}
+	return discoveryPlan{join: members}
+}
+
+// awaiting is the plan of a node that can do nothing.
+func awaiting(next, format string, args ...any) discoveryPlan {
+	return discoveryPlan{wait: waiting{fmt.Sprintf(format, args...), next}}
 }
 
 // planFounding is planDiscovery when everything that was found has no cluster.
@@ -111,26 +165,26 @@ func planFounding(self hello, founders int, nodes map[string]hello) discoveryPla
 		h := nodes[id]
 		switch other := addrs[h.peerAddr]; {
 		case h.traits&traitAwaiting == 0, id != self.id && h.traits&traitFounding != 0:
-			return discoveryPlan{wait: fmt.Sprintf("node %s founds a cluster already", id)}
+			return awaiting(nextFounding, "node %s founds a cluster already", id)
 		case h.isLearner():
 			continue
 		case h.peerAddr == "" || other != "":
-			return discoveryPlan{wait: fmt.Sprintf("nodes %s and %s have the peer address %q",
-				other, id, h.peerAddr)}
+			return awaiting(nextTwoAddrs, "nodes %s and %s have the peer address %q", other, id,
+				h.peerAddr)
 		}
 		addrs[h.peerAddr] = id
 		voters = append(voters, id)
 	}
 	switch {
 	case len(voters) < founders:
-		return discoveryPlan{wait: fmt.Sprintf("%d of the %d nodes of --founders are found: %s",
-			len(voters), founders, strings.Join(voters, ", "))}
+		return awaiting(nextStart, "%d of the %d nodes of --founders are found: %s", len(voters),
+			founders, strings.Join(voters, ", "))
 	case self.traits&traitFresh == 0: // Raft founds none then
-		return discoveryPlan{wait: "this node has voted for a founder that is gone: coordd " +
-			"found on another one founds a cluster"}
+		return awaiting(nextFoundElsewhere, "this node has voted for a founder that is gone: coordd "+
+			"found on another one founds a cluster")
 	}
-	plan := discoveryPlan{wait: fmt.Sprintf("%d empty nodes are found: %s; coordd found on one "+
-		"of them founds a cluster with them", len(voters), strings.Join(voters, ", "))}
+	plan := awaiting(nextFound, "%d empty nodes are found: %s; coordd found on one of them founds a "+
+		"cluster with them", len(voters), strings.Join(voters, ", "))
 	others := slices.DeleteFunc(voters, func(id string) bool { return id == self.id })
 	for _, id := range append([]string{self.id}, others...)[:founders] {
 		plan.found = append(plan.found, raft.Server{ID: raft.ServerID(id),
@@ -176,8 +230,9 @@ func (n *Node) awaitCluster(ctx context.Context) {
 	}
 	told, toldAt := "", time.Time{}
 	for n.awaitsJoin() && ctx.Err() == nil {
-		why := n.discoverOnce(ctx)
-		n.awaits.Store(&why)
+		now := n.discoverOnce(ctx)
+		why := now.why
+		n.awaits.Store(&now)
 		if why != "" && ctx.Err() == nil && (why != told || time.Since(toldAt) > time.Minute) {
 			told, toldAt = why, time.Now()
 			n.logger.Info("not in a cluster yet", "reason", why)
@@ -190,11 +245,11 @@ func (n *Node) awaitCluster(ctx context.Context) {
 }
 
 // discoverOnce takes one step, and returns why the node is not in a cluster after it.
-func (n *Node) discoverOnce(ctx context.Context) string {
+func (n *Node) discoverOnce(ctx context.Context) waiting {
 	n.discovering <- struct{}{}
 	defer func() { <-n.discovering }()
 	if !n.awaitsJoin() {
-		return ""
+		return waiting{}
 	}
 	plan := n.planAround(ctx)
 	if len(plan.join) > 0 {
@@ -204,19 +259,17 @@ func (n *Node) discoverOnce(ctx context.Context) string {
 	return plan.wait
 }
 
-// planAround looks around and decides what to do.
+// planAround looks around and decides what to do. The caller holds the token of discovering.
 func (n *Node) planAround(ctx context.Context) discoveryPlan {
 	seen, err := n.lookAround(ctx)
 	if err != nil {
-		return discoveryPlan{wait: "looking up --discover failed: " + err.Error()}
+		return awaiting(nextLookup, "looking up --discover failed: %v", err)
 	}
-	for _, s := range seen {
-		if s.h.removed || s.h.lostDisk {
-			n.fail(errors.New(s.h.refusal))
-			return discoveryPlan{wait: s.h.refusal}
-		}
+	plan := planDiscovery(n.hello("", ""), n.cfg.Founders, n.asked, n.metAwaiting(), seen)
+	if plan.ended {
+		n.fail(errors.New(plan.wait.why))
 	}
-	return planDiscovery(n.hello("", ""), n.cfg.Founders, n.metAwaiting(), seen)
+	return plan
 }
 
 // CanFound reports whether the node waits for a cluster, and could be told to found it.
@@ -273,10 +326,7 @@ func (n *Node) found(ctx context.Context) (why string) {
 	case len(plan.join) > 0:
 		return fmt.Sprintf("cluster %s exists, and this node joins it", plan.join[0].h.cluster)
 	case len(plan.found) == 0:
-		return plan.wait
-	case n.asked != "":
-		return fmt.Sprintf("this node has asked cluster %s to add it; if that is gone for good, "+
-			"start the node again", n.asked)
+		return plan.wait.why
 	case time.Since(began) > longestLook:
 		return "the nodes answer too slowly to found a cluster"
 	}
@@ -319,7 +369,7 @@ func (n *Node) lookForStrangers(ctx context.Context) {
 }
 
 // askToJoin asks the members to add this node, until one of them does.
-func (n *Node) askToJoin(members []sighting) (why string) {
+func (n *Node) askToJoin(members []sighting) (w waiting) {
 	for _, s := range members {
 		r, err := n.exchange(s.h.id, s.addr, adminRequest{Change: &MemberChange{Kind: AddMember,
 			ID: n.cfg.ID, PeerAddr: n.mux.Addr().String()}})
@@ -327,15 +377,26 @@ func (n *Node) askToJoin(members []sighting) (why string) {
 			err = r.err()
 		}
 		if err == nil {
-			return ""
+			return waiting{}
 		}
-		why = fmt.Sprintf("node %s of cluster %s does not add this node: %v", s.h.id, s.h.cluster,
-			err)
-		if errors.Is(err, ErrNotRun) {
-			why += "; if the cluster has lost the disks of a majority, see coordd recover"
-		}
+		w = notAdded(s.h, err)
 	}
-	return why
+	return w
+}
+
+// notAdded is why a node waits that a member does not add.
+func notAdded(h hello, err error) waiting {
+	w := waiting{fmt.Sprintf("node %s of cluster %s does not add this node: %v", h.id, h.cluster,
+		err), nextBring}
+	switch {
+	case errors.Is(err, ErrRefused):
+		w.next = nextRefused
+	case strings.Contains(err.Error(), removedInTime):
+		w.next = nextRemoval
+	default:
+		w.why += "; if the cluster has lost the disks of a majority, see coordd recover"
+	}
+	return w
 }
 
 // lookAround asks everyone at the addresses of Config.Discover who they are.

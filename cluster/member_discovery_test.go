@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ func TestPlanDiscovery(t *testing.T) {
 	voted := func(id string) hello {
 		return with(empty(id), func(h *hello) { h.traits &^= traitFresh })
 	}
+	removed := func(h hello) hello { h.removed, h.refusal = true, "a was removed"; return h }
+	lost := func(h hello) hello { h.lostDisk, h.refusal = true, "a has no data"; return h }
+	doc := readWaitingDoc(t)
 	silent := []sighting{{addr: "x:1", err: errors.New("refused")}}
 	a, b, c, d := empty("a"), empty("b"), empty("c"), empty("d")
 	for _, test := range []struct {
@@ -64,6 +68,12 @@ func TestPlanDiscovery(t *testing.T) {
 		{"a cluster", a, nil, at(b, member("c", "k")), "join c"},
 		{"a cluster, and some are silent", a, nil, append(at(member("c", "k")), silent...),
 			"join c"},
+		{"a cluster from which it was removed", a, nil,
+			at(member("b", "k"), removed(member("c", "k"))), "end: a was removed"},
+		{"a cluster that knows a lost disk", a, nil, at(lost(member("c", "k"))),
+			"end: a has no data"},
+		{"two clusters, of one it was removed", a, nil,
+			at(removed(member("b", "j")), lost(member("c", "k"))), "several clusters answer: j, k"},
 		{"two clusters", a, nil, at(member("b", "j"), member("c", "k")),
 			"several clusters answer: j, k"},
 		{"one founds already", a, nil, at(b, with(c, func(h *hello) { h.traits = 0 })),
@@ -81,8 +91,14 @@ func TestPlanDiscovery(t *testing.T) {
 		{"an address twice", a, nil, at(b, with(c, func(h *hello) { h.peerAddr = "b:1" })),
 			"nodes b and c have the peer address"},
 	} {
-		plan := planDiscovery(test.self, 3, test.met, append(at(test.self), test.seen...))
-		got := plan.wait
+		plan := planDiscovery(test.self, 3, "", test.met, append(at(test.self), test.seen...))
+		if !plan.ended {
+			doc.check(plan.wait)
+		}
+		got := plan.wait.why
+		if plan.ended {
+			got = "end: " + got
+		}
 		if len(plan.join) > 0 {
 			got = "join"
 			for _, s := range plan.join {
@@ -99,11 +115,86 @@ func TestPlanDiscovery(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
-	if plan := planDiscovery(a, 3, nil, at(b, c)); !strings.Contains(plan.wait, "is this node's") {
+	plan := planDiscovery(a, 3, "", nil, at(b, c))
+	if doc.check(plan.wait); !strings.Contains(plan.wait.why, "is this node's") {
 		t.Errorf("a name service that does not know this node: %+v", plan)
 	}
-	if plan := planDiscovery(a, 0, nil, at(a, b, c)); plan.wait == "" {
+	if plan := planDiscovery(a, 0, "", nil, at(a, b, c)); plan.wait.why == "" {
 		t.Errorf("without founders: %+v", plan)
+	}
+	for _, err := range []error{refused("its id is taken"), errNoLeader, errNoAnswer,
+		errors.New("connection refused"), notRun("node b had the peer address a:1; " + removedInTime +
+			" 1m0s")} {
+		doc.check(notAdded(member("c", "k"), err))
+	}
+	if plan = planDiscovery(a, 3, "k", nil, at(a, b, c)); len(plan.found) > 0 {
+		t.Error("what has asked a cluster founds another one")
+	}
+	doc.check(plan.wait)
+	lookup := &Node{cfg: Config{Discover: func(context.Context) ([]string, error) {
+		return nil, errors.New("no such host")
+	}}}
+	doc.check(lookup.planAround(t.Context()).wait)
+	doc.end()
+}
+
+// waitingDoc is the table of docs/operations.md of what a node says that waits, and what to do.
+type waitingDoc struct {
+	t    *testing.T
+	rows []waitingRow
+}
+
+type waitingRow struct {
+	why  *regexp.Regexp
+	next string
+	met  bool
+}
+
+func readWaitingDoc(t *testing.T) *waitingDoc {
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| `not in a cluster yet` | what to do |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	links := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+	d := &waitingDoc{t: t}
+	for row := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(row, "| \n"), " | ")
+		why := regexp.MustCompile(`\d+`).ReplaceAllString(regexp.QuoteMeta(strings.Trim(cells[0],
+			"`")), `\d+`)
+		next := links.ReplaceAllString(cells[1], "operations.md, $1")
+		d.rows = append(d.rows, waitingRow{
+			regexp.MustCompile("^" + strings.ReplaceAll(why, "…", ".+")),
+			strings.ReplaceAll(next, "`", ""), false})
+	}
+	return d
+}
+
+// check compares what a node says with the first row that fits.
+func (d *waitingDoc) check(w waiting) {
+	d.t.Helper()
+	if w.why == "" { // it joins
+		return
+	}
+	for i := range d.rows {
+		if row := &d.rows[i]; row.why.MatchString(w.why) {
+			if row.met = true; w.next != row.next {
+				d.t.Errorf("%s: the next act is %q, and by docs/operations.md %q", w.why, w.next,
+					row.next)
+			}
+			return
+		}
+	}
+	d.t.Errorf("docs/operations.md does not have %q", w.why)
+}
+
+// end reports the rows that no node says.
+func (d *waitingDoc) end() {
+	for _, row := range d.rows {
+		if !row.met {
+			d.t.Errorf("no node says %v", row.why)
+		}
 	}
 }
 
@@ -206,7 +297,7 @@ func TestPodsFindEachOther(t *testing.T) {
 		for _, id := range []string{"p3", "p1", "p2"} {
 			p.run(id)
 		}
-		why := func(n *Node) string { return n.discoverOnce(t.Context()) }
+		why := func(n *Node) string { return n.discoverOnce(t.Context()).why }
 		for _, n := range p.nodes {
 			eventually(t, n.cfg.ID+" waits to be told", func() bool {
 				return strings.Contains(why(n), "3 empty nodes are found: p1, p2, p3; coordd found")
@@ -276,7 +367,7 @@ func TestPodsApart(t *testing.T) {
 		nodes := []*Node{p.run("p1"), p.run("p2"), p.run("p3")}
 		for _, n := range nodes {
 			eventually(t, n.cfg.ID+" misses somebody", func() bool {
-				return strings.Contains(n.discoverOnce(t.Context()), "do not answer")
+				return strings.Contains(n.discoverOnce(t.Context()).why, "do not answer")
 			})
 			if !n.awaitsJoin() {
 				t.Errorf("%s founded a cluster", n.cfg.ID)
@@ -409,7 +500,10 @@ func TestNothingIsFoundedUntold(t *testing.T) {
 					p.show(n, others, states)
 					time.Sleep(discoverEvery) // of the simulation; it looks by itself, too
 					empties := 1 + strings.Count(states, "empty")
-					why := n.discoverOnce(t.Context())
+					n.discovering <- struct{}{}
+					n.asked = "" // in an earlier subset
+					<-n.discovering
+					why := n.discoverOnce(t.Context()).why
 					if !n.awaitsJoin() || n.raft.CurrentTerm() != 0 {
 						t.Fatalf("beside%s, an empty node founds a cluster", states)
 					}
@@ -477,7 +571,7 @@ func TestMajorityIsAway(t *testing.T) {
 		p.lose("p1")
 		q1 := p.run("q1")
 		for range 20 {
-			if why := q1.discoverOnce(t.Context()); !strings.Contains(why,
+			if why := q1.discoverOnce(t.Context()).why; !strings.Contains(why,
 				"1 empty nodes are found: q1; coordd found") || !q1.awaitsJoin() {
 				t.Fatalf("q1 takes part in a cluster, or says %q", why)
 			}
@@ -497,7 +591,7 @@ func TestMajorityIsAway(t *testing.T) {
 		p.lose("q1")
 		r1 := p.run("r1")
 		eventually(t, "r1 has asked p3", func() bool {
-			return strings.Contains(r1.discoverOnce(t.Context()), "see coordd recover")
+			return strings.Contains(r1.discoverOnce(t.Context()).why, "see coordd recover")
 		})
 		leave("p3")
 		if _, err := r1.Found(); err == nil || !strings.Contains(err.Error(), "has asked cluster") {

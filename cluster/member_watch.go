@@ -271,9 +271,13 @@ func (n *Node) addressTaken(s raft.Server) error {
 		w.wanted[id] = time.Now()
 	}
 	w.mu.Unlock()
-	return notRun(fmt.Sprintf("node %s had the peer address %s; it is removed when it has been "+
-		"unreachable for %v", s.ID, s.Address, n.cfg.AutoremoveAfter))
+	return notRun(fmt.Sprintf("node %s had the peer address %s; %s %v", s.ID, s.Address,
+		removedInTime, n.cfg.AutoremoveAfter))
 }
+
+// removedInTime says of a member that who asks to be added has only to wait; the asker looks for it
+// in the answer.
+const removedInTime = "it is removed when it has been unreachable for"
 
 // priority is this node's priority for leading.
 func (n *Node) priority() uint64 {

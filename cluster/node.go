@@ -65,18 +65,18 @@ type Node struct {
 	members      map[string]string // id → peer address, from Config.Members
 	joining      bool              // started without state, waits to be added to a cluster
 	watch        memberWatch
-	met          map[string]time.Time   // empty nodes that asked this one; under linksMu
-	founding     atomic.Bool            // it is about to found a cluster
-	discovering  chan struct{}          // holds a token while it joins or founds a cluster
-	asked        string                 // a cluster that it asked to add it; with that token
-	unreached    atomic.Bool            // this node reaches others, and none of them reaches it
-	reachedAt    time.Time              // by a member, or there was none to ask; maintain's
-	stranger     atomic.Pointer[string] // see lookForStrangers; empty: there is none
-	awaits       atomic.Pointer[string] // why the newest look around led into no cluster
-	leaving      atomic.Bool            // it stops: it is not to lead
-	changing     chan struct{}          // holds a token while a membership change runs
-	checked      checkedEntry           // see checkStore
-	transferring chan struct{}          // holds a token while leadership is handed over
+	met          map[string]time.Time    // empty nodes that asked this one; under linksMu
+	founding     atomic.Bool             // it is about to found a cluster
+	discovering  chan struct{}           // holds a token while it joins or founds a cluster
+	asked        string                  // a cluster that it asked to add it; with that token
+	unreached    atomic.Bool             // this node reaches others, and none of them reaches it
+	reachedAt    time.Time               // by a member, or there was none to ask; maintain's
+	stranger     atomic.Pointer[string]  // see lookForStrangers; empty: there is none
+	awaits       atomic.Pointer[waiting] // why the newest look around led into no cluster
+	leaving      atomic.Bool             // it stops: it is not to lead
+	changing     chan struct{}           // holds a token while a membership change runs
+	checked      checkedEntry            // see checkStore
+	transferring chan struct{}           // holds a token while leadership is handed over
 	removal      removal
 	vouchers     vouchers
 	owed         atomic.Uint64          // see owedKey

@@ -43,8 +43,10 @@ type Status struct {
 	Members     []MemberStatus
 	Removed     bool // removed from the cluster for good
 	Joining     bool // waits to be added to a cluster
-	// Awaits says what a node with Config.Discover that is Joining waits for.
-	Awaits  string
+	// Awaits says what a node with Config.Discover that is Joining waits for, AwaitsNext what is
+	// to be done.
+	Awaits, AwaitsNext string
+
 	Loading bool // loads a snapshot or replays the log
 	// Stranger says that a node of another cluster is where this one's are; empty: it is not.
 	Stranger  string
@@ -107,8 +109,11 @@ func (n *Node) Status() Status {
 		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
 	}
 	s.Removed, s.Joining = n.removal.removed.Load(), n.awaitsJoin()
-	if why := n.awaits.Load(); why != nil && s.Joining {
-		s.Awaits = *why
+	if s.Joining && n.cfg.Discover != nil {
+		s.AwaitsNext = nextLook
+		if w := n.awaits.Load(); w != nil {
+			s.Awaits, s.AwaitsNext = w.why, w.next
+		}
 	}
 	s.Unreached = n.unreached.Load()
 	if why := n.stranger.Load(); why != nil {

@@ -162,10 +162,17 @@ func TestDoctorInEveryState(t *testing.T) {
 		"too few founders": {func(t *testing.T) *patient {
 			return explorer(t, "3")
 		}, []string{"1 of the 3 nodes of --founders are found: n1",
-			"Next: start the nodes that are missing; once all are there: coordd found"}, 0},
+			"Next: start the others, on their data directories if they have any"}, 0},
 		"to be founded": {func(t *testing.T) *patient {
 			return explorer(t, "1")
-		}, []string{"1 empty nodes are found: n1", "coordd found"}, 0},
+		}, []string{"1 empty nodes are found: n1",
+			"Next: if there never was a cluster here: coordd found"}, 0},
+		"a silent address": {func(t *testing.T) *patient {
+			p := explorer(t, "1")
+			*p.flag("--discover") += ",127.0.0.1:1"
+			return p
+		}, []string{"127.0.0.1:1 (dial", "a node there may have data",
+			"Next: start the nodes there, on their data directories"}, 0},
 		"refetched": {func(t *testing.T) *patient {
 			ps := threePatients(t)
 			serving(t, password, ps...)

@@ -308,12 +308,8 @@ func (n backend) Status() server.Status {
 		if why := cmp.Or(c.Awaits, n.refusal()); why != "" {
 			s.NotReady += ": " + why
 		}
-		s.Next = "look at the member that refuses it, and whether the addresses of --join or " +
-			"--discover answer"
-		if open.CanFound() {
-			s.Next = "start the nodes that are missing; once all are there: coordd found, on one " +
-				"of them"
-		}
+		s.Next = cmp.Or(c.AwaitsNext, "look at the member that refuses it, and whether the "+
+			"addresses of --join answer")
 	case c.Stranger != "":
 		s.NotReady = c.Stranger
 		s.Next = "stop the nodes of the wrong cluster, or take them out of --discover"
