@@ -437,12 +437,13 @@ func (n *Node) maintain() {
 		case <-n.stop:
 			return
 		}
-		now, lead := time.Now(), n.route.Load().lead
+		now, r := time.Now(), n.route.Load()
+		lead := r.lead
 		n.unreached.Store(lead == nil && n.watchReach(now))
 		if lead == nil {
-			if n.route.Load().leaderID == "" && now.Sub(asked) >= askAloneEvery {
+			if (r.link == nil || !r.link.up()) && now.Sub(asked) >= askAloneEvery {
 				asked = now
-				n.askAll() // who lives: no leader asks
+				n.askAll() // who lives: no leader asks, or it cannot be asked
 			}
 			continue
 		}

@@ -291,20 +291,53 @@ func TestNodeThatNobodyReaches(t *testing.T) {
 	})
 }
 
-// Without a leader a node still knows who lives.
+// Without a leader a node still knows who lives: not by connections, which those of processes that
+// hang keep.
 func TestContactWithoutLeader(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		c := newCluster(t, 4, nil)
-		gone := []string{c.leader().cfg.ID, c.followers()[0].cfg.ID}
-		for _, id := range gone {
-			c.close(id)
-		}
-		time.Sleep(20 * time.Second)
-		for _, n := range c.nodes {
-			for _, m := range n.Status().Members {
-				if lives := m.LastContact < heardLately; lives == slices.Contains(gone, m.ID) {
-					t.Errorf("%s heard from %s %v ago", n.cfg.ID, m.ID, m.LastContact)
+	for how, end := range map[string]func(*testCluster, string){
+		"closed": (*testCluster).close,
+		"hung":   func(c *testCluster, id string) { c.net.pause(id) },
+	} {
+		runSimulated(t, how, func(t *testing.T) {
+			c := newCluster(t, 4, nil)
+			gone := []string{c.leader().cfg.ID, c.followers()[0].cfg.ID}
+			for _, id := range gone {
+				end(c, id)
+			}
+			time.Sleep(20 * time.Second)
+			for id, n := range c.nodes {
+				if slices.Contains(gone, id) {
+					continue
 				}
+				for _, m := range n.Status().Members {
+					lives := m.LastContact < heardLately
+					if lives == slices.Contains(gone, m.ID) {
+						t.Errorf("%s heard from %s %v ago", id, m.ID, m.LastContact)
+					}
+				}
+			}
+			for _, id := range gone {
+				c.net.resume(id)
+			}
+		})
+	}
+}
+
+// A follower that cannot ask its leader, which reaches it, knows who else lives.
+func TestContactWithoutAWayToTheLeader(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, n := c.leader(), c.followers()[0]
+		c.write(lead, "a")
+		n.link(lead.cfg.ID).end()
+		time.Sleep(8 * time.Second)
+		s := n.Status()
+		if s.LeaderID != lead.cfg.ID || s.Ready {
+			t.Fatalf("leader %q, ready: %v", s.LeaderID, s.Ready)
+		}
+		for _, m := range s.Members {
+			if m.ID != lead.cfg.ID && m.LastContact > heardLately {
+				t.Errorf("it heard from %s %v ago", m.ID, m.LastContact)
 			}
 		}
 	})

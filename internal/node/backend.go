@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/observe"
 	"github.com/coordd/coordd/server"
 )
 
@@ -336,15 +337,15 @@ func toLead(members []cluster.MemberStatus) string {
 	for _, m := range members {
 		if m.Voter {
 			voters++
-			if !m.Connected {
+			if observe.Away(m.Connected, m.LastContact) {
 				away = append(away, m.ID)
 			}
 		}
 	}
 	if missing := voters/2 + 1 - (voters - len(away)); missing > 0 {
-		return fmt.Sprintf("start %d of %s on their data directories, or mend the network to "+
-			"them. If those are lost for good: operations.md, A lost majority", missing,
-			strings.Join(away, ", "))
+		return fmt.Sprintf("start %d of %s on their data directories, again if they hang, or mend "+
+			"the network to them. If those are lost for good: operations.md, A lost majority",
+			missing, strings.Join(away, ", "))
 	}
 	return "a majority is reachable: wait for an election of at most a few seconds; if there is " +
 		"none, look in the logs of all voters"

@@ -30,10 +30,10 @@ type Health struct {
 
 // From where a member or a resource is a problem.
 const (
-	silentMs     = 3000 // two reports of an idle member are a second apart
-	behind       = 1000 // entries; from there /readyz reports a node as not ready
-	memoryShare  = 0.9  // of maxmemory
-	expiringDays = 14   // of a certificate
+	silent       = 3 * time.Second // two reports of an idle member are a second apart
+	behind       = 1000            // entries; from there /readyz reports a node as not ready
+	memoryShare  = 0.9             // of maxmemory
+	expiringDays = 14              // of a certificate
 )
 
 // stateDiffers is Member.State of one whose state is not the leader's.
@@ -63,22 +63,31 @@ func health(s *Sample, info map[string]string) Health {
 		s.Node.Leader), ""}, nil}
 }
 
-// voters counts the voters, and those of them that are silent.
-func (s *Sample) voters() (all, silent int) {
+// voters counts the voters, and those of them that are away.
+func (s *Sample) voters() (all, gone int) {
 	for i := range s.Members {
 		if m := &s.Members[i]; m.votes() {
 			all++
-			if m.silent() {
-				silent++
+			if s.away(m) {
+				gone++
 			}
 		}
 	}
-	return all, silent
+	return all, gone
 }
 
 func (m *Member) votes() bool { return m.Role == "voter" || m.Role == "leader" }
 
-func (m *Member) silent() bool { return m.ContactMs > silentMs || m.ContactMs < 0 }
+// Away reports whether a member does not answer. A process that hangs keeps its connections, so it
+// counts when it was last heard from too; negative: never.
+func Away(connected bool, contact time.Duration) bool {
+	return !connected || contact > silent || contact < 0
+}
+
+// away is Away for whose view this is. The leader's connection may be lost for a moment.
+func (s *Sample) away(m *Member) bool {
+	return Away(!s.Alone || !m.cutOff(), time.Duration(m.ContactMs)*time.Millisecond)
+}
 
 // cutOff reports whether whose view this is has no connection to the member.
 func (m *Member) cutOff() bool { return m.To != "" && m.To != "up" }
@@ -117,8 +126,8 @@ func (s *Sample) memberProblems() (all []Problem) {
 			all = append(all, p)
 		}
 	}
-	voters, silent := s.voters()
-	if quorum := voters/2 + 1; !s.Alone && silent > 0 && voters-silent == quorum {
+	voters, gone := s.voters()
+	if quorum := voters/2 + 1; !s.Alone && gone > 0 && voters-gone == quorum {
 		all = append(all, Problem{"One more failure stops the cluster: " + strconv.Itoa(quorum) +
 			" of " + strconv.Itoa(voters) + " voters are left", "restart no other voter"})
 	}
@@ -132,7 +141,7 @@ func (s *Sample) memberProblems() (all []Problem) {
 // memberProblem returns whether a member can be reached and has caught up.
 func (s *Sample) memberProblem(m *Member) Problem {
 	switch {
-	case m.silent(), s.Alone && m.cutOff():
+	case s.away(m):
 		whom, next := "the leader", "start it, or mend the network to it. If its disk is lost: "+
 			"operations.md, Replacing a node that lost its disk"
 		if s.Alone { // the verdict has the act
