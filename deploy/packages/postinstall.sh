@@ -1,7 +1,11 @@
 #!/bin/sh
-# After installing the deb or rpm: the user, its directory, and the owner of the configuration. The
-# directory is there before the first start, for check-config. The service is neither enabled nor
-# started: a node that starts before it has its --cluster founds one of its own.
+# After installing the deb or rpm: the user, its data directory and its configuration, where they are
+# missing. The data directory is there before the first start, for check-config. The service is
+# neither enabled nor started: a node that starts before it has its --cluster founds one of its own.
+#
+# CONFIG REWRITE replaces coordd.conf, so the service's user can put a link there to any file. The
+# directory gets its name when it is complete. From then on neither root's scripts nor the package
+# managers do anything in it: the package does not own the file.
 set -e
 if command -v systemd-sysusers >/dev/null; then
 	systemd-sysusers coordd.conf
@@ -9,10 +13,14 @@ elif ! getent passwd coordd >/dev/null; then
 	useradd --system --user-group --home-dir /var/lib/coordd --no-create-home \
 		--shell /usr/sbin/nologin coordd
 fi
-chown coordd:coordd /etc/coordd /etc/coordd/coordd.conf
-install -d -o coordd -g coordd -m 0700 /var/lib/coordd
-chmod 0750 /etc/coordd
-chmod 0640 /etc/coordd/coordd.conf
+[ -e /var/lib/coordd ] || install -d -o coordd -g coordd -m 0700 /var/lib/coordd
+if [ ! -e /etc/coordd ]; then
+	made=$(mktemp -d /etc/coordd.XXXXXX)
+	install -o coordd -g coordd -m 0640 /usr/share/coordd/coordd.conf "$made/coordd.conf"
+	chown coordd:coordd "$made"
+	chmod 0750 "$made"
+	mv -T "$made" /etc/coordd
+fi
 # one of before the package had it
 [ ! -f /etc/default/coordd-backup ] || chmod 0600 /etc/default/coordd-backup
 if [ -d /run/systemd/system ]; then
