@@ -22,6 +22,10 @@ import (
 // that of an open file description, which is not, only Linux has.
 const lockName = "LOCK"
 
+// lockFlags open that file, and nothing to which somebody has made it a link: root looks at the
+// directories of others.
+const lockFlags = os.O_RDWR | syscall.O_NOFOLLOW
+
 // ErrInUse means that another process has the lock.
 var ErrInUse = errors.New("is in use by another process")
 
@@ -29,21 +33,21 @@ var ErrInUse = errors.New("is in use by another process")
 // missed, someone may have deleted it under a node, which ends once it notices: that is waited for.
 // Only then the file is made: who finds it need not wait.
 func lockDir(dir string) (io.Closer, error) {
-	lock, err := lockFile(dir, lockName, os.O_RDWR)
+	lock, err := lockFile(dir, lockName, lockFlags)
 	if !missing(err) {
 		return lock, err
 	}
 	if v, err := readVersion(dir); err == nil && v.level >= markedLevel {
 		time.Sleep(5 * lockCheck)
 	}
-	return lockFile(dir, lockName, os.O_RDWR|os.O_CREATE)
+	return lockFile(dir, lockName, lockFlags|os.O_CREATE)
 }
 
 // lockToLook takes the lock of a data directory of a level for a process that writes nothing there.
 // held is false if there is no file: no node of this release has been there, and that of earlier
 // ones is the lock.
 func lockToLook(dir string, level uint64) (lock io.Closer, held bool, err error) {
-	lock, err = lockFile(dir, lockName, os.O_RDWR)
+	lock, err = lockFile(dir, lockName, lockFlags)
 	switch {
 	case !missing(err):
 		return lock, true, err
@@ -61,7 +65,7 @@ func lockFile(dir, name string, flags int) (io.Closer, error) {
 	for began := time.Now(); ; time.Sleep(pause) {
 		f, err := os.OpenFile(path, flags, fileMode)
 		if errors.Is(err, syscall.EROFS) && flags&os.O_CREATE == 0 {
-			f, err = os.Open(path) // nothing writes there
+			f, err = os.OpenFile(path, flags&^os.O_RDWR, 0) // nothing writes there
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot lock data directory %s: %w", dir, err)

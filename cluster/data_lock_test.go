@@ -417,3 +417,42 @@ func TestMovedDirectoryEndsTheNode(t *testing.T) {
 		}
 	})
 }
+
+// TestLockIsNoLink: whoever may write to a directory can make its lock a link, to a file that is
+// missing or of somebody else.
+func TestLockIsNoLink(t *testing.T) {
+	uses := map[string]func(dir string) error{
+		"refetching": func(dir string) error {
+			_, err := Refetch(dir, newToy(), testLogger())
+			return err
+		},
+		"looking": func(dir string) error {
+			o, err := OpenOffline(dir, newToy(), testLogger())
+			if err == nil {
+				err = o.Close()
+			}
+			return err
+		},
+		"seeding": func(dir string) error {
+			if err := os.Remove(filepath.Join(dir, versionName)); err != nil {
+				return err
+			}
+			return Seed(Config{ID: "n1", DataDir: dir, Logger: testLogger()}, Origin{},
+				func(io.Writer) error { return nil })
+		},
+	}
+	for name, use := range uses {
+		dir, to := t.TempDir(), filepath.Join(t.TempDir(), "led to")
+		if err := errors.Join(writeVersion(dir, dirVersion{format: dataFormat, node: "n1",
+			logStore: LogStoreWAL, level: firstLevel}, os.Link),
+			os.Symlink(to, filepath.Join(dir, lockName))); err != nil {
+			t.Fatal(err)
+		}
+		if err := use(dir); !errors.Is(err, syscall.ELOOP) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(to); !missing(err) {
+			t.Errorf("%s follows the link: %v", name, err)
+		}
+	}
+}

@@ -40,8 +40,8 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 	if _, err := os.Stat(*dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	if *accept {
-		defer giveToOwner(*dir, &err)
+	if err := actAsOwner(*dir, c); err != nil {
+		return err
 	}
 	if *accept && *before == 0 { // which must be chosen before anything is staged
 		kept, err := cluster.FinishRecovery(*dir)

@@ -16,7 +16,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func runRefetch(_ context.Context, args []string, c console) (err error) {
+func runRefetch(_ context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd refetch")
 	dir := fs.String("data-dir", c.getenv("COORDD_DATA_DIR"),
 		"data directory of the node [COORDD_DATA_DIR]")
@@ -29,7 +29,9 @@ func runRefetch(_ context.Context, args []string, c console) (err error) {
 	if _, err := os.Stat(*dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	defer giveToOwner(*dir, &err)
+	if err := actAsOwner(*dir, c); err != nil {
+		return err
+	}
 	levels := fsm.NewAdapter(commands.NewTable(commands.Specs(), server.Specs()), node.NewOrigin(),
 		func([]commands.Event) {}, func(error) {}) // only knows the feature levels
 	done, err := cluster.Refetch(*dir, levels, slog.New(slog.DiscardHandler))

@@ -11,7 +11,7 @@ import (
 	"github.com/coordd/coordd/internal/node"
 )
 
-func runResetDefaultUser(_ context.Context, args []string, c console) (err error) {
+func runResetDefaultUser(_ context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd reset-default-user")
 	dir := fs.String("data-dir", c.getenv("COORDD_DATA_DIR"), "data directory of a node")
 	as := credentials{fileFlag: "password-file", env: "COORDD_PASSWORD"}
@@ -29,7 +29,9 @@ func runResetDefaultUser(_ context.Context, args []string, c console) (err error
 		return usageError{errors.New(
 			"coordd reset-default-user requires --password-file or COORDD_PASSWORD")}
 	}
-	defer giveToOwner(*dir, &err)
+	if err := actAsOwner(*dir, c); err != nil {
+		return err
+	}
 	if err := node.WriteReset(*dir, []byte(password)); err != nil {
 		return err
 	}

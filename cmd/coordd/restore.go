@@ -19,7 +19,7 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func runRestore(ctx context.Context, args []string, c console) (err error) {
+func runRestore(ctx context.Context, args []string, c console) error {
 	fs := newFlagSet("coordd restore")
 	above := tokensFlag(fs, ", the same number on every node")
 	cfg, names, err := parseNode(fs, args, c.getenv,
@@ -47,7 +47,9 @@ func runRestore(ctx context.Context, args []string, c console) (err error) {
 	if err != nil {
 		return err
 	}
-	defer giveToOwner(cfg.DataDir, &err)
+	if err := actAsOwner(cfg.DataDir, c); err != nil {
+		return err
+	}
 	state := m.Snapshot()
 	seed, sum := cfg.seed(), m.Sum()
 	// Every node computes the same cluster id on its own: from the state, where its tokens go on,

@@ -2,11 +2,7 @@
 
 package main
 
-import (
-	"context"
-
-	"github.com/coordd/coordd/internal/files"
-)
+import "context"
 
 // subcommand is what the first argument may be. Its flags describe themselves.
 type subcommand struct {
@@ -91,12 +87,4 @@ func findSubcommand(name string) *subcommand {
 		}
 	}
 	return nil
-}
-
-// giveToOwner is deferred by what changes a data directory: root types it, and the node that has to
-// read the files runs as another user.
-func giveToOwner(dir string, err *error) {
-	if wrong := files.GiveToOwner(dir); *err == nil {
-		*err = wrong
-	}
 }

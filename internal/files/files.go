@@ -62,19 +62,6 @@ func ReplaceAlike(path string, content []byte) error {
 	})
 }
 
-// ReplaceBeside is Replace, with the owner of another file as far as the process may: the
-// superuser's file is of use to who owns that.
-func ReplaceBeside(other, path string, content []byte) error {
-	owned, err := os.Stat(other)
-	if err != nil {
-		return err
-	}
-	return replace(path, content, func(f *os.File) error {
-		chownAs(f, owned)
-		return nil
-	})
-}
-
 func chownAs(f *os.File, other os.FileInfo) {
 	if s, ok := other.Sys().(*syscall.Stat_t); ok {
 		_ = f.Chown(-1, int(s.Gid))

@@ -1,7 +1,6 @@
 package files
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,23 +89,5 @@ func TestRead(t *testing.T) {
 	}
 	if got, err := Read(pipe, 3); err == nil {
 		t.Errorf("%q", got)
-	}
-}
-
-// A file that the superuser writes beside one of another user is that user's, and only his.
-func TestReplaceBeside(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("SKIPPED: only the superuser gives files away")
-	}
-	const user = 12345
-	dir := t.TempDir()
-	other, path := filepath.Join(dir, "other"), filepath.Join(dir, "path")
-	if err := errors.Join(os.WriteFile(other, nil, 0o644), os.Chown(other, user, user),
-		ReplaceBeside(other, path, []byte("text"))); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode() != 0o600 || info.Sys().(*syscall.Stat_t).Uid != user {
-		t.Errorf("%v, %v", info, err)
 	}
 }

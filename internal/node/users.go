@@ -36,12 +36,10 @@ const (
 // WriteReset asks the node of a data directory to give the default user all rights and a password,
 // at its next start.
 func WriteReset(dir string, password []byte) error {
-	version := filepath.Join(dir, "VERSION") // belongs to the node's user
-	if _, err := os.Stat(version); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "VERSION")); err != nil {
 		return fmt.Errorf("%s is no data directory: %w", dir, err)
 	}
-	return files.ReplaceBeside(version, filepath.Join(dir, resetName),
-		[]byte(acl.Hash(password)+"\n"))
+	return files.Replace(filepath.Join(dir, resetName), []byte(acl.Hash(password)+"\n"))
 }
 
 // settleUsers gives the cluster the users and the limit of the data that this node was told to, as

@@ -258,7 +258,7 @@ func lostMajority(o *operation) {
 	m := o.node(1)
 	m.must(o.T, "redis-cli SAVE | grep OK; redis-cli SET k v | grep OK")
 	o.everywhere("systemctl stop coordd", o.machines[:3]...)
-	m.must(o.T, "cp -a /var/lib/coordd /root/copy")
+	m.must(o.T, "cp -a /var/lib/coordd /var/lib/copy")
 	o.run(m)
 	o.skip("TestRefetchedSurvivor has a directory with it")
 	o.skip("the same")
@@ -276,10 +276,10 @@ func lostMajority(o *operation) {
 func beforeEntry(o *operation) {
 	o.skip("lines of a log, of a fault of coordd")
 	m := o.node(1)
-	said := m.must(o.T, "coordd recover --data-dir /root/copy")
+	said := m.must(o.T, "coordd recover --data-dir /var/lib/copy")
 	_, index, _ := strings.Cut(said, ", index ")
 	index, _, _ = strings.Cut(index, "\n")
-	m.must(o.T, o.script("$ ", "", "/var/lib/coordd", "/root/copy", "73112", index))
+	m.must(o.T, o.script("$ ", "", "/var/lib/coordd", "/var/lib/copy", "73112", index))
 }
 
 func restore(o *operation) {
