@@ -163,6 +163,11 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 		if e != nil {
 			return fmt.Errorf("--to %s: %w", shownStore(b.to), e)
 		}
+		if !backups.IsBucket(b.to) { // the file is of use to whose backups are there
+			if err := becomeOwner(b.to, c); err != nil {
+				return err
+			}
+		}
 		if b.every > 0 {
 			s := &backups.Schedule{To: store, Every: b.every, Keep: b.keep, Take: take,
 				Check: checkBackup, Log: newLogger(c.stderr, slog.LevelInfo, "auto")}
@@ -170,6 +175,9 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 			return nil
 		}
 		done, err = backups.Add(ctx, store, b.keep, take, checkBackup)
+		for _, old := range done.Unread {
+			fmt.Fprintf(c.stderr, "coordd: an old backup stays: %v\n", old)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("backup failed: %w", err)
@@ -262,17 +270,16 @@ func takeBackup(ctx context.Context, source *redis.Options, w, stderr io.Writer)
 
 // ofStopped takes a backup of the data directory of a node that is stopped. It makes no file before
 // the state is there: what cannot be replayed ends the process.
-func (b *backupCall) ofStopped(ctx context.Context, c console) (err error) {
+func (b *backupCall) ofStopped(ctx context.Context, c console) error {
 	o, state, err := openOffline(b.dataDir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, o.Close()) }()
 	held, err := o.Contents()
-	if err != nil {
-		return err
+	if err == nil {
+		err = o.Replay(0, nil)
 	}
-	if err := o.Replay(0, nil); err != nil {
+	if err := errors.Join(err, o.Close()); err != nil { // as who opened it: run may become another
 		return err
 	}
 	fmt.Fprintln(c.stderr, "coordd: this is what one node had: it may lack the newest writes that "+

@@ -31,14 +31,23 @@ func actAsOwner(dir string, c console) error {
 	if err != nil {
 		return err
 	}
-	is := info.Sys().(*syscall.Stat_t)
-	const others = 0o022
-	switch sticky := info.Mode()&fs.ModeSticky != 0; {
-	case is.Uid != 0:
-	case info.Mode()&others != 0 && is.Gid != 0 && !sticky:
+	is, mode := info.Sys().(*syscall.Stat_t), info.Mode()
+	others := mode&0o002 != 0 || mode&0o020 != 0 && is.Gid != 0
+	if is.Uid == 0 && others && mode&fs.ModeSticky == 0 {
 		return fmt.Errorf("%s belongs to root, and others may write to it: run this as the user "+
 			"of the node", dir)
-	default:
+	}
+	return becomeOwner(dir, c)
+}
+
+// becomeOwner has root become the owner of a directory.
+func becomeOwner(dir string, c console) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	is := info.Sys().(*syscall.Stat_t)
+	if os.Geteuid() != 0 || is.Uid == 0 {
 		return nil
 	}
 	who, gid, groups := ownerOf(is)

@@ -22,6 +22,7 @@ var offlineArgs = map[string][]string{
 	"recover": {"--data-dir", "DIR", "--accept-lost-writes"}, "refetch": {"--data-dir", "DIR"},
 	"reset-default-user": {"--data-dir", "DIR", "--password-file", "PASSWORD"},
 	"backup":             {"--data-dir", "DIR", "OUT"},
+	"backup --to":        {"--data-dir", "DIR", "--to", "TO"},
 	"check-config":       {"--data-dir", "DIR", "--listen", "127.0.0.1:0"},
 	"doctor":             {"--data-dir", "DIR", "--listen", "127.0.0.1:1", "--http-listen", ""},
 }
@@ -89,8 +90,9 @@ func (o *offline) version(dir string) {
 // run runs a subcommand as root in a process of its own.
 func (o *offline) run(name, dir string) (ok bool, said string) {
 	args := strings.NewReplacer("DIR", dir, "BACKUP", o.path("BACKUP"), "PASSWORD",
-		o.path("PASSWORD"), "OUT", o.path("OUT")).Replace(strings.Join(offlineArgs[name], "\n"))
+		o.path("PASSWORD"), "OUT", o.path("OUT"), "TO", o.path("backups")).Replace(strings.Join(offlineArgs[name], "\n"))
 	cmd := exec.CommandContext(o.Context(), os.Args[0], "-test.run", "^TestCommandOfOwner$")
+	name, _, _ = strings.Cut(name, " ")
 	cmd.Env = append(os.Environ(), "COORDD_TEST_COMMAND="+name+"\n"+args)
 	out, err := cmd.CombinedOutput()
 	o.Logf("%s: %v %s", name, err, out)
@@ -161,6 +163,16 @@ func TestRootActsAsOwner(t *testing.T) {
 		if len(files) < 10 {
 			t.Error(files)
 		}
+	}
+	backups := o.make("backups")
+	for range 2 {
+		if ok, said := o.run("backup --to", o.path("data")); !ok {
+			t.Error(said)
+		}
+	}
+	files := o.files(backups)
+	if len(files) != 3 || !strings.Contains(files[2], fmt.Sprintf(" %d:%[1]d ", owner)) {
+		t.Error(files)
 	}
 	own := o.path("roots")
 	if ok, said := o.run("restore", own); !ok || strings.Contains(said, "owner") {

@@ -30,6 +30,9 @@ func (s *Schedule) Run(ctx context.Context) {
 	for pause := s.untilNext(ctx); passes(ctx, pause); {
 		began := time.Now()
 		b, err := Add(ctx, s.To, s.Keep, s.Take, s.Check)
+		for _, old := range b.Unread {
+			s.Log.Warn("an old backup stays", "error", old)
+		}
 		switch {
 		case b.Where != "" && err != nil:
 			s.Log.Warn("backup taken", "trouble", err)

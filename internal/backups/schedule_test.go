@@ -126,6 +126,30 @@ func TestAnotherClusterRemovesNothing(t *testing.T) {
 	}
 }
 
+// What cannot be read stays, is told at each backup, and keeps none of the others.
+func TestUnreadableBackupsStay(t *testing.T) {
+	s, good := Directory(t.TempDir()), state(t)
+	first := add(t, s, 0, good)
+	damaged := nameOf(time.Now().Add(time.Second))
+	for name, text := range map[string][]byte{damaged: good[:len(good)/8],
+		nameOf(time.Now().Add(time.Minute)): nil} {
+		if err := os.WriteFile(s.String(name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for runs := range 4 {
+		b, err := Add(t.Context(), s, 2, taking(good), check)
+		if err != nil || len(b.Unread) != 2 || !strings.Contains(b.Unread[0].Error(), damaged) ||
+			b.Removed != min(runs, 1) {
+			t.Errorf("run %d: %+v, %v", runs, b, err)
+		}
+	}
+	left := keptIn(t, s)
+	if len(left) != 4 || left[0] != damaged || slices.Contains(left, first) {
+		t.Errorf("after %s these stay: %v", first, left)
+	}
+}
+
 func TestRetention(t *testing.T) { checkRetention(t, Directory(t.TempDir())) }
 
 // badReads is a store that returns what it got with a flipped bit.

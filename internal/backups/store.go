@@ -90,7 +90,8 @@ func kept(ctx context.Context, s Store) ([]string, error) {
 type Backup struct {
 	fsm.BackupInfo
 	Where   string
-	Removed int // older ones that went for it
+	Removed int     // older ones that went for it
+	Unread  []error // one for each older one that stays because it cannot be read
 }
 
 // Add takes a backup, reads it again from the store, and then removes the oldest ones but keep; 0
@@ -118,41 +119,57 @@ func Add(ctx context.Context, s Store, keep int, take Take, check Check) (Backup
 		return Backup{}, errors.Join(err, s.Remove(context.WithoutCancel(ctx), name))
 	}
 	b := Backup{BackupInfo: info, Where: s.String(name)}
-	if surplus := len(before) + 1 - keep; keep > 0 && surplus > 0 {
-		for _, name := range before {
-			if err := follows(ctx, s, name, info); err != nil {
-				return b, fmt.Errorf("%s is good, but no old one was removed: %w", b.Where, err)
-			}
-		}
-		for _, old := range before[:surplus] {
-			if err := s.Remove(ctx, old); err != nil {
-				return b, fmt.Errorf("%s is good, but an old one stays: %w", b.Where, err)
-			}
-			b.Removed++
-		}
+	if keep > 0 && len(before) >= keep {
+		err = b.removeOld(ctx, s, before, keep)
 	}
-	return b, nil
+	return b, err
 }
 
-// follows returns why a backup may not be of the cluster that a stored one is of: the stored one is
-// ahead, or cannot be read. Epoch and log index only rise, also by a restore or recovery, and the
-// cluster's clock goes on from where it was.
-func follows(ctx context.Context, s Store, name string, info fsm.BackupInfo) error {
-	r, err := s.Open(ctx, name)
-	if err != nil {
-		return err
+// removeOld removes the oldest of the backups that were there before b, so that keep are left with
+// it. All of them are looked at: b must be of their cluster. One that cannot be read proves
+// nothing, may be all that another cluster has, and is no copy to count on: it stays and is not
+// counted.
+func (b *Backup) removeOld(ctx context.Context, s Store, before []string, keep int) error {
+	var old []string
+	for _, name := range before {
+		info, err := infoOf(ctx, s, name)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("%s is good, but no old one was removed: %w", b.Where, ctx.Err())
+		case err != nil:
+			b.Unread = append(b.Unread, fmt.Errorf("%s cannot be read: %w", s.String(name), err))
+		case ahead(info, b.BackupInfo):
+			return fmt.Errorf("%s is good, but no old one was removed: %s is ahead, so it is of "+
+				"another cluster, or this one was founded again", b.Where, s.String(name))
+		default:
+			old = append(old, name)
+		}
 	}
-	defer r.Close()
-	old, err := fsm.ReadBackupInfo(r)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s cannot be read: %w", s.String(name), err)
-	case old.Epoch > info.Epoch || old.Epoch == info.Epoch && old.Index > info.Index ||
-		old.ClockMs > info.ClockMs:
-		return fmt.Errorf("%s is ahead, so it is of another cluster, or this one was founded again",
-			s.String(name))
+	for _, name := range old[:max(len(old)+1-keep, 0)] {
+		if err := s.Remove(ctx, name); err != nil {
+			return fmt.Errorf("%s is good, but an old one stays: %w", b.Where, err)
+		}
+		b.Removed++
 	}
 	return nil
+}
+
+// infoOf reads what a stored backup says of itself.
+func infoOf(ctx context.Context, s Store, name string) (fsm.BackupInfo, error) {
+	r, err := s.Open(ctx, name)
+	if err != nil {
+		return fsm.BackupInfo{}, err
+	}
+	defer r.Close()
+	return fsm.ReadBackupInfo(r)
+}
+
+// ahead reports whether a backup cannot be from before another one of the same cluster. Epoch and
+// log index only rise, also by a restore or recovery, and the cluster's clock goes on from where it
+// was.
+func ahead(old, info fsm.BackupInfo) bool {
+	return old.Epoch > info.Epoch || old.Epoch == info.Epoch && old.Index > info.Index ||
+		old.ClockMs > info.ClockMs
 }
 
 // readBack reads a stored backup and compares it with what was sent.
