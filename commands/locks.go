@@ -174,25 +174,26 @@ func locksRelease(x *Call) error {
 	default:
 		x.deleteKey(key)
 	}
-	for _, channel := range x.lockChannels(string(key), form) {
-		x.Emit(Event{Channel: []byte(channel), Payload: []byte("0")})
-	}
+	x.tellWaiters(string(key), form)
 	return nil
 }
 
-// lockChannels returns the channels on which clients wait for a lock to be released: Redisson's.
-func (x *Call) lockChannels(key string, form LeaseForm) []string {
+// tellWaiters sends a message on the channels on which clients wait for a lock to be released:
+// Redisson's.
+func (x *Call) tellWaiters(key string, form LeaseForm) {
+	released := []byte("0")
 	switch form {
 	case FormReadWrite:
-		return []string{redissonName("redisson_rwlock", key)}
+		x.Send([]byte(redissonName("redisson_rwlock", key)), released, false)
 	case FormReentrant:
 		channel := redissonName("redisson_lock__channel", key)
+		x.Send([]byte(channel), released, false)
 		if q := x.fairQueue(key); q != nil && q.Len() > 0 {
-			return []string{channel, channel + ":" + q.At(0)}
+			if head := q.At(0); len(head) <= maxChannel {
+				x.Send([]byte(channel+":"+head), released, false)
+			}
 		}
-		return []string{channel}
 	}
-	return nil
 }
 
 func locksExtend(x *Call) error {

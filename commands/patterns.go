@@ -16,6 +16,14 @@ func CheckPattern(pattern []byte) error {
 // patterns of all subscribers.
 const maxChannel = 4 << 10
 
+// Send sends a message to the subscribers of a channel, or of a shard channel, unless its name is
+// too long for anyone to subscribe to it.
+func (x *Call) Send(channel, payload []byte, shard bool) {
+	if x.Level < LevelSecond || len(channel) <= maxChannel {
+		x.Emit(Event{Channel: channel, Payload: payload, Shard: shard})
+	}
+}
+
 // CheckChannel refuses a channel whose name is too long.
 func CheckChannel(name []byte) error {
 	if len(name) > maxChannel {

@@ -203,6 +203,46 @@ func TestBehindGetsNothing(t *testing.T) {
 	}
 }
 
+// TestChannelsHaveABound releases locks of long names, and those for which a long name waits: no
+// message goes out on a channel that is too long to subscribe to, which matching would cost all.
+func TestChannelsHaveABound(t *testing.T) {
+	const release = "return redis.call('LOCKS', 'RELEASE', KEYS[1], 'o', redis.call('FENCE', KEYS[1]))"
+	long := strings.Repeat("k", 4096)
+	for _, c := range []struct {
+		key, head string
+		sets      []string
+		sent      int
+	}{
+		{"k", "w", []string{"HSET", "k", "o", "1"}, 2},
+		{"k", long, []string{"HSET", "k", "o", "1"}, 1},
+		{"k", strings.Repeat("w", 1<<20), []string{"HSET", "k", "o", "1"}, 1},
+		{long, "w", []string{"HSET", long, "o", "1"}, 0},
+		{"k", "w", []string{"HSET", "k", "mode", "read", "o", "1"}, 1},
+		{long, "w", []string{"HSET", long, "mode", "read", "o", "1"}, 0},
+	} {
+		m := newestMachine(testTable())
+		var batch []byte
+		for _, words := range [][]string{c.sets, {"PEXPIRE", c.key, "1000"},
+			{"RPUSH", "redisson_lock_queue:{" + c.key + "}", c.head},
+			{"EVAL", release, "1", c.key}} {
+			batch = append(batch, commands.AppendRequest(nil, &commands.Request{Proto: 2,
+				Cmds: [][][]byte{commandtest.Args(words...)}})...)
+		}
+		r := mustApply(t, m, 1, &Entry{ClockMs: 1, WallUs: 1e12, Batches: [][]byte{batch}}, true)
+		if got := string(r.Replies[0]); !strings.HasSuffix(got, "\r\n:1\r\n:1\r\n:1\r\n") {
+			t.Fatalf("%.200q", got)
+		}
+		for _, e := range r.Events {
+			if err := commands.CheckChannel(e.Channel); err != nil {
+				t.Errorf("%.20s with %.10s…: %v", c.sets, c.head, err)
+			}
+		}
+		if len(r.Events) != c.sent {
+			t.Errorf("%.20s with %.10s…: %d messages", c.sets, c.head, len(r.Events))
+		}
+	}
+}
+
 // Later entries do not keep the events of a large entry in memory.
 func TestEventsOfALargeEntryAreReleased(t *testing.T) {
 	m := newestMachine(testTable())

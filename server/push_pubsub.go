@@ -305,7 +305,7 @@ func publishHandler(shard bool) commands.Handler {
 			return err
 		}
 		x.Out.Int(0) // first: a message without room for its reply is not sent
-		x.Emit(commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard})
+		x.Send(x.Args[1], x.Args[2], shard)
 		return nil
 	}
 }
