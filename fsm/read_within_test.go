@@ -70,7 +70,8 @@ func TestReadWithinStops(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			made := after.TotalAlloc - before.TotalAlloc
 			if took <= most || took > 4*most || made > 500_000 {
-				t.Errorf("%s: it stopped after %d units of work and made %d bytes", what, took, made)
+				t.Errorf("%s: it stopped after %d units of work and made %d bytes", what, took,
+					made)
 			}
 		}
 		if u := m.engine.Usage(); u.Stopped > 0 {
