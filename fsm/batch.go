@@ -154,7 +154,13 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	stop := r.stop()
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call
-	if err := r.enter(q.User); err != nil {
+	context, first := "toplevel", [][]byte{[]byte("exec")}
+	if q.Multi {
+		context = "multi"
+	} else {
+		first = q.Cmds[0]
+	}
+	if err := r.enter(q.User, context, first); err != nil {
 		r.room -= headBytes
 		out.Error(err.Error())
 		return
@@ -211,7 +217,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 			r.room -= len(errTransactionWork) + headBytes
 			continue
 		}
-		if err := r.enterAgain(q.User); err != nil {
+		if err := r.enterAgain(q.User, cmd); err != nil {
 			out.Error(err.Error())
 			r.room -= headBytes
 			continue

@@ -110,12 +110,12 @@ func (m *Machine) mayConfigure(r *runner, q *commands.Request) error {
 
 // mayCall fails unless the user of q may call a command.
 func (m *Machine) mayCall(r *runner, q *commands.Request, words ...string) error {
-	if err := r.enter(q.User); err != nil || r.env.User == nil {
-		return err
-	}
 	x := &commands.Call{Env: r.env, Tx: &commands.Tx{}}
 	for _, w := range words {
 		x.Args = append(x.Args, []byte(w))
+	}
+	if err := r.enter(q.User, "toplevel", x.Args); err != nil || r.env.User == nil {
+		return err
 	}
 	spec, err := m.table.ResolveAt(m.level, x.Args)
 	if err != nil {

@@ -83,9 +83,17 @@ func (m *Machine) restoreUsers(record []byte) error {
 // errUsersRecord reports that the users in a snapshot cannot be read.
 var errUsersRecord = errors.New("its users are corrupt")
 
-// enter makes the sender of a request the user of the next commands. It fails if there is none.
-func (r *runner) enter(id commands.UserID) error {
+// enter makes the sender of a request the user of the next commands. It fails if there is none, who
+// is denied the command then, in a context of commands.Denied.
+func (r *runner) enter(id commands.UserID, context string, args [][]byte) error {
 	if err := r.m.users.enter(r.env, id); err != nil {
+		if err == commands.ErrUserGone {
+			object := string(args[0])
+			if spec, _ := r.m.table.ResolveAt(r.m.level, args); spec != nil {
+				object = spec.FullName()
+			}
+			r.denials.Add(acl.DeniedCommand.String(), context, object)
+		}
 		return err
 	}
 	r.entered = r.m.users
@@ -94,14 +102,14 @@ func (r *runner) enter(id commands.UserID) error {
 
 // enterAgain is enter for a transaction that has begun, if one of its commands has changed the
 // users. Who was the default user then needs no password now.
-func (r *runner) enterAgain(id commands.UserID) error {
+func (r *runner) enterAgain(id commands.UserID, args [][]byte) error {
 	if r.entered == r.m.users {
 		return nil
 	}
 	if id.Name == nil {
 		id.Name = []byte(acl.DefaultUser)
 	}
-	return r.enter(id)
+	return r.enter(id, "multi", args)
 }
 
 // enter sets the user of a request in the environment. It fails if nobody may send it.

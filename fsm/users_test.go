@@ -129,8 +129,15 @@ func TestDenialsAreTold(t *testing.T) {
 			Object: "x", Count: 1}},
 		{[]string{"EVAL redis.pcall('get','x')redis.pcall('get','x') 0"}, commands.Denied{
 			Reason: "key", Context: "lua", Object: "x", Count: 2}},
+		{[]string{"GET b:1"}, commands.Denied{Reason: "command", Context: "toplevel", Object: "get",
+			Count: 1}},
+		{[]string{"GET b:1", "GET b:2"}, commands.Denied{Reason: "command", Context: "multi",
+			Object: "exec", Count: 1}},
 	} {
 		request := as("bob", bob, c.calls...)
+		if c.want.Object == "exec" || c.want.Object == "get" {
+			u.do(as("", 0, "ACL DELUSER bob")) // who is gone already in the second of these
+		}
 		result, err := u.m.Apply(100+uint64(len(c.calls)), &Entry{ClockMs: 1,
 			Batches: [][]byte{append(bytes.Clone(request), as("", 0, "PING")...)}}, true)
 		if err != nil {
@@ -163,7 +170,7 @@ func TestTransactionsThatChangeTheirUser(t *testing.T) {
 		"gives": {"me", "+@all", []string{"SET k v", "ACL SETUSER me ~*", "GET k"},
 			"*3\r\n" + changed + "touch the specified keys\r\n" + ok + "$-1\r\n", 1},
 		"removes": {"me", "~* &* +@all", []string{"ACL DELUSER me", "SET k v",
-			"ACL SETUSER me on nopass ~* +@all", "GET k"}, "*4\r\n:1\r\n" + gone + gone + gone, 0},
+			"ACL SETUSER me on nopass ~* +@all", "GET k"}, "*4\r\n:1\r\n" + gone + gone + gone, 3},
 		"the default user's": {"", "", []string{"ACL SETUSER default >pw -get", "SET k v", "GET k"},
 			"*3\r\n" + ok + ok + changed + "execute the command or subcommand\r\n", 1},
 	} {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tlsconf"
 )
 
 func TestMaxClients(t *testing.T) {
@@ -619,6 +620,13 @@ func TestHealth(t *testing.T) {
 	}
 	if code, body := get("/healthz"); code != 200 || body["status"] != "ok" {
 		t.Error(code, body)
+	}
+	n.cfg.Certificates = func() []tlsconf.Status {
+		return []tlsconf.Status{{Name: "clients", Trouble: "open /etc/secret/key.pem: no such file"}}
+	}
+	if _, body := get("/healthz"); fmt.Sprint(body["certificates"]) !=
+		"[map[expires:0001-01-01T00:00:00Z last_reload:failed name:clients]]" {
+		t.Error(body)
 	}
 	if code, body := get("/readyz"); code != 200 || body["status"] != "ready" ||
 		body["node"] != "n1" {

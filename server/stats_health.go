@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/coordd/coordd/internal/tlsconf"
 )
 
 // A node further behind the leader than this is not ready: its READONLY clients see old state, and
@@ -27,7 +29,7 @@ func (s *Server) HealthHandler() http.Handler {
 			status = "loading"
 		}
 		body := map[string]any{"status": status}
-		if certificates := s.cfg.Certificates(); len(certificates) > 0 {
+		if certificates := shown(s.cfg.Certificates()); len(certificates) > 0 {
 			body["certificates"] = certificates
 		}
 		writeJSON(w, http.StatusOK, body)
@@ -47,6 +49,20 @@ func (s *Server) HealthHandler() http.Handler {
 		writeJSON(w, code, body)
 	})
 	return mux
+}
+
+// shownCertificate is what everybody may know of a certificate.
+type shownCertificate struct {
+	Name       string    `json:"name"`
+	Expires    time.Time `json:"expires"`
+	LastReload string    `json:"last_reload"` // ok or failed
+}
+
+func shown(certificates []tlsconf.Status) (all []shownCertificate) {
+	for _, c := range certificates {
+		all = append(all, shownCertificate{c.Name, c.Expires, c.LastReload()})
+	}
+	return all
 }
 
 // trouble returns what keeps the node from serving, and the operator's next act, empty for none.

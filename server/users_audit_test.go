@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/audit"
 )
@@ -356,5 +357,65 @@ func TestDangerousCommandsAreAudited(t *testing.T) {
 	}
 	if audits < 40 {
 		t.Errorf("only %d are audited", audits)
+	}
+}
+
+// What a removed user is denied is in ACL LOG and in the trail, whoever decides about it.
+func TestDenialsOfRemovedUsers(t *testing.T) {
+	n, trail := startAudited(t)
+	admin, bob := n.dial(t), n.dial(t)
+	admin.call("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~*", "&*")
+	bob.call("AUTH", "bob", "any")
+	n.fake.set(func() { n.fake.lags = true }) // of whose removal the node does not know
+	admin.call("ACL", "DELUSER", "bob")
+	const gone = "-" + string(commands.ErrUserGone) + "\r\n"
+	for _, line := range []string{"GET k", "SET k v", "FLUSHALL", "EVAL return 0", "CONFIG SET " +
+		"notify-keyspace-events KEA"} {
+		words := strings.Fields(line)
+		if words[0] == "EVAL" {
+			words = []string{"EVAL", "return redis.call('GET', 'k')", "0"}
+		}
+		if got := bob.call(words...); !strings.HasSuffix(got, gone[1:]) {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	bob.call("MULTI")
+	bob.call("GET", "k")
+	if got := bob.call("EXEC"); got != gone {
+		t.Errorf("EXEC: %q", got)
+	}
+	n.fake.set(func() {
+		n.fake.lags = false
+		n.fake.users.Store((*Users)(n.fake.machine.Users()))
+	})
+	bob.raw(pipeline([]string{"CONFIG", "GET", "x"}, []string{"PUBSUB", "CHANNELS"}))
+	bob.want(gone, gone)
+	log := admin.call("ACL", "LOG", "100")
+	lines := strings.Join(trail(), "\n")
+	for _, object := range []string{"get", "set", "flushall", "eval", "config|set", "exec",
+		"config|get", "pubsub|channels"} {
+		if !strings.Contains(log, "\r\n"+object+"\r\n") {
+			t.Errorf("%s is not in ACL LOG", object)
+		}
+		if !strings.Contains(lines, object) {
+			t.Errorf("%s is not in the trail:\n%s", object, lines)
+		}
+	}
+}
+
+// Every reason for a denial is counted.
+func TestEveryReasonIsCounted(t *testing.T) {
+	for reason := acl.DeniedCommand; reason <= acl.DeniedWork; reason++ {
+		n := start(t, nil)
+		c := n.dial(t)
+		c.call("PING")
+		n.sessionOf(c).deny(refusedCall{reason: reason.String()}, 2)
+		sum := uint64(0)
+		for i := range n.denials.counts {
+			sum += n.denials.counts[i].Load()
+		}
+		if sum != 2 {
+			t.Errorf("%s: %d are counted", reason, sum)
+		}
 	}
 }

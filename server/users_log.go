@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 )
 
 const (
@@ -48,12 +49,19 @@ type denialLog struct {
 // denialReasons are the reasons in the order of denialLog.counts.
 var denialReasons = [...]string{"auth", "command", "key", "channel"}
 
+// counted returns the one of denialReasons with which a reason counts: too many keys or channels
+// for a user with many patterns are denied like one of them.
+func counted(reason string) string {
+	if reason == acl.DeniedWork.String() {
+		return acl.DeniedKey.String()
+	}
+	return reason
+}
+
 // deny records that the session was not allowed something, count times.
 func (s *session) deny(d refusedCall, count int64) {
 	l, now := &s.srv.denials, time.Now()
-	if i := slices.Index(denialReasons[:], d.reason); i >= 0 {
-		l.counts[i].Add(uint64(count))
-	}
+	l.counts[slices.Index(denialReasons[:], counted(d.reason))].Add(uint64(count))
 	s.auditDenial(d, count)
 	s.show(0)
 	d.object, d.user = beginning(d.object), beginning(d.user)

@@ -107,6 +107,10 @@ func (s *session) admit(spec *commands.Spec, args [][]byte) error {
 		return s.admit(spec, args)
 	}
 	u, err := users.of(id)
+	if err == commands.ErrUserGone {
+		s.deny(refusedCall{reason: acl.DeniedCommand.String(), context: s.context(),
+			object: spec.FullName(), user: s.userName()}, 1)
+	}
 	if err != nil {
 		return err
 	}

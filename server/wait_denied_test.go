@@ -35,7 +35,8 @@ var goneEnds = []struct {
 	{"served", nil},
 	{"denied its key", []string{"ACL", "SETUSER", "bob", "resetkeys", "~mine"}},
 	{"denied the command", []string{"ACL", "SETUSER", "bob", "nocommands"}},
-	{"an error", []string{"ACL", "DELUSER", "bob"}},
+	{"removed", []string{"ACL", "DELUSER", "bob"}},
+	{"an error", nil},
 	{"null", nil},
 }
 
@@ -77,7 +78,8 @@ func TestWaitsOfGoneClients(t *testing.T) {
 				for at, learns := range goneMoments {
 					main.call("FLUSHALL")
 					main.call("ACL", "SETUSER", "bob", "reset", "on", "nopass", "+@all", "~*")
-					n.goes(t, main, c.call, c.brings, end.changes, end.name == "null",
+					told := map[string]string{"null": "*-1\r\n", "an error": "-ERR no\r\n"}[end.name]
+					n.goes(t, main, c.call, c.brings, end.changes, told,
 						func(w *waiter, q commands.Request, served commands.Event) {
 							learns(n, w, q, served, ended)
 						})
@@ -114,8 +116,9 @@ func endedConn(t *testing.T) net.Conn {
 	return conn
 }
 
-// goes has bob wait and go, changes him, brings what he waits for, and has the node learn of both.
-func (n *node) goes(t *testing.T, main *client, call, brings string, changes []string, null bool,
+// goes has bob wait and go, changes him, brings what he waits for, and has the node learn of both:
+// of told in place of what the machine tells, which then does nothing.
+func (n *node) goes(t *testing.T, main *client, call, brings string, changes []string, told string,
 	learns func(*waiter, commands.Request, commands.Event)) {
 	t.Helper()
 	bob := n.dial(t)
@@ -147,12 +150,12 @@ func (n *node) goes(t *testing.T, main *client, call, brings string, changes []s
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := commands.Event{Kind: commands.Served, Wait: w.number, Payload: []byte("*-1\r\n")}
+	served := commands.Event{Kind: commands.Served, Wait: w.number, Payload: []byte(told)}
 	deliver := n.fake.deliver
 	if changes != nil {
 		n.fake.change(t, commandOf(changes...))
 	}
-	if !null {
+	if told == "" {
 		n.fake.set(func() {
 			n.fake.deliver = func(events []commands.Event) {
 				at := slices.IndexFunc(events, func(e commands.Event) bool {
@@ -168,7 +171,7 @@ func (n *node) goes(t *testing.T, main *client, call, brings string, changes []s
 	n.fake.set(func() { n.fake.fail, n.fake.failWrites = nil, false })
 	n.idle(t)
 	n.underway.await(waitLimit)
-	if null {
+	if told != "" {
 		main.call(strings.Fields(brings)...)
 	}
 }

@@ -108,9 +108,9 @@ func (s *Store) Reload() error {
 
 // Status describes a certificate for operators.
 type Status struct {
-	Name    string    `json:"name"`
-	Expires time.Time `json:"expires"`
-	Trouble string    `json:"trouble,omitempty"` // why the newest files are not in use
+	Name    string
+	Expires time.Time
+	Trouble string // why the newest files are not in use; not for everybody: it names them
 }
 
 // LastReload returns the outcome of the newest reload in one word.
