@@ -14,6 +14,22 @@ import (
 	"github.com/coordd/coordd/internal/files"
 )
 
+// DirError says why a data directory cannot be used, and what to do next.
+type DirError struct {
+	Next string
+	err  error
+}
+
+func (e *DirError) Error() string { return e.err.Error() }
+func (e *DirError) Unwrap() error { return e.err }
+
+func dirErrorf(next, format string, args ...any) error {
+	return &DirError{next, fmt.Errorf(format, args...)}
+}
+
+// nextDamaged is the act for files that cannot be believed.
+const nextDamaged = "operations.md, Damaged files"
+
 // The names in a data directory.
 const (
 	versionName   = "VERSION"
@@ -73,7 +89,8 @@ func makeDir(dir string) error {
 func checkParent(dir string) error {
 	parent := filepath.Dir(filepath.Clean(dir))
 	if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s does not exist: mount its volume, or make it for a new node", parent)
+		return dirErrorf("mount the volume of "+parent+", or make that for a new node",
+			"%s does not exist: mount its volume, or make it for a new node", parent)
 	}
 	return nil
 }
@@ -126,7 +143,7 @@ func (v dirVersion) encode() []byte {
 // a file may have another layout.
 func decodeVersion(data []byte, dir string) (dirVersion, error) {
 	var v dirVersion
-	corrupt := fmt.Errorf("data directory %s has a corrupt %s file", dir, versionName)
+	corrupt := dirErrorf(nextDamaged, "data directory %s has a corrupt %s file", dir, versionName)
 	rest, ok := strings.CutPrefix(string(data), versionTitle+"\n")
 	if !ok {
 		return v, corrupt
@@ -136,7 +153,7 @@ func decodeVersion(data []byte, dir string) (dirVersion, error) {
 		return v, corrupt
 	}
 	if v.format != dataFormat {
-		return v, fmt.Errorf(
+		return v, dirErrorf("start it with the version of coordd that wrote its directory",
 			"data directory %s has format %d; this version of coordd reads format %d", dir,
 			v.format, dataFormat)
 	}
@@ -210,7 +227,16 @@ func (v *dirVersion) check(dir, node, logStore string,
 	case v.logStore != logStore:
 		return fmt.Errorf("data directory %s uses log store %q, not %q", dir, v.logStore, logStore)
 	}
-	return checkLevel("data directory "+dir, v.level)
+	return v.checkLevel(dir, checkLevel)
+}
+
+// checkLevel reports why a process that knows some levels cannot read the directory.
+func (v *dirVersion) checkLevel(dir string,
+	known func(what string, level uint64) error) error {
+	if err := known("data directory "+dir, v.level); err != nil {
+		return dirErrorf("upgrade coordd on this machine: operations.md, Feature levels", "%w", err)
+	}
+	return nil
 }
 
 // CheckDir reports why Open would refuse a data directory. It changes nothing; a directory that is
@@ -252,7 +278,8 @@ func readVersion(dir string) (dirVersion, error) {
 	buf := make([]byte, maxVersionIn)
 	n, err := f.Read(buf)
 	if err != nil && n == 0 {
-		return dirVersion{}, fmt.Errorf("data directory %s has a corrupt %s file", dir, versionName)
+		return dirVersion{}, dirErrorf(nextDamaged, "data directory %s has a corrupt %s file", dir,
+			versionName)
 	}
 	return decodeVersion(buf[:n], dir)
 }
@@ -266,7 +293,7 @@ func readNode(dir string) (dirVersion, error) {
 	if !missing(err) {
 		return v, err
 	}
-	if err := unfinished(dir); err != nil {
+	if err := refuseForeign(dir); err != nil {
 		return v, err
 	}
 	return v, fmt.Errorf("%s is not a data directory: %w", dir, ErrNoData)
@@ -278,8 +305,8 @@ func unfinished(dir string) error {
 		return err
 	}
 	if seedingBegan(dir) {
-		return fmt.Errorf("data directory %s was not restored to the end: run coordd restore again",
-			dir)
+		return dirErrorf("coordd restore, again with the same backup and flags",
+			"data directory %s was not restored to the end: run coordd restore again", dir)
 	}
 	return nil
 }
@@ -291,9 +318,8 @@ func refuseForeign(dir string) error {
 	}
 	for _, name := range storeNames {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return fmt.Errorf(
-				"data directory %s holds %s but no %s file: its node is unknown", dir,
-				name, versionName)
+			return dirErrorf(nextDamaged, "data directory %s holds %s but no %s file: its node is "+
+				"unknown", dir, name, versionName)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot read data directory %s: %w", dir, err)
 		}

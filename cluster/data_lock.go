@@ -54,8 +54,10 @@ func lockToLook(dir string, level uint64) (lock io.Closer, held bool, err error)
 	case level < markedLevel:
 		return closers{}, false, nil
 	}
-	return nil, false, fmt.Errorf("data directory %s has no file %s, by which processes keep each "+
-		"other out: create an empty one if none uses the directory", dir, lockName)
+	return nil, false, dirErrorf("if no process uses the directory, make the file as the owner of "+
+		"the others there: sudo -u coordd touch "+filepath.Join(dir, lockName),
+		"data directory %s has no file %s, by which processes keep each other out: create an "+
+			"empty one if none uses the directory", dir, lockName)
 }
 
 // lockFile takes the lock of a file in a data directory.

@@ -57,7 +57,7 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := levelsOf(m).CheckLevel("data directory "+dir, v.level); err != nil {
+	if err := v.checkLevel(dir, levelsOf(m).CheckLevel); err != nil {
 		return nil, err
 	}
 	lock, held, err := lockToLook(dir, v.level)
@@ -80,8 +80,8 @@ func OpenOffline(dir string, m Machine, logger *slog.Logger) (*Offline, error) {
 	case s.stable.number(owedKey) > 0:
 		err = refetched(dir, v.node)
 	default:
-		err = fmt.Errorf("data directory %s belongs to no cluster: node %s never joined one",
-			dir, v.node)
+		err = dirErrorf("start it: it joins a cluster then, or says what it waits for",
+			"data directory %s belongs to no cluster: node %s never joined one", dir, v.node)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -146,8 +146,8 @@ func (o *Offline) entries(from uint64, f func(*raft.Log)) error {
 		return err
 	}
 	if last >= from && first > from {
-		return fmt.Errorf("data directory %s lacks the log entries from %d to %d", o.dir, from,
-			first-1)
+		return dirErrorf(nextDamaged, "data directory %s lacks the log entries from %d to %d",
+			o.dir, from, first-1)
 	}
 	for i := from; i <= last; i++ {
 		var l raft.Log
@@ -380,8 +380,9 @@ func recoveryInterrupted(dir string) error {
 	if err != nil || x == nil {
 		return err
 	}
-	return fmt.Errorf("a recovery of data directory %s was interrupted: coordd recover "+
-		"--accept-lost-writes, without --before-entry, finishes it; the data from before is in %s",
+	return dirErrorf("coordd recover --data-dir "+dir+" --accept-lost-writes, which finishes it",
+		"a recovery of data directory %s was interrupted: coordd recover "+
+			"--accept-lost-writes, without --before-entry, finishes it; the data from before is in %s",
 		dir, x.kept)
 }
 

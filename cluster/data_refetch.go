@@ -174,7 +174,8 @@ func (s *stableStore) checkRefetched(dir string) error {
 	if s.number(refetchKey) == 0 {
 		return nil
 	}
-	return fmt.Errorf("coordd refetch was interrupted in data directory %s: run it again", dir)
+	return dirErrorf("coordd refetch --data-dir "+dir+", again",
+		"coordd refetch was interrupted in data directory %s: run it again", dir)
 }
 
 // reaches reports whether a log that ends here is at least as new as one that ends there. It

@@ -499,8 +499,10 @@ func TestWhatWasInterruptedSaysSo(t *testing.T) {
 		}
 		interrupted := "coordd refetch was interrupted"
 		err = CheckDir(dir, id, LogStoreWAL, levelsOf(newToy()).CheckLevel)
-		if err == nil || !strings.Contains(err.Error(), interrupted) {
-			t.Errorf("a refetch, check-config: %v", err)
+		var wrong *DirError
+		if err == nil || !strings.Contains(err.Error(), interrupted) || !errors.As(err, &wrong) ||
+			wrong.Next != "coordd refetch --data-dir "+dir+", again" {
+			t.Errorf("a refetch, check-config: %v, next %+v", err, wrong)
 		}
 		says("a refetch", interrupted, "")
 		if err := CheckDir(dir, id, LogStoreWAL, levelsOf(newToy()).CheckLevel); err != nil {

@@ -39,6 +39,7 @@ type doctor struct {
 	user, password string
 	files          tlsconf.Files // for the nodes that serve TLS alone
 	unreadable     bool          // something of the node is not this user's to read
+	dir            error         // of the problems, if all are with the data directory
 }
 
 // errIll means that the next act was printed.
@@ -99,6 +100,10 @@ func (d *doctor) checkConfig() bool {
 	for line := range strings.Lines(warnings.String()) {
 		_, what, _ := strings.Cut(strings.TrimSpace(line), "msg=")
 		fmt.Fprintf(d.stdout, "  – %s\n", what)
+	}
+	isOther := func(p error) bool { return nextForData(p) == "" }
+	if len(problems) > 0 && !slices.ContainsFunc(problems, isOther) {
+		d.dir = problems[0]
 	}
 	return len(problems) == 0
 }
@@ -338,26 +343,39 @@ func (d *doctor) stopped(valid bool) {
 	switch {
 	case errors.Is(err, fs.ErrPermission), d.unreadable:
 		d.next(askAsItsUser)
+	case d.dir != nil:
+		d.next(nextForData(d.dir))
 	case !valid:
 		d.next("mend the configuration: coordd check-config says the same")
-	case errors.Is(err, cluster.ErrNoData):
-		d.next("start it: it has no data yet. If it had, mount its volume first; if that is " +
-			"lost, see operations.md, Replacing a node that lost its disk")
-	case errors.Is(err, cluster.ErrInUse):
-		d.next("look in its log: a process has the data and does not listen. It has just " +
-			"started, or it hangs")
-	case errors.Is(err, cluster.ErrRefetched):
-		d.next("start it: systemctl start coordd")
-	case errors.Is(err, cluster.ErrDamaged):
-		d.next("operations.md, Damaged files")
 	case err != nil:
-		d.next("operations.md, When a node ends by itself")
+		d.next(cmp.Or(nextForData(err), "look at its disk: dmesg, SMART"))
 	case slices.Contains(held.Removed, held.Node):
 		d.next("it was removed from its cluster: give it an empty data directory and a new --id")
 	default:
 		d.next("start it: systemctl start coordd. If it ends, the last line of its log says why: " +
 			"journalctl -u coordd -n 20")
 	}
+}
+
+// nextForData returns the next act after a data directory was refused; empty: an error that says
+// nothing about the directory.
+func nextForData(err error) string {
+	var dir *cluster.DirError
+	switch {
+	case errors.As(err, &dir):
+		return dir.Next
+	case errors.Is(err, cluster.ErrNoData):
+		return "start it: it has no data yet. If it had, mount its volume first; if that is " +
+			"lost, see operations.md, Replacing a node that lost its disk"
+	case errors.Is(err, cluster.ErrInUse):
+		return "look in its log: a process has the data and does not listen. It has just " +
+			"started, or it hangs"
+	case errors.Is(err, cluster.ErrRefetched):
+		return "start it: systemctl start coordd"
+	case errors.Is(err, cluster.ErrDamaged):
+		return "operations.md, Damaged files"
+	}
+	return ""
 }
 
 // dataIn returns what a data directory holds on which no node runs.

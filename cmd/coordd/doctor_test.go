@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -358,4 +359,96 @@ func TestDoctorFindsADamagedLog(t *testing.T) {
 	}
 	awaits(t, 1, slices.Concat([]string{"doctor"}, p.args), `operations.md, "Damaged files"`,
 		"Next: operations.md, Damaged files")
+}
+
+// TestDoctorOfEachDirectory brings the directory of a node that does not run into each state in
+// which it is refused: each has its own act. That of an interrupted refetch is in the test of
+// coordd refetch.
+func TestDoctorOfEachDirectory(t *testing.T) {
+	p := newPatient(t, "n1")
+	serving(t, []string{"--password-file", passwordFile(t)}, p)
+	p.stop()
+	waits := newPatient(t, "n1", "--peer-listen", ports.Addr(t), "--join", "127.0.0.1:1")
+	waits.start()
+	waits.stop()
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	version := func(change func(text string) string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			file := filepath.Join(dir, "VERSION")
+			text, err := os.ReadFile(file)
+			if err == nil {
+				body, _, _ := strings.Cut(change(string(text)), "checksum:")
+				sum := crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli))
+				err = os.WriteFile(file, fmt.Appendf(nil, "%schecksum: %08x\n", body, sum), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		from   *patient // nil: the directory is empty
+		change func(t *testing.T, dir string)
+		next   string
+	}{
+		"well":         {p, func(*testing.T, string) {}, "start it: systemctl start coordd. If it ends"},
+		"never joined": {waits, func(*testing.T, string) {}, "start it: it joins a cluster then"},
+		"empty":        {nil, func(*testing.T, string) {}, "start it: it has no data yet"},
+		"no volume": {nil, func(t *testing.T, dir string) {
+			if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+				t.Fatal(err)
+			}
+		}, "mount the volume of "},
+		"no LOCK":    {p, remove("LOCK"), "if no process uses the directory, make the file"},
+		"no VERSION": {p, remove("VERSION"), "operations.md, Damaged files"},
+		"half restore": {nil, func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, "RESTORING"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "coordd restore, again with the same backup"},
+		"half recovery": {p, func(t *testing.T, dir string) {
+			for _, name := range []string{"epoch-1.new", "before-epoch-1"} {
+				err := os.Mkdir(filepath.Join(dir, name), 0o700)
+				if err == nil {
+					err = os.Link(filepath.Join(dir, "VERSION"), filepath.Join(dir, name, "VERSION"))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			remove("VERSION")(t, dir)
+		}, "coordd recover --data-dir "},
+		"later format": {p, version(func(text string) string {
+			return strings.Replace(text, "format: 1", "format: 2", 1)
+		}), "start it with the version of coordd that wrote"},
+		"later level": {p, version(func(text string) string {
+			_, rest, _ := strings.Cut(text, "\nlevel: ")
+			level, _, _ := strings.Cut(rest, "\n")
+			return strings.Replace(text, "level: "+level, "level: 99", 1)
+		}), "upgrade coordd on this machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "volume", "n1")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if test.from != nil {
+				if err := os.CopyFS(dir, os.DirFS(*test.from.flag("--data-dir"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test.change(t, dir)
+			args := append(slices.Clone(p.args), "--data-dir", dir)
+			if code, said := says(t, append([]string{"doctor"}, args...)...); code != 1 ||
+				!strings.Contains(said, "Next: "+test.next) {
+				t.Errorf("exit %d: %s", code, said)
+			}
+		})
+	}
 }
