@@ -46,15 +46,31 @@ type snapshotFiles struct {
 type snapshotDescription struct {
 	raft.SnapshotMeta
 	CRC []byte // CRC-64 (ECMA) of the state
-	// Sum is the CRC-32C of the description without it; nil: an older release wrote it.
+	// Sum is the CRC-32C of the text without this field, its last; nil: an older release wrote it.
 	Sum *uint32 `json:",omitempty"`
 }
 
-// sum returns the checksum.
-func (d snapshotDescription) sum() (uint32, error) {
+// sumField returns the end of a description's text: the checksum.
+func sumField(sum uint32) string { return fmt.Sprintf(`,"Sum":%d}`, sum) }
+
+// encode returns the text of a description, with its checksum.
+func (d snapshotDescription) encode() ([]byte, error) {
 	d.Sum = nil
 	text, err := json.Marshal(d)
-	return crc32.Checksum(text, castagnoli), err
+	if err != nil {
+		return nil, err
+	}
+	return append(text[:len(text)-1], sumField(crc32.Checksum(text, castagnoli))...), nil
+}
+
+// whole reports whether a text is the one that was written. Its bytes decide: encoded once more, a
+// description may have others, as JSON replaces what is no UTF-8.
+func (d snapshotDescription) whole(text []byte) bool {
+	if d.Sum == nil {
+		return true
+	}
+	rest, ok := bytes.CutSuffix(text, []byte(sumField(*d.Sum)))
+	return ok && crc32.Checksum(append(bytes.Clone(rest), '}'), castagnoli) == *d.Sum
 }
 
 // snapshotNameOf returns the name of a snapshot.
@@ -118,12 +134,8 @@ func (s *snapshotFiles) describe(name string) (d snapshotDescription, err error)
 		return d, damagedf(path, "%v", err)
 	}
 	term, index, _ := parseSnapshotName(name)
-	sum, err := d.sum()
-	switch {
-	case err != nil:
-		return d, err
-	case d.ID != name || d.Term != term || d.Index != index,
-		d.Sum != nil && *d.Sum != sum, len(d.CRC) != crc64.Size:
+	if d.ID != name || d.Term != term || d.Index != index || !d.whole(text) ||
+		len(d.CRC) != crc64.Size {
 		return d, damagedf(path, "it is not as it was written")
 	}
 	return d, nil
@@ -266,12 +278,7 @@ func (k *snapshotFile) Close() error {
 
 // describe writes the description.
 func (k *snapshotFile) describe() error {
-	sum, err := k.is.sum()
-	if err != nil {
-		return err
-	}
-	k.is.Sum = &sum
-	text, err := json.Marshal(k.is)
+	text, err := k.is.encode()
 	if err != nil {
 		return err
 	}
