@@ -129,13 +129,8 @@ func (s *logStore) peek(index uint64, out *raft.Log) error {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
-	for _, l := range logs {
-		if s.guard == nil {
-			break
-		}
-		if err := s.guard.entry(l); err != nil {
-			return s.refuse(err)
-		}
+	if err := s.takes(logs); err != nil {
+		return s.refuse(err)
 	}
 	later := s.mayDefer(logs)
 	if !later {
@@ -151,6 +146,28 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 	s.cache(logs)
 	if later { // once they are in the cache, where replication finds them
 		s.deferWrite(logs)
+	}
+	return nil
+}
+
+// choosyLog is a log that cannot hold every entry: it would not read it back.
+type choosyLog interface{ Takes(entry *raft.Log) error }
+
+// takes returns why entries must not be stored. That is no failure of the log: a leader that wants
+// to store such an entry steps down, and may lead again.
+func (s *logStore) takes(logs []*raft.Log) error {
+	choosy, _ := s.LogStore.(choosyLog)
+	for _, l := range logs {
+		if choosy != nil {
+			if err := choosy.Takes(l); err != nil {
+				return err
+			}
+		}
+		if s.guard != nil {
+			if err := s.guard.entry(l); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

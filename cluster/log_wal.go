@@ -125,8 +125,41 @@ func (l *walLog) Room() int64 { return l.room.Load() }
 // durable implements markedLog.
 func (l *walLog) durable() *durableMark { return &l.mark }
 
+// Takes implements choosyLog. raft-wal writes entries of any size, and reads none that is larger
+// than MaxEntrySize.
+func (l *walLog) Takes(entry *raft.Log) error {
+	if len(entry.Data)+len(entry.Extensions) <= segment.MaxEntrySize-walEntryOverhead {
+		return nil
+	}
+	var size walEntrySize
+	if err := (&wal.BinaryCodec{}).Encode(entry, &size); err != nil {
+		return err
+	}
+	if size > segment.MaxEntrySize {
+		return fmt.Errorf("entry %d has %d bytes, and the log reads at most %d", entry.Index, size,
+			segment.MaxEntrySize)
+	}
+	return nil
+}
+
+// walEntryOverhead is more than what raft-wal adds to the bytes of an entry.
+const walEntryOverhead = 128
+
+// walEntrySize counts the bytes that are written to it.
+type walEntrySize int
+
+func (n *walEntrySize) Write(b []byte) (int, error) {
+	*n += walEntrySize(len(b))
+	return len(b), nil
+}
+
 // StoreLogs stores all entries or none.
 func (l *walLog) StoreLogs(logs []*raft.Log) error {
+	for _, entry := range logs {
+		if err := l.Takes(entry); err != nil {
+			return err
+		}
+	}
 	err := l.write(func(w *wal.WAL) error { return w.StoreLogs(logs) })
 	if err == nil {
 		l.mark.stored(logs)
