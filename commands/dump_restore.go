@@ -303,41 +303,57 @@ func (r *valueReader) fields(packed bool) *keyspace.Hash {
 
 // scores reads a sorted set of members and scores in turn.
 func (r *valueReader) scores(second bool) *keyspace.ZSet {
-	z := keyspace.NewZSet()
 	n := r.Items(2)
 	r.spend(2 * n)
+	members := make([]keyspace.Member, 0, n)
 	for range n {
-		member, read := r.Text(), r.OldDouble
+		name, read := r.Text(), r.OldDouble
 		if second {
 			read = r.Double
 		}
-		r.score(z, member, read())
+		members = append(members, r.member(name, read()))
 	}
-	return z
+	return r.zsetOf(members)
 }
 
 // zset makes a sorted set of members and scores in turn.
 func (r *valueReader) zset(all [][]byte) *keyspace.ZSet {
-	z := keyspace.NewZSet()
 	if len(all)%2 != 0 {
 		r.Fail()
-		return z
+		return keyspace.NewZSet()
 	}
+	members := make([]keyspace.Member, 0, len(all)/2)
 	for i := 0; i < len(all); i += 2 {
 		score, ok := ParseFloat(all[i+1])
 		if !ok {
 			r.Fail()
 		}
-		r.score(z, all[i], score)
+		members = append(members, r.member(all[i], score))
 	}
-	return z
+	return r.zsetOf(members)
 }
 
-func (r *valueReader) score(z *keyspace.ZSet, member []byte, score float64) {
+func (r *valueReader) member(name []byte, score float64) keyspace.Member {
 	r.spend(4) // two indexes
-	if math.IsNaN(score) || !z.Add(member, score) {
+	if math.IsNaN(score) {
 		r.Fail()
 	}
+	return keyspace.MemberOf(keyspace.Scored{Score: score, Member: string(name)}, r.x.spendBytesOf)
+}
+
+// zsetOf makes a sorted set that has its form from the beginning: one that grew would have lost the
+// sign of -0.
+func (r *valueReader) zsetOf(members []keyspace.Member) *keyspace.ZSet {
+	keyspace.SortByHash(members, r.x.spendTexts)
+	for i := 1; i < len(members); i++ {
+		if members[i].Name == members[i-1].Name {
+			r.Fail()
+		}
+	}
+	if r.Failed() {
+		return keyspace.NewZSet()
+	}
+	return keyspace.ZSetOfMembers(members, r.x.spendTexts)
 }
 
 // id reads the id of an entry as two numbers.

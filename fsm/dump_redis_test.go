@@ -23,7 +23,18 @@ func dumped() map[string][]string {
 		}
 		return words
 	}
+	// values of a stream around sizes where that of their place in a listpack is a byte longer
+	wide := func(sizes ...int) (calls []string) {
+		for _, size := range sizes {
+			for n := size - 1; n <= size+1; n++ {
+				calls = append(calls, "XADD k * a "+strings.Repeat("a", n))
+			}
+		}
+		return append(calls, "XADD k * a b")
+	}
 	return map[string][]string{
+		"wide values":     wide(62, 125, 4094, 1<<14-1-5),
+		"wider values":    wide(1<<21 - 1 - 5),
 		"a text":          {"SET k text"},
 		"an empty text":   {"SET k ''"},
 		"numbers":         {"SET k -12"},
@@ -43,6 +54,9 @@ func dumped() map[string][]string {
 		"a large hash":    {"HSET k" + many(" f%d v")},
 		"a sorted set":    {"ZADD k 1 a 1.5 b -inf c inf d 3e300 e 0.1 f"},
 		"a large set":     {"ZADD k" + many(" %d m") + " 1 a 2 b", "ZADD k" + many(" 0.5 m%d")},
+		"minus zero":      {"ZADD k -0 a 1 b"},
+		"many below -0":   {"ZADD k" + many(" -1 m%d"), "ZADD k -0 a"},
+		"many above -0":   {"ZADD k" + many(" 1 m%d"), "ZADD k -0 a"},
 		"an empty stream": {"XGROUP CREATE k g $ MKSTREAM"},
 		"a stream": {"XADD k 5-1 a 1 b 2", "XADD k 5-2 a 3 b 4", "XADD k 7-0 other 5",
 			"XADD k 7-9 a '' b '" + long + "'", "XADD k 8-0 a 1 b 2", "XDEL k 5-2 8-0",

@@ -11,6 +11,8 @@ package keyspace
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/coordd/coordd/commands/rdb"
 )
 
 const (
@@ -157,17 +159,7 @@ func textSize(t []byte) int {
 	default:
 		size += 5
 	}
-	switch { // its size follows again, 7 bits per byte
-	case size <= 127:
-		return size + 1
-	case size < 1<<14-1:
-		return size + 2
-	case size < 1<<21-1:
-		return size + 3
-	case size < 1<<28-1:
-		return size + 4
-	}
-	return size + 5
+	return size + rdb.BackLength(size)
 }
 
 // Nodes returns the number of nodes.

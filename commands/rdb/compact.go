@@ -24,7 +24,7 @@ func Listpack(b []byte) (elements [][]byte, ok bool) {
 		if end {
 			return elements, c.Done()
 		}
-		c.Take(uint64(backLength(before - c.Len()))) // the size again, to read backwards
+		skipBackLength(&c, before-c.Len())
 		elements = append(elements, text)
 	}
 	return nil, false
@@ -67,13 +67,31 @@ func listpackElement(c *wire.Cursor) (text []byte, end bool) {
 	return nil, false
 }
 
-// backLength returns how many bytes the size of an element of n bytes takes.
-func backLength(n int) int {
-	bytes := 1
-	for ; n > 127; n >>= 7 {
-		bytes++
+// BackLength returns how many bytes the size of an element of n bytes takes behind it, for reading
+// backwards: one for each 7 bits. As on Redis the largest sizes of two bytes and more have one byte
+// more than they need.
+func BackLength(n int) int {
+	switch {
+	case n <= 127:
+		return 1
+	case n < 1<<14-1:
+		return 2
+	case n < 1<<21-1:
+		return 3
+	case n < 1<<28-1:
+		return 4
 	}
-	return bytes
+	return 5
+}
+
+// skipBackLength skips the size of an element of n bytes. Builds of coordd before 0.2 was released
+// wrote it without the byte that it does not need: then its first byte is not zero.
+func skipBackLength(c *wire.Cursor, n int) {
+	bytes, rest := BackLength(n), c.Rest()
+	if n>>(7*(bytes-1)) == 0 && len(rest) > 0 && rest[0] != 0 {
+		bytes--
+	}
+	c.Take(uint64(bytes))
 }
 
 // ListpackWriter makes a listpack.
@@ -121,7 +139,7 @@ func (w *ListpackWriter) Int(n int64) {
 // end appends the size of the element that began at start, in groups of 7 bits.
 func (w *ListpackWriter) end(start int) {
 	n := len(w.b) - start
-	bytes := backLength(n)
+	bytes := BackLength(n)
 	for i := bytes - 1; i >= 0; i-- {
 		group := byte(n>>(7*i)) & 127
 		if i < bytes-1 {

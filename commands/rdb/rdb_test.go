@@ -87,6 +87,32 @@ func TestListpacks(t *testing.T) {
 	}
 }
 
+// Listpacks are read with the widths of sizes that Redis writes, and with those that early builds
+// of coordd wrote, which had a byte less at two sizes. The latter begin with a byte that is not 0.
+func TestListpackWidths(t *testing.T) {
+	for _, size := range []int{127, 128, 1<<14 - 2, 1<<14 - 1, 1 << 14, 1<<21 - 2, 1<<21 - 1,
+		1 << 21} {
+		w := &ListpackWriter{}
+		head := map[bool]int{true: 5, false: 2}[size > 4096+5]
+		text := strings.Repeat("x", size-head)
+		w.Text([]byte(text))
+		end := len(w.b)
+		w.Text([]byte("next"))
+		written := w.b[size:end]
+		if all, ok := Listpack(w.Bytes()); !ok || texts(all) != text+" next" {
+			t.Errorf("an element of %d bytes is not read", size)
+		}
+		if got, want := written[0] == 0, size == 1<<14-1 || size == 1<<21-1; got != want {
+			t.Errorf("the size of an element of %d bytes is written %x", size, written)
+		} else if got {
+			w.b = slices.Delete(w.b, size, size+1)
+			if all, ok := Listpack(w.Bytes()); !ok || texts(all) != text+" next" {
+				t.Errorf("an element of %d bytes with a byte less is not read", size)
+			}
+		}
+	}
+}
+
 // The forms of versions before 7.0, written by hand after the descriptions in Redis's sources.
 func TestOldForms(t *testing.T) {
 	entry := func(body string) string { return "\x00" + body }
