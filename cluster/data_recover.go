@@ -242,6 +242,8 @@ func (o *Offline) RecoverAlone(epoch, index, term uint64,
 	cfg := Config{ID: o.version.node, LogStore: o.version.logStore, Logger: o.logger}
 	for _, s := range o.members.Servers {
 		switch {
+		case string(s.ID) == o.version.node && CheckAddress(string(s.Address)) != nil:
+			// 0.1 took any: the node announces another one when it starts
 		case string(s.ID) == o.version.node:
 			cfg.Members = []Member{{ID: o.version.node, PeerAddr: string(s.Address)}}
 		case !isRegister(s):

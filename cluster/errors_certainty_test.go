@@ -60,7 +60,7 @@ func (s spiedToy) AppendEntry(dst []byte, clockMs, wallUs int64, batches [][]byt
 func alone(t *testing.T, m Machine) *Node {
 	t.Helper()
 	w := newNetwork()
-	n, err := Open(Config{ID: "n1", ClientAddr: "client", DataDir: t.TempDir(),
+	n, err := Open(Config{ID: "n1", ClientAddr: "client:1", DataDir: t.TempDir(),
 		PeerListener: w.listen(t, "n1", ""), dial: w.dialer("n1"), Clock: newTestClock(),
 		Logger: testLogger()}, m)
 	if err != nil {

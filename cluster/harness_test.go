@@ -178,8 +178,9 @@ func (c *testCluster) open(id string, ln net.Listener) {
 func (c *testCluster) tryOpen(id string, ln net.Listener) error {
 	c.t.Helper()
 	cfg := Config{
-		ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id), PeerListener: ln,
-		Members: c.members, Clock: c.clock(id), dial: c.net.dialer(id), Logger: testLogger(),
+		ID: id, ClientAddr: "client-" + id + ":1", DataDir: filepath.Join(c.dir, id),
+		PeerListener: ln, Members: c.members, Clock: c.clock(id), dial: c.net.dialer(id),
+		Logger: testLogger(),
 	}
 	if len(c.members) == 1 {
 		cfg.Members = nil

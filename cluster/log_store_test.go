@@ -371,11 +371,11 @@ func TestConfigRefusals(t *testing.T) {
 	}{
 		{Config{}, `invalid node id ""`},
 		{Config{ID: "a b"}, `invalid node id "a b"`},
-		{Config{ID: strings.Repeat("x", maxMemberIDLen+1)}, "invalid node id"},
+		{Config{ID: strings.Repeat("x", maxWordLen+1)}, "invalid node id"},
 		{Config{ID: "n1", LogStore: "tape"}, `unknown log store "tape"`},
 		{Config{ID: "n3", Members: members}, `this node, "n3", is not among the members`},
 		{Config{ID: "n1", Members: append(members, members[1])}, `member "n2" is named twice`},
-		{Config{ID: "n1", Members: []Member{{"n1", "host"}}}, "is not host:port"},
+		{Config{ID: "n1", Members: []Member{{"n1", "host"}}}, "must be host:port"},
 		{Config{ID: "n1", Members: []Member{{"n1", "h:1"}, {"n2", "h:1"}}},
 			"have the same peer address"},
 		{Config{ID: "n1", HeartbeatTimeout: 1}, "is too short"},

@@ -149,10 +149,9 @@ func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 	if err := CheckID(id); err != nil {
 		return false, refused(err.Error())
 	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil || IsWildcard(host) {
-		return false, refused(
-			fmt.Sprintf("other nodes cannot reach the peer address %q: use host:port", addr))
+	host, err := peerHost(addr)
+	if err != nil {
+		return false, refused(err.Error())
 	}
 	known := n.machine.members.Load()
 	if known.retired[id] {
@@ -180,7 +179,8 @@ func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 			return false, n.addressTaken(s)
 		}
 	}
-	return false, nil
+	return false, checkRoom(n.view().source,
+		raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(addr)})
 }
 
 // checkJoiner refuses to add a node that does not know the machine's level, or to which the leader

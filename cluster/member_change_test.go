@@ -23,7 +23,7 @@ import (
 func (c *testCluster) joiner(id string, join bool) *Node {
 	c.t.Helper()
 	toy := newToy()
-	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(c.dir, id),
+	cfg := Config{ID: id, ClientAddr: "client-" + id + ":1", DataDir: filepath.Join(c.dir, id),
 		PeerListener: c.net.listen(c.t, id, ""), Join: join, Clock: c.clock(id),
 		dial: c.net.dialer(id), Logger: testLogger()}
 	if *overTLS {

@@ -235,7 +235,7 @@ func (p *pods) run(id string) *Node {
 	p.t.Helper()
 	ln := p.net.listen(p.t, id, "")
 	p.register(id, ln.Addr().String())
-	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(p.dir, id),
+	cfg := Config{ID: id, ClientAddr: "client-" + id + ":1", DataDir: filepath.Join(p.dir, id),
 		PeerListener: ln, Discover: p.lookup, Founders: p.founders, Clock: p.clock(id),
 		dial: p.net.dialer(id), Logger: testLogger()}
 	if p.finds != nil {

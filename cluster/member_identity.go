@@ -51,7 +51,8 @@ func registerOf(c raft.Configuration) register {
 		r.cluster = strings.TrimPrefix(string(s.ID), clusterPrefix)
 		for part := range strings.SplitSeq(strings.TrimPrefix(string(s.Address),
 			incarnationsPrefix), ",") {
-			if id, incarnation, ok := strings.Cut(part, "="); ok {
+			id, incarnation, _ := strings.Cut(part, "=")
+			if id != "" && incarnation != "" && r.incarnations[id] == "" {
 				r.incarnations[id] = incarnation
 			}
 		}

@@ -237,7 +237,7 @@ func TestStrangersOfMembersIDs(t *testing.T) {
 			}
 		}
 		for _, m := range lead.Status().Members {
-			if !m.Connected || m.ClientAddr != "client-"+m.ID {
+			if !m.Connected || m.ClientAddr != "client-"+m.ID+":1" {
 				t.Errorf("%+v", m)
 			}
 		}

@@ -148,8 +148,8 @@ func (n *Node) peerAddr(id string) (string, bool) {
 
 // noteAddr notes the peer address that a member announces.
 func (n *Node) noteAddr(h hello) {
-	if h.peerAddr == "" {
-		return
+	if _, err := peerHost(h.peerAddr); err != nil {
+		return // an older version, or it does not know
 	}
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()

@@ -41,8 +41,8 @@ func newLives(t *testing.T) *lives {
 // start opens a node, at its address if it had one.
 func (l *lives) start(id string, join bool) {
 	l.t.Helper()
-	cfg := Config{ID: id, ClientAddr: "client-" + id, DataDir: filepath.Join(l.dir, id), Join: join,
-		PeerListener: l.net.listen(l.t, id, l.addrs[id]), Clock: l.clock(id),
+	cfg := Config{ID: id, ClientAddr: "client-" + id + ":1", DataDir: filepath.Join(l.dir, id),
+		Join: join, PeerListener: l.net.listen(l.t, id, l.addrs[id]), Clock: l.clock(id),
 		dial: l.net.dialer(id), Logger: testLogger()}
 	l.change(&cfg)
 	toy := newToy()

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -103,7 +102,6 @@ const (
 	// an AppendEntries message may hold that many entries of MaxBatchBytes, or more small ones (see
 	// transport.extend), and has rpcTimeout to arrive
 	maxAppendEntries   = 8
-	maxMemberIDLen     = 64
 	heartbeatAtLeast   = 20 * time.Millisecond
 	raftConnectionPool = 3
 )
@@ -171,6 +169,14 @@ func (c *Config) applyDefaults() error {
 	default:
 		c.dial = dialTCP
 	}
+	for _, addr := range []string{c.PeerAdvertise, c.ClientAddr, c.TLSAddr} {
+		if addr == "" {
+			continue
+		}
+		if err := CheckAddress(addr); err != nil {
+			return fmt.Errorf("the address %.100q: %w", addr, err)
+		}
+	}
 	return c.checkMembers()
 }
 
@@ -187,9 +193,8 @@ func (c *Config) checkMembers() error {
 			return fmt.Errorf("member %q is named twice", m.ID)
 		}
 		ids[m.ID] = true
-		if _, _, err := net.SplitHostPort(m.PeerAddr); err != nil {
-			return fmt.Errorf("the peer address of member %q is not host:port: %q", m.ID,
-				m.PeerAddr)
+		if err := CheckAddress(m.PeerAddr); err != nil {
+			return fmt.Errorf("the peer address of member %q, %.100q: %w", m.ID, m.PeerAddr, err)
 		}
 		if other, ok := addrs[m.PeerAddr]; ok {
 			return fmt.Errorf("members %q and %q have the same peer address %s", other, m.ID,
@@ -214,19 +219,6 @@ func (c *Config) advertise(ln net.Listener) string {
 		}
 	}
 	return ln.Addr().String()
-}
-
-// CheckID returns an error unless id is 1 to 64 letters, digits, '.', '_' or '-'.
-func CheckID(id string) error {
-	ok := id != "" && len(id) <= maxMemberIDLen && !strings.ContainsFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
-			!strings.ContainsRune("._-", r)
-	})
-	if !ok {
-		return fmt.Errorf("invalid node id %q: use 1 to %d letters, digits, '.', '_' or '-'", id,
-			maxMemberIDLen)
-	}
-	return nil
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -177,7 +177,7 @@ func (n *Node) lastContact() time.Duration {
 }
 
 func (n *Node) memberStatus(server raft.Server) MemberStatus {
-	m := MemberStatus{ID: string(server.ID), PeerAddr: string(server.Address),
+	m := MemberStatus{ID: string(server.ID), PeerAddr: shownAddress(string(server.Address)),
 		Voter: server.Suffrage == raft.Voter, LastContact: -1}
 	if m.ID == n.cfg.ID {
 		m.ClientAddr, m.TLSAddr = n.cfg.ClientAddr, n.cfg.TLSAddr
@@ -189,7 +189,7 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 		return m
 	}
 	if addr, ok := n.peerAddr(m.ID); ok {
-		m.PeerAddr = addr
+		m.PeerAddr = shownAddress(addr)
 	}
 	if l := n.link(m.ID); l != nil {
 		l.mu.Lock()

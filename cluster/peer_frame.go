@@ -168,7 +168,7 @@ func readHello(r io.Reader) (hello, error) {
 	if c.Failed() {
 		return h, errors.New("a malformed hello")
 	}
-	return h, nil // bytes after the known fields belong to a later version
+	return h, h.check() // bytes after the known fields belong to a later version
 }
 
 // frameKind is what a frame carries.

@@ -216,7 +216,7 @@ func TestHandshakeRefusals(t *testing.T) {
 			conn := open(appendHello([]byte{streamForward}, test.h))
 			if got, err := readHello(conn); err != nil || got.refusal != test.want ||
 				got.id != "n1" ||
-				got.clientAddr != "client-n1" {
+				got.clientAddr != "client-n1:1" {
 				t.Errorf("%+v was answered %+v %v", test.h, got, err)
 			}
 			if test.want == "" { // accepted; now a broken frame ends it

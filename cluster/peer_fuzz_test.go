@@ -109,7 +109,7 @@ func FuzzPeerStranger(f *testing.F) {
 	write := endFrame(append(beginFrame(0), appendRequests(nil, 1, [][]byte{[]byte("a")})...),
 		frameWrite, 0, 1)
 	target := []byte{streamRaft}
-	for _, word := range []string{"n1", z.n.incarnation, "another cluster"} {
+	for _, word := range []string{"n1", z.n.incarnation, "another"} {
 		target = append(append(target, byte(len(word))), word...)
 	}
 	for _, seed := range []string{"", "R", "F", "A", "\x16", "x", "GET / HTTP/1.1\r\n\r\n",

@@ -395,7 +395,7 @@ func TestWatchLeader(t *testing.T) {
 		changes, end := watcher.WatchLeader()
 		defer end()
 		if got := watcher.Status(); got.LeaderID != old.cfg.ID ||
-			got.LeaderAddr != "client-"+old.cfg.ID {
+			got.LeaderAddr != "client-"+old.cfg.ID+":1" {
 			t.Errorf("leader %q at %q", got.LeaderID, got.LeaderAddr)
 		}
 		c.close(old.cfg.ID)

@@ -164,7 +164,7 @@ func TestLostDiskByAStranger(t *testing.T) {
 				t.Error("the connection was taken")
 			}
 			in.first = []byte{streamForward}
-			if got, err := in.hello(hello{version: protocolVersion, id: id, cluster: "a cluster",
+			if got, err := in.hello(hello{version: protocolVersion, id: id, cluster: "another",
 				incarnation: "x", expects: "earlier", to: "n1"}); err != nil || got.refusal == "" {
 				t.Errorf("%+v, %v", got, err)
 			}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/backups"
@@ -221,7 +222,7 @@ func parseServer(text string) (*redis.Options, error) {
 		}
 		return o, nil
 	}
-	return &redis.Options{Addr: text}, checkAddress(text)
+	return &redis.Options{Addr: text}, cluster.CheckAddress(text)
 }
 
 // takeFromAny writes a backup of the first node that sends one. It does not go on to the next node

@@ -61,7 +61,7 @@ func setListen(c *config, v string) error {
 	}
 	for i, addr := range strings.Split(v, ",") {
 		addr = strings.TrimSpace(addr)
-		if err := checkAddress(addr); err != nil {
+		if err := cluster.CheckAddress(addr); err != nil {
 			return err
 		}
 		if i == 0 {
@@ -98,23 +98,12 @@ func setAddress(field func(*config) *string) func(*config, string) error {
 		if v == "" {
 			return nil
 		}
-		if err := checkAddress(v); err != nil {
+		if err := cluster.CheckAddress(v); err != nil {
 			return err
 		}
 		*field(c) = v
 		return nil
 	}
-}
-
-func checkAddress(v string) error {
-	_, port, err := net.SplitHostPort(v)
-	if err != nil {
-		return errors.New("must be host:port")
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return errors.New("the port must be from 0 to 65535")
-	}
-	return nil
 }
 
 // autoID is the value of --id for which the node makes an id.
@@ -141,7 +130,7 @@ func setCluster(c *config, v string) error {
 		if err := setID(&config{}, id); err != nil {
 			return fmt.Errorf("id %q: %w", id, err)
 		}
-		if err := checkAddress(addr); err != nil {
+		if err := cluster.CheckAddress(addr); err != nil {
 			return fmt.Errorf("address of %s, %q: %w", id, addr, err)
 		}
 		for _, m := range c.Members {
@@ -161,7 +150,7 @@ func setJoin(c *config, v string) error {
 	}
 	for addr := range strings.SplitSeq(v, ",") {
 		addr = strings.TrimSpace(addr)
-		if err := checkAddress(strings.TrimPrefix(addr, node.TLSScheme)); err != nil {
+		if err := cluster.CheckAddress(strings.TrimPrefix(addr, node.TLSScheme)); err != nil {
 			return fmt.Errorf("%q: %w", shown(addr), err)
 		}
 		c.Join = append(c.Join, addr)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coordd/coordd/cluster"
 )
 
 // Names are what Lookup resolves: host:port, or the name of SRV records, which begins with an
@@ -21,7 +23,8 @@ func Parse(text string) (Names, error) {
 		name = strings.TrimSpace(name)
 		if !isSRV(name) {
 			host, port, err := net.SplitHostPort(name)
-			if err != nil || host == "" {
+			if err != nil || host == "" ||
+				cluster.CheckAddress(net.JoinHostPort(host, "1")) != nil {
 				return nil, fmt.Errorf("%q must be host:port, or the name of SRV records, which "+
 					"begins with an underscore", name)
 			}
