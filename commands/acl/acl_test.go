@@ -1,9 +1,11 @@
 package acl
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -356,6 +358,93 @@ func TestLimitsOfAll(t *testing.T) {
 		}
 		if units > maxTestWork*11/10 {
 			t.Errorf("%s: %d units", what, units)
+		}
+	}
+}
+
+// Users that fill the limits in any way have a file that one request can load. Its work is that of
+// its lines: one user, as large as can be, says what all of them take.
+func TestFullFilesLoad(t *testing.T) {
+	short := func(begin string) func(i int) string {
+		return func(i int) string { return begin + strconv.FormatInt(int64(i), 36) }
+	}
+	long := func(begin, of string) func(i int) string {
+		return func(i int) string {
+			number := strconv.Itoa(i)
+			return begin + number + strings.Repeat(of, glob.MaxPattern-len(number))
+		}
+	}
+	var commands []string
+	for _, c := range testCatalog().commands {
+		if c.Name != "" {
+			commands = append(commands, "+"+c.Name, "-"+c.Name)
+		}
+	}
+	selectorOf := func(rule func(i int) string) func(n int) []string {
+		return func(n int) []string {
+			var words []string
+			for i := range n {
+				w := rule(i)
+				if strings.ContainsAny(w, `"'`) {
+					w = `"` + inQuotes.Replace(w) + `"`
+				}
+				words = append(words, w)
+			}
+			return []string{"(" + strings.Join(words, " ") + ")"}
+		}
+	}
+	rootOf := func(rule func(i int) string) func(n int) []string {
+		return func(n int) (rules []string) {
+			for i := range n {
+				rules = append(rules, rule(i))
+			}
+			return rules
+		}
+	}
+	forms := map[string]func(n int) []string{
+		"hashes":    rootOf(func(i int) string { return "#" + Hash([]byte{byte(i), byte(i >> 8)}) }),
+		"selectors": rootOf(func(int) string { return "()" }),
+		"selectors of patterns": rootOf(func(i int) string {
+			return "(" + strings.Join(manyPatterns(i%9), " ") + ")"
+		}),
+		"selectors of a long pattern": rootOf(func(i int) string {
+			return "(" + long("~", "\x01")(i) + ")"
+		}),
+	}
+	for name, rule := range map[string]func(i int) string{
+		"keys": short("~"), "channels": short("&"), "reads": short("%R~"),
+		"first arguments": short("+get|"),
+		"commands":        func(i int) string { return commands[i%len(commands)] },
+		"long keys":       long("~", "x"), "long channels": long("&", "x"),
+		"what looks like a space": long("~", "\x01"), "quotes": long("~", `"`),
+		"parentheses": long("&", ")"),
+	} {
+		forms[name], forms["a selector of "+name] = rootOf(rule), selectorOf(rule)
+	}
+	for name, rules := range forms {
+		var one *Users
+		most := 0 // rules that a user can have
+		for step := maxRules; step > 0; step /= 2 {
+			users, _, err := New(testCatalog()).Change([]byte("u"), 7, args(rules(most+step)))
+			if err == nil {
+				one, most = users, most+step
+			}
+		}
+		if most == 0 {
+			t.Errorf("%s: no user can have them", name)
+			continue
+		}
+		file := one.File()
+		loaded, units, err := New(testCatalog()).Replace("", file, 0, maxTestWork)
+		if err != nil || !bytes.Equal(loaded.File(), file) {
+			t.Errorf("%s: the file of one user: %v", name, err)
+			continue
+		}
+		// the users of this form, beside a small one
+		all := (maxBytes/one.Get([]byte("u")).bytes + 1) * units
+		if t.Logf("%s: %d rules take %d units, all users %d", name, most, units,
+			all); all > maxTestWork {
+			t.Errorf("%s: a file of all users takes %d units", name, all)
 		}
 	}
 }

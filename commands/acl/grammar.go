@@ -151,7 +151,10 @@ func checkPattern(pattern string) error {
 	return nil
 }
 
-func hasSpace(s string) bool { return strings.ContainsAny(s, " \t\n\v\f\r\x00") }
+// space are the bytes that part or end words.
+const space = " \t\n\v\f\r\x00"
+
+func hasSpace(s string) bool { return strings.ContainsAny(s, space) }
 
 // parseCommandRule reads "+command", "-command", "+command|subcommand", "+command|argument",
 // "+@category" or "-@category".

@@ -2,6 +2,8 @@
 
 package acl
 
+import "strings"
+
 // A user is counted with its name and rules as text, and for each selector and rule with what they
 // take besides. So the limits bound memory, and the work of ACL LIST and ACL LOAD, which have to do
 // with all users at once.
@@ -56,10 +58,11 @@ func checkGiven(rules [][]byte) error {
 	return nil
 }
 
-// spaces is how many more rules a selector can have than one.
+// spaces is how many more rules a selector can have than one. Its words hold no space, but may hold
+// other bytes that nobody sees.
 func spaces[S ~string | ~[]byte](rule S) (n int) {
 	for i := range len(rule) {
-		if rule[i] <= ' ' {
+		if strings.IndexByte(space, rule[i]) >= 0 {
 			n++
 		}
 	}
@@ -72,7 +75,8 @@ func (u *User) rulesWork(rule string) int {
 	read := ruleWork + len(rule)/readBytes
 	if len(rule) > 0 && rule[0] == '(' {
 		n := 1 + spaces(rule)
-		return read + newSelWork + n*(ruleWork+n/ruleSearched)
+		searched := n * n / 2 // each rule is compared with those before it
+		return read + newSelWork + n*ruleWork + searched/ruleSearched
 	}
 	return read + (len(u.hashes)+u.root.count())/ruleSearched
 }
