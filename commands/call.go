@@ -35,7 +35,7 @@ type Env struct {
 	// only grows. A script pays for its share as for memory.
 	Copied uint64
 	// Emit receives an event; reads emit none. It copies the bytes, since a caller or a script may
-	// reuse its arguments.
+	// reuse its arguments, and from LevelSecond on charges for them.
 	Emit func(Event)
 	// Called receives each command that a script calls, before it runs; nil if nobody watches. It
 	// copies the arguments.
@@ -50,7 +50,8 @@ type Env struct {
 	Overseer Overseer
 	// Runs learns of each command that may write, before it runs; nil: nobody asks.
 	Runs func(*Spec)
-	// Notify receives a keyspace notification; nil if notifications are off. It copies the key.
+	// Notify receives a keyspace notification; nil if notifications are off. It copies the key, and
+	// from LevelSecond on charges for its messages.
 	Notify func(class NotifyClass, event string, db int, key []byte)
 	// Table is the machine's commands.
 	Table *Table

@@ -153,8 +153,11 @@ func locksRelease(x *Call) error {
 	case form == FormSemaphore && e.Deadline() == 0:
 		return errPermits
 	}
-	x.Out.Int(1) // first: a message without room for its reply is not sent
 	key, others := x.Args[2], 0
+	channels := x.lockChannels(string(key), form)
+	x.ExpectMessages(len(channels) * len(key))
+	// first: a message without room for its reply is not sent
+	x.Out.Int(1)
 	if h, ok := e.Collection().(*keyspace.Hash); ok { //hash: its length
 		others = h.Len() - 1
 		if form == FormReadWrite {
@@ -174,7 +177,9 @@ func locksRelease(x *Call) error {
 	default:
 		x.deleteKey(key)
 	}
-	x.tellWaiters(string(key), form)
+	for _, channel := range channels {
+		x.Emit(Event{Channel: []byte(channel), Payload: []byte("0")})
+	}
 	return nil
 }
 

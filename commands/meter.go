@@ -88,6 +88,7 @@ func (x *Call) spendArgs() {
 		each += 2 * deep(x.DB().Size()) / max(k.Step, 1)
 	}
 	x.Spend(commandWork + args*each + size/bytesSpent)
+	x.expectNotifications(size)
 }
 
 // deep returns the extra units of a random lookup among n elements, when they do not fit into the

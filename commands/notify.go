@@ -26,6 +26,41 @@ const (
 	NotifyMiss NotifyClass = 'm' // a read found no key
 )
 
+// What a message costs. Every node keeps the messages of an entry until all of it is applied, and a
+// script can send one again and again: so Env.Emit and Env.Notify charge for what is kept.
+const (
+	// MessageSpent is the number of bytes kept per unit of work.
+	MessageSpent = 4
+	// EventBytes is what a notification takes beside its own bytes. A command that emits a message
+	// has paid as much for its arguments.
+	EventBytes = 128
+)
+
+// ExpectMessages refuses the command if it may not send messages of that many bytes. Below
+// LevelSecond it charges for them. From there on sending does, after the change, when nothing is
+// refused any more.
+func (x *Call) ExpectMessages(bytes int) {
+	if x.Level >= LevelSecond {
+		x.Ahead(bytes / MessageSpent)
+	} else {
+		x.Spend(bytes / MessageSpent)
+	}
+}
+
+// expectNotifications is ExpectMessages for the names of the command's keys, of size bytes at most.
+func (x *Call) expectNotifications(size int) {
+	if x.Level < LevelSecond || x.Notify == nil || x.Spec.Kind != Write ||
+		size/MessageSpent <= x.Left() {
+		return
+	}
+	uses, _ := x.Spec.KeyUses(x.Args) // an error is the handler's
+	size = 0
+	for _, use := range uses {
+		size += len(x.Args[use.Index])
+	}
+	x.ExpectMessages(size)
+}
+
 // notify notifies event on a key of the selected database, after the change.
 func (x *Call) notify(class NotifyClass, event string, key []byte) {
 	x.notifyIn(x.Tx.DB, class, event, key)

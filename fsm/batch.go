@@ -48,7 +48,15 @@ const (
 	// transaction, which later counts like any other request, and that of expired keys.
 	maxFirstBatchWork  = commands.MaxRequestWork
 	maxTransactionWork = 4 * commands.MaxRequestWork
-	maxFirstSweep      = 4096
+)
+
+// entrySweep is how many expired keys an entry removes at most: removing them takes about a
+// millisecond. Below commands.LevelSecond it was maxFirstSweep. After sweepWork for notifications it
+// removes no more: that is 5 MB of them, and one key.
+const (
+	entrySweep    = 1024
+	sweepWork     = entryWork / 2
+	maxFirstSweep = 4096
 )
 
 type workLimits struct {

@@ -20,7 +20,12 @@ type events struct {
 	interest Interest // nil: in no key
 	// enabled notifications; part of the state
 	notify commands.NotifyFlags
-	client uint64 // that sent the request; 0: none
+	client uint64  // that sent the request; 0: none
+	work   *uint64 // of the entry: messages are charged; nil: they are not
+	named  []byte  // channel that is named after the key of the newest notification
+	// databases that were flushed, and of which no key was reported since
+	flushed [keyspace.Databases]bool
+	changed int // bytes of the keys reported as changed
 	// report the commands that scripts call
 	watched  bool
 	called   int                                             // bytes of their arguments
@@ -45,6 +50,7 @@ func newEvents() *events {
 
 // begin drops the last entry's events.
 func (v *events) begin() {
+	v.named, v.flushed, v.changed = nil, [keyspace.Databases]bool{}, 0
 	if v.client, v.called = 0, 0; cap(v.list) > keptEvents {
 		v.list, v.index = nil, map[changedKey]int{}
 	}
@@ -53,8 +59,16 @@ func (v *events) begin() {
 	clear(v.index)
 }
 
-// emit adds a message. It copies the bytes, which a script may reuse.
+// charge adds the work of keeping bytes of messages until the entry is applied.
+func (v *events) charge(bytes int) {
+	if v.work != nil {
+		*v.work += uint64(bytes / commands.MessageSpent)
+	}
+}
+
+// emit adds a message and charges for it. It copies the bytes, which a script may reuse.
 func (v *events) emit(e commands.Event) {
+	v.charge(len(e.Channel) + len(e.Payload))
 	e.Channel, e.Payload = bytes.Clone(e.Channel), bytes.Clone(e.Payload)
 	v.list = append(v.list, e)
 }
@@ -87,17 +101,35 @@ func (v *events) calling() func(int, [][]byte) {
 	return v.call
 }
 
-// send adds the messages of a keyspace notification that are enabled.
+// send adds the messages of a keyspace notification that are enabled, and charges for them,
+// whoever receives them: every node must count the same.
 func (v *events) send(class commands.NotifyClass, event string, db int, key []byte) {
+	toKey, toEvent := v.notify.Keyspace(class), v.notify.Keyevent(class)
+	if !toKey && !toEvent {
+		return
+	}
 	number := strconv.Itoa(db)
-	if v.notify.Keyspace(class) {
-		channel := append([]byte("__keyspace@"+number+"__:"), key...)
-		v.list = append(v.list, commands.Event{Channel: channel, Payload: []byte(event)})
+	named, key := v.keyChannel("__keyspace@"+number+"__:", key)
+	if toKey {
+		v.charge(commands.EventBytes + len(event))
+		v.list = append(v.list, commands.Event{Channel: named, Payload: []byte(event)})
 	}
-	if v.notify.Keyevent(class) {
+	if toEvent {
 		channel := []byte("__keyevent@" + number + "__:" + event)
-		v.list = append(v.list, commands.Event{Channel: channel, Payload: bytes.Clone(key)})
+		v.charge(commands.EventBytes + len(channel))
+		v.list = append(v.list, commands.Event{Channel: channel, Payload: key})
 	}
+}
+
+// keyChannel returns a key behind a prefix, and that copy of the key alone. One change of a key has
+// up to eight messages, which share it.
+func (v *events) keyChannel(prefix string, key []byte) (channel, shared []byte) {
+	if len(v.named) != len(prefix)+len(key) || string(v.named[:len(prefix)]) != prefix ||
+		!bytes.Equal(v.named[len(prefix):], key) {
+		v.named = append(append(make([]byte, 0, len(prefix)+len(key)), prefix...), key...)
+		v.charge(len(v.named))
+	}
+	return v.named, v.named[len(prefix):]
 }
 
 // observe learns of a change of the keyspace. It sends the notifications that no command sends.
@@ -108,9 +140,7 @@ func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 	switch c {
 	case keyspace.Flushed:
 		if v.interest != nil {
-			v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db,
-				Client: v.client})
-			clear(v.index) // later events of a key must follow this one
+			v.flush(db)
 		}
 		return
 	case keyspace.Retimed:
@@ -138,6 +168,21 @@ func (v *events) own(class commands.NotifyClass, event string, db int, e *keyspa
 	}
 }
 
+// flush reports that any key of a database may have changed: again only after another event of it,
+// as a script can flush the empty databases again and again.
+func (v *events) flush(db int) {
+	if v.flushed[db] {
+		return
+	}
+	v.flushed[db] = true
+	v.list = append(v.list, commands.Event{Kind: commands.DBChanged, DB: db, Client: v.client})
+	clear(v.index) // later events of a key must follow this one
+}
+
+// changedBytes bounds the changed keys that are reported for one entry: beyond it, any key of their
+// databases may have changed.
+const changedBytes = 16 << 20
+
 // change reports a changed key once per entry, or again if another client changes it. The newest
 // event reports whether the key still exists.
 func (v *events) change(db int, key string, c keyspace.Change) {
@@ -151,6 +196,11 @@ func (v *events) change(db int, key string, c keyspace.Change) {
 		v.list[i].Gone = gone
 		return
 	}
+	if v.changed += len(key); v.changed > changedBytes {
+		v.flush(db)
+		return
+	}
+	v.flushed[db] = false
 	v.index[id] = len(v.list)
 	v.list = append(v.list, commands.Event{
 		Kind: commands.KeyChanged, DB: db, Key: key, Gone: gone, Client: client,

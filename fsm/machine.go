@@ -171,20 +171,14 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		m.tellDropped(m.waiting.node)
 	}
 	m.witness.Begin(answer && m.facts)
-	limits := limitsAt(m.level)
-	m.ks.LimitSweep(cmp.Or(m.sweeps, limits.sweep))
-	m.ks.SweepQuietly(m.level >= commands.LevelSecond)
-	m.waiting.lent.by = nil // as on a node that begins here
-	m.ks.Begin(e.ClockMs, keyspace.NewRevision(m.epoch, index, 0))
-	if m.level >= commands.LevelSecond {
-		m.ks.MendStreams()
-	}
 	env := &commands.Env{
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
 		Users: m.users.Users, ChangeUsers: m.changeUsers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 		Witness: m.witness, Overseer: m.ofEntries,
 	}
+	limits := limitsAt(m.level)
+	m.sweep(env, e.ClockMs, &limits)
 	m.waiting.lent.expire(m.ks.Now())
 	env.Runs = m.lends()
 	m.beginTime(env, e)
@@ -231,6 +225,23 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.recent[index%recentChecks] = m.Sum()
 	result.Events, result.Spent, result.Facts = m.events.list, env.Work, m.witness.Facts()
 	return result, nil
+}
+
+// sweep opens the keyspace for an entry and removes what has expired. That takes no work from the
+// requests.
+func (m *Machine) sweep(env *commands.Env, clockMs int64, limits *workLimits) {
+	users := m.level >= commands.LevelSecond
+	if m.events.work = nil; users {
+		m.events.work = &env.Work
+	}
+	m.ks.LimitSweep(cmp.Or(m.sweeps, limits.sweep), func() bool { return env.Work < sweepWork })
+	m.ks.SweepQuietly(users)
+	m.waiting.lent.by = nil // as on a node that begins here
+	m.ks.Begin(clockMs, keyspace.NewRevision(m.epoch, m.index, 0))
+	if users {
+		m.ks.MendStreams()
+	}
+	limits.entry += env.Work
 }
 
 // morePositions reports whether the entry has a position for another request. Requests of one

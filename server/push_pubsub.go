@@ -292,15 +292,11 @@ func (s *session) confirm(word string, name []byte, kind subKind) {
 	s.w.Int(int64(n))
 }
 
-// messageSpent is the number of message bytes per unit of work: every node keeps the messages of
-// an entry until it is applied, and a script can send one again and again.
-const messageSpent = 4
-
 // publishHandler sends a message from the log. The machine does not know the subscribers, so it
 // replies 0.
 func publishHandler(shard bool) commands.Handler {
 	return func(x *commands.Call) error {
-		x.Spend((len(x.Args[1]) + len(x.Args[2])) / messageSpent)
+		x.ExpectMessages(len(x.Args[1]) + len(x.Args[2]))
 		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelSecond {
 			return err
 		}

@@ -77,7 +77,7 @@ func (db *DB) unschedule(e *Entry) {
 // sweepFields removes up to most expired fields, the hash with the earliest first, and returns how
 // many. It removes a hash that becomes empty.
 func (db *DB) sweepFields(most int) (removed int) {
-	for removed < most {
+	for db.ks.maySweep(most - removed) {
 		if db.fields.Len() == 0 { // fast, as every entry asks all databases
 			break
 		}

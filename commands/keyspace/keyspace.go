@@ -33,6 +33,7 @@ type Keyspace struct {
 	lacks    func(db int, key []byte, writable bool) // see Lacks; nil: nobody asks
 	until    int64                                   // of a view (see At); 0: not a view
 	loose    bool                                    // there may be loose streams
+	more     func() bool                             // see LimitSweep; nil: always
 	// see entry_rest.go
 	woken   struct{ rested, box *Entry } // the latest of the log entry
 	scratch []byte
@@ -96,8 +97,12 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 	ks.sweep()
 }
 
-// LimitSweep sets how many expired keys and fields the next entries remove at most.
-func (ks *Keyspace) LimitSweep(n int) { ks.sweeps = n }
+// LimitSweep sets how many expired keys and fields the next entries remove at most, while more
+// returns true: the observer may do much for one.
+func (ks *Keyspace) LimitSweep(n int, more func() bool) { ks.sweeps, ks.more = n, more }
+
+// maySweep reports whether an entry that may remove that many keys or fields removes another.
+func (ks *Keyspace) maySweep(left int) bool { return left > 0 && (ks.more == nil || ks.more()) }
 
 // SweepQuietly has whoever watches a hash see that its fields expire when they do, and not when
 // they are swept.
@@ -157,10 +162,7 @@ func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 func (ks *Keyspace) sweep() {
 	left := ks.sweeps
 	for _, db := range ks.dbs {
-		for ; left > 0; left-- {
-			if db.keys.due.min() >= ks.now {
-				break
-			}
+		for ; db.keys.due.min() < ks.now && ks.maySweep(left); left-- {
 			db.expire(db.keys.earliest())
 		}
 		left -= db.sweepFields(left)
