@@ -51,7 +51,9 @@ func (s *session) share(settings []setting) error {
 		s.awaitNode(until, func() bool { return settings[i].applied(s.srv) })
 		s.knowsPassword(settings[i].hash)
 	}
-	s.srv.pubsub.delivery.settle() // whom they allow nothing more is revoked
+	ctx, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	s.awaitDelivery(ctx) // whom they allow nothing more is revoked
 	return nil
 }
 

@@ -4,6 +4,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -412,7 +413,7 @@ func (s *session) send() error {
 func (s *session) end() {
 	s.leaves.Store(true)
 	if s.quit && s.subscribed() {
-		s.srv.pubsub.delivery.settle() // messages published before QUIT was answered
+		s.awaitDelivery(context.Background()) // messages published before QUIT was answered
 	}
 	if s.counted {
 		s.srv.unauthenticated.Remove(s.conn)
@@ -470,6 +471,7 @@ func (s *session) dismiss() {
 // call it.
 func (s *session) interrupt() {
 	_ = s.conn.SetReadDeadline(past)
+	s.srv.pubsub.delivery.wake()
 	if w := s.waiter.Load(); w != nil {
 		w.interrupt()
 	}

@@ -1,6 +1,5 @@
-// Load on delivery: which client's patterns, or their number, slow down the goroutine that
-// delivers for all. If delivery falls behind, that client is closed, so that the others do not
-// lose messages.
+// Load on delivery: whose patterns slow down the goroutine that delivers for all. If delivery falls
+// behind, their owners are closed, so that the others hear messages in time and lose none.
 
 package server
 
@@ -15,57 +14,108 @@ const (
 	// busyPart is the part of the interval that delivery must be at work, counted in units: on a
 	// slow processor, a unit takes longer than matchUnit.
 	busyPart = 1.0 / 32
-	// leastShare is the share of the total below which a client is never closed.
-	leastShare = 1.0 / 50
+	// blamedPart is the part of all work that must be somebody's fault. Less is not what delays it.
+	blamedPart = 1.0 / 8
+	// freeCopies is how many copies of one message a client may get by patterns before they are its
+	// fault.
+	freeCopies = 8
+	// lateAfter is the age of the oldest undelivered event from which delivery is behind, however
+	// little waits.
+	lateAfter = time.Second
 )
 
-// deliveryLoad is what clients have cost the delivery in the current window. Only the delivery
-// goroutine uses it.
+// deliveryLoad is what the patterns of clients have cost the delivery in the current window. Only
+// the delivery goroutine uses it.
 type deliveryLoad struct {
-	since time.Time
-	era   uint32 // incremented per window
-	total float64
-	top   *session
+	since         time.Time
+	era           uint32  // incremented per window
+	message       uint64  // incremented per message
+	total, blamed float64 // all work, and what is somebody's fault
+	to            []*session
 }
 
 // sessionLoad is a session's share.
 type sessionLoad struct {
-	era  uint32
-	work float64
+	era     uint32
+	work    float64 // that is its fault
+	message uint64
+	copies  int // of that message, by patterns
 }
 
-func (st *deliveryLoad) charge(c *session, work float64) {
+// begin begins a message.
+func (st *deliveryLoad) begin() { st.message++ }
+
+// push counts a message to a client.
+func (st *deliveryLoad) push() { st.total += pushWork }
+
+// pushCopy counts, besides push, a message that a client gets by a pattern.
+func (st *deliveryLoad) pushCopy(c *session) {
 	own := &c.load
-	if own.era != st.era {
-		*own = sessionLoad{era: st.era}
+	if own.message != st.message {
+		own.message, own.copies = st.message, 0
+	}
+	if own.copies++; own.copies > freeCopies {
+		st.blame(c, pushWork)
+	}
+}
+
+// match counts the work of matching a costly pattern, which its subscribers share.
+func (st *deliveryLoad) match(to subscribers, work int) {
+	st.total += float64(work)
+	for c := range to {
+		st.blame(c, float64(work)/float64(len(to)))
+	}
+}
+
+func (st *deliveryLoad) blame(c *session, work float64) {
+	own := &c.load
+	if own.era != st.era || own.work == 0 {
+		own.era, own.work = st.era, 0
+		st.to = append(st.to, c)
 	}
 	own.work += work
-	if st.total += work; st.top == nil || own.work > st.top.load.work {
-		st.top = c
-	}
+	st.blamed += work
 }
 
-// heaviest returns the client to close, if any: at the end of a busy window, while delivery is
-// behind.
-func (st *deliveryLoad) heaviest(now time.Time, behind func() bool) *session {
+// owners returns the clients to close, if any: at the end of a busy window, while delivery is
+// behind. They are those of the users that cost most: who spreads patterns over many connections
+// pays as who has them on one.
+func (st *deliveryLoad) owners(now time.Time, behind func(now time.Time) bool) []*session {
 	elapsed := now.Sub(st.since)
 	if elapsed < strainWindow {
 		return nil
 	}
-	top, total := st.top, st.total
-	st.since, st.top, st.total = now, nil, 0
+	to, total, blamed := st.to, st.total, st.blamed
+	st.since, st.to, st.total, st.blamed = now, nil, 0, 0
 	st.era++
-	if top == nil || total*float64(matchUnit) < float64(elapsed)*busyPart ||
-		top.load.work < leastShare*total || !behind() {
+	if blamed == 0 || total*float64(matchUnit) < float64(elapsed)*busyPart ||
+		blamed < blamedPart*total || !behind(now) {
 		return nil
 	}
-	return top
+	type sum struct{ work, top float64 }
+	sums, most := map[owner]sum{}, 0.0
+	for _, c := range to {
+		if c.killed.Load() {
+			continue // it is leaving
+		}
+		of := c.owner()
+		sums[of] = sum{sums[of].work + c.load.work, max(sums[of].top, c.load.work)}
+		most = max(most, sums[of].work)
+	}
+	var closing []*session
+	for _, c := range to {
+		if of := sums[c.owner()]; !c.killed.Load() && of.work >= most/2 && c.load.work >= of.top/2 {
+			closing = append(closing, c)
+		}
+	}
+	return closing
 }
 
-// behind reports whether much waits behind the current parcel. That one may be large itself: it is
-// all of an entry. Only the delivery goroutine calls it.
-func (d *delivery) behind() bool {
+// behind reports whether much waits behind the current parcel, or the oldest event waits for long.
+// The current parcel itself may be large: it is all of an entry. Only the delivery goroutine calls
+// it.
+func (d *delivery) behind(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.bytes-d.begun > d.limit/4
+	return d.bytes-d.begun > d.limit/4 || now.Sub(d.oldest) > lateAfter
 }

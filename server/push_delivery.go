@@ -5,9 +5,11 @@
 package server
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -48,7 +50,8 @@ func (a audience) includes(s *session) bool {
 
 // parcel is one item to deliver. Exactly one of its parts is set.
 type parcel struct {
-	number uint64 // in log order
+	number uint64    // in log order
+	since  time.Time // when it was queued
 	audience
 	events  []commands.Event // of one entry: Message, ScriptCall, StateReplaced or UsersChanged
 	changes []keyChange      // of one entry, for tracking
@@ -81,6 +84,8 @@ type delivery struct {
 	skipTo  atomic.Uint64 // parcels up to this number are dropped
 	ending  atomic.Bool
 	sockets *socketYield // of the goroutine; nil: no file descriptors are left
+	clock   func() time.Time
+	oldest  time.Time // since when the current parcel was queued; the goroutine's own
 
 	mu        sync.Mutex
 	filled    sync.Cond // queue is not empty, or closed
@@ -95,7 +100,7 @@ type delivery struct {
 }
 
 func (d *delivery) init(deliver func(p *parcel), flush func()) {
-	d.deliver, d.flush, d.limit = deliver, flush, maxDeliveryBytes
+	d.deliver, d.flush, d.limit, d.clock = deliver, flush, maxDeliveryBytes, time.Now
 	d.filled.L, d.drained.L = &d.mu, &d.mu
 }
 
@@ -114,15 +119,30 @@ func (d *delivery) put(parcels ...parcel) {
 	d.filled.Signal()
 }
 
-// offer is put for callers that may wait: it leaves half of the room to those that may not.
-func (d *delivery) offer(p parcel) {
+// offerWait is how long offer waits.
+const offerWait = time.Second
+
+// offer is put for callers that may wait: it leaves half of the room to those that may not. It
+// returns false if there is no room for long.
+func (d *delivery) offer(p parcel) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for size := d.cost(&p); !d.closed && d.bytes+size > d.limit/2; {
-		d.drained.Wait()
+	size := d.cost(&p)
+	full := func() bool { return !d.closed && d.bytes+size > d.limit/2 }
+	if full() {
+		ctx, cancel := context.WithTimeout(context.Background(), offerWait)
+		defer cancel()
+		defer context.AfterFunc(ctx, d.wake)()
+		for full() {
+			if ctx.Err() != nil {
+				return false
+			}
+			d.drained.Wait()
+		}
 	}
 	d.add(&p)
 	d.filled.Signal()
+	return true
 }
 
 // add queues a parcel. The caller holds mu.
@@ -142,7 +162,7 @@ func (d *delivery) add(p *parcel) {
 		*p = parcel{lost: true}
 		size = d.cost(p)
 	}
-	p.number = d.enqueued
+	p.number, p.since = d.enqueued, d.clock()
 	d.bytes += size
 	d.queue = append(d.queue, *p)
 }
@@ -195,7 +215,7 @@ func (d *delivery) deliverAll(batch []parcel) (size int, last uint64) {
 	for i := range batch {
 		p := &batch[i]
 		size, last = size+d.cost(p), p.number
-		d.begun = size
+		d.begun, d.oldest = size, p.since
 		if !d.dropped(p.number) {
 			d.deliver(p)
 		}
@@ -215,13 +235,28 @@ func (d *delivery) dropped(number uint64) bool {
 	return number <= d.skipTo.Load() || d.ending.Load()
 }
 
-// settle waits until all queued parcels are in their receivers' queues.
-func (d *delivery) settle() {
+// settleFor waits until all queued parcels are in their receivers' queues, until ctx ends, or for a
+// session that is killed.
+func (d *delivery) settleFor(ctx context.Context, killed *atomic.Bool) {
+	defer context.AfterFunc(ctx, d.wake)()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for upTo := d.enqueued; d.delivered < upTo && !d.closed; {
+	for upTo := d.enqueued; d.delivered < upTo && !d.closed && !killed.Load() && ctx.Err() == nil; {
 		d.drained.Wait()
 	}
+}
+
+// awaitDelivery has what was queued before precede what the session does next. It does not outlast
+// the session: its patterns may be what delays the delivery.
+func (s *session) awaitDelivery(ctx context.Context) {
+	s.srv.pubsub.delivery.settleFor(ctx, &s.killed)
+}
+
+// wake has those that wait look again.
+func (d *delivery) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.drained.Broadcast()
 }
 
 // close ends the goroutine and drops the queue: the clients are gone.

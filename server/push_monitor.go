@@ -87,6 +87,20 @@ func (m *monitors) end(t *parcelDelivery) {
 	}
 }
 
+// drop closes all monitors at once, and reports whether there were any. The commands of all clients
+// wait for them otherwise.
+func (m *monitors) drop() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	some := len(m.all) > 0
+	for c := range m.all {
+		c.dismiss()
+		delete(m.all, c)
+		m.count(c.srv)
+	}
+	return some
+}
+
 func monitor(s *session, _ *commands.Spec, _ [][]byte) {
 	switch {
 	case s.inExec:
@@ -130,7 +144,9 @@ func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	}
 	d := &s.srv.pubsub.delivery
 	line := monitorLine(db, s.addr, redact(s.srv.table, spec, args), d.limit/2)
-	d.offer(parcel{line: line, hidden: line == nil})
+	if !d.offer(parcel{line: line, hidden: line == nil}) && s.srv.monitors.drop() {
+		s.srv.warnings.Warn("closed monitors: commands waited for them")
+	}
 }
 
 // called shows a command that a script of this node's clients calls, when this node applies it: on

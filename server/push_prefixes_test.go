@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/tier"
@@ -328,7 +329,7 @@ func TestALargeParcelIsNotBehind(t *testing.T) {
 	d.init(func(*parcel) {
 		began <- struct{}{}
 		<-goOn
-		behind = append(behind, d.behind())
+		behind = append(behind, d.behind(time.Now()))
 	}, func() {})
 	d.limit = 1 << 20
 	d.join()

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -208,7 +209,7 @@ func (s *session) forgetAhead() {
 		s.srv.pubsub.remove(a.kind, a.name, s)
 	}
 	if len(s.planned) > 0 {
-		s.srv.pubsub.delivery.settle() // what is on its way was for them too
+		s.awaitDelivery(context.Background()) // what is on its way was for them too
 		s.out.dropHeld(func(m *message) bool {
 			_, planned := s.planned[subscription{m.kind, string(m.name)}]
 			return planned && m.name != nil
@@ -261,7 +262,7 @@ func (s *session) hearOut() {
 	if !s.subscribed() && !s.monitoring {
 		return
 	}
-	s.srv.pubsub.delivery.settle()
+	s.awaitDelivery(context.Background())
 	if !s.inExec && s.send() != nil { // of a transaction they follow the reply
 		s.quit = true
 	}

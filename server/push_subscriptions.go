@@ -403,6 +403,7 @@ type parcelDelivery struct {
 // publish sends a message to its subscribers.
 func (t *parcelDelivery) publish(e *commands.Event) {
 	ps := t.srv.pubsub
+	ps.load.begin()
 	if e.Shard {
 		ps.shards.reached(e.Channel, func(to subscribers) {
 			t.fanOut(to, published("smessage", e))
@@ -419,7 +420,7 @@ func (t *parcelDelivery) publish(e *commands.Event) {
 			m = published("message", e)
 		}
 		t.fanOut(to, m.forPattern(p.text))
-	}, t.noteMissed, t.chargeMatching)
+	}, t.noteMissed, ps.load.match)
 }
 
 // fanOut queues one message for several sessions.
@@ -427,14 +428,10 @@ func (t *parcelDelivery) fanOut(to subscribers, m *message) {
 	for c, after := range to {
 		if t.number > after && t.includes(c) {
 			t.push(c, m)
+			if m.kind == subPattern {
+				t.srv.pubsub.load.pushCopy(c)
+			}
 		}
-	}
-}
-
-// chargeMatching charges the subscribers of a pattern for matching it.
-func (t *parcelDelivery) chargeMatching(to subscribers, work int) {
-	for c := range to {
-		t.srv.pubsub.load.charge(c, float64(work)/float64(len(to)))
 	}
 }
 
@@ -457,7 +454,7 @@ func (t *parcelDelivery) push(c *session, m *message) {
 	if m.total == nil { // nobody else has it yet
 		m.countIn(&ps.backlog)
 	}
-	ps.load.charge(c, pushWork)
+	ps.load.push()
 	unsent, over := c.out.push(m)
 	if unsent {
 		ps.unsent = append(ps.unsent, c)
@@ -548,9 +545,12 @@ func (t *parcelDelivery) done() {
 			t.slow[0].addr)
 	}
 	t.missed, t.slow = nil, nil
-	if c := s.pubsub.load.heaviest(time.Now(), s.pubsub.delivery.behind); c != nil {
-		s.warnings.Warn("closed a subscriber: its patterns slow down delivery", "client", c.addr)
-		c.kill()
+	if all := s.pubsub.load.owners(s.cfg.clock(), s.pubsub.delivery.behind); len(all) > 0 {
+		s.warnings.Warn("closed subscribers: their patterns slow down delivery", "clients",
+			len(all), "example", all[0].addr)
+		for _, c := range all {
+			c.kill()
+		}
 	}
 }
 

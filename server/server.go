@@ -86,7 +86,7 @@ type Config struct {
 	Certificates  func() []tlsconf.Status // of the node, for INFO and the health page; nil: none
 
 	cronPeriod, trimAfter time.Duration    // shorter in tests
-	clock                 func() time.Time // of rates
+	clock                 func() time.Time // of rates and of delivery
 	// answerBytes bounds a reply of the session itself, and all of those in a transaction, which
 	// cannot be sent before the last one is known. It is less in tests.
 	answerBytes int
@@ -235,6 +235,7 @@ func New(cfg Config) *Server {
 		sessions:  map[uint64]*session{},
 	}
 	s.pubsub = newPubsub(s.deliverParcel)
+	s.pubsub.delivery.clock = s.cfg.clock
 	s.startBytes = readMemory().objects
 	s.tracking.init()
 	s.slowlog.threshold.Store(slowlogUs)

@@ -5,6 +5,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha1"
 	"fmt"
 	"os"
@@ -276,7 +277,10 @@ func infoStats(t *infoText) {
 		"active_defrag_hits", 0, "active_defrag_misses", 0, "active_defrag_key_hits", 0,
 		"active_defrag_key_misses", 0)
 	if t.srv.tracking.on.Load() > 0 {
-		t.srv.pubsub.delivery.settle() // what earlier commands have changed is no longer tracked
+		// what earlier commands have changed is no longer tracked
+		ctx, cancel := context.WithTimeout(context.Background(), ownDelay)
+		t.asker.awaitDelivery(ctx)
+		cancel()
 	}
 	_, keys, items, prefixes := t.srv.tracking.counts()
 	t.fields("tracking_total_keys", keys, "tracking_total_items", items, "tracking_total_prefixes",

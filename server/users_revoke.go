@@ -97,7 +97,7 @@ func (s *session) awaitRevoked() {
 	ctx, cancel := context.WithTimeout(context.Background(), ownDelay)
 	defer cancel()
 	_ = s.srv.backend.Barrier(ctx)
-	s.srv.pubsub.delivery.settle()
+	s.awaitDelivery(ctx)
 }
 
 // revoked returns the sessions to end after a change of users, and why. Those whose user has not
