@@ -287,14 +287,12 @@ func (tr *tracking) decide(s *session, maybe, read []string) (untracked []string
 func (tr *tracking) record(keys []string, drop func(invalidation), s *session,
 	note func(key string)) {
 	for part := range slices.Chunk(keys, lockedKeys) {
-		for _, v := range tr.recordSome(s, part, note) {
-			drop(v)
-		}
+		tr.recordSome(s, part, note)
+		tr.trim(drop)
 	}
 }
 
-func (tr *tracking) recordSome(s *session, keys []string,
-	note func(key string)) (dropped []invalidation) {
+func (tr *tracking) recordSome(s *session, keys []string, note func(key string)) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if s.tracked == nil {
@@ -303,7 +301,6 @@ func (tr *tracking) recordSome(s *session, keys []string,
 	for _, key := range keys {
 		note(key)
 	}
-	return tr.evict()
 }
 
 // trim evicts keys over the limits, and passes their invalidations to drop.
@@ -323,11 +320,12 @@ func (tr *tracking) trim(drop func(invalidation)) {
 
 // evict removes keys over the limits, a few at a time. The caller holds mu.
 func (tr *tracking) evict() (dropped []invalidation) {
-	limit := int(tr.maxKeys.Load())
-	for len(dropped) <= lockedKeys &&
+	limit, clients := int(tr.maxKeys.Load()), 0
+	for len(dropped) <= lockedKeys && clients <= lockedClients &&
 		(limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes) {
 		for key := range tr.keys { // any key
-			dropped = append(dropped, tr.take(key, 0))
+			v := tr.take(key, 0)
+			dropped, clients = append(dropped, v), clients+len(v.to)
 			break
 		}
 	}
@@ -400,11 +398,16 @@ func (v *invalidation) message(redirected bool, nullProto int) *message {
 }
 
 // changed calls notify with the invalidations for the changes of one entry, delivered as parcel
-// number.
+// number. If all keys may have changed, one message says so, whatever else the entry has changed: a
+// script can flush again and again, and there may be many clients.
 func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*invalidation)) {
-	flushed := false
+	if slices.ContainsFunc(changes, func(c keyChange) bool { return c.all }) {
+		v := tr.flush()
+		notify(&v)
+		return
+	}
 	for rest := changes; len(rest) > 0; {
-		invalidations, done := tr.changedSome(rest, &flushed)
+		invalidations, done := tr.changedSome(rest)
 		for i := range invalidations {
 			notify(&invalidations[i])
 		}
@@ -413,13 +416,12 @@ func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*inv
 	tr.prefixesChanged(changes, number, notify)
 }
 
-// lockedClients is the number of clients collected per lock of the table: applying the log waits
-// for it.
+// lockedClients is the number of clients collected per lock of the table, besides those of one key:
+// applying the log waits for it.
 const lockedClients = 4096
 
 // changedSome processes the first changes, and returns how many.
-func (tr *tracking) changedSome(changes []keyChange, flushed *bool) (invalidations []invalidation,
-	done int) {
+func (tr *tracking) changedSome(changes []keyChange) (invalidations []invalidation, done int) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	clients := 0
@@ -428,14 +430,6 @@ func (tr *tracking) changedSome(changes []keyChange, flushed *bool) (invalidatio
 			break
 		}
 		done++
-		if c.all {
-			if !*flushed {
-				invalidations = append(invalidations, tr.flush())
-			}
-			*flushed = true
-			continue
-		}
-		*flushed = false
 		if tr.keys[c.key] != nil {
 			v := tr.take(c.key, c.client)
 			if clients += len(v.to); len(v.to) > 0 {
@@ -448,6 +442,8 @@ func (tr *tracking) changedSome(changes []keyChange, flushed *bool) (invalidatio
 
 // flush forgets every key and notifies all clients.
 func (tr *tracking) flush() invalidation {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
 	v := invalidation{to: make([]*session, 0, len(tr.clients))}
 	for s := range tr.clients {
 		s.tracked = nil

@@ -366,9 +366,7 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 		}
 		tr.mu.Unlock()
 	}
-	flushed := false
-	if invalidations, done := tr.changedSome(changes, &flushed); done != 1 ||
-		len(invalidations) != 1 {
+	if invalidations, done := tr.changedSome(changes); done != 1 || len(invalidations) != 1 {
 		t.Errorf("%d changes, %d messages at once", done, len(invalidations))
 	}
 	told := 0
