@@ -516,11 +516,23 @@ func (o *output) waiting() int {
 	return o.bytes + o.holding
 }
 
-// stalled returns the waiting bytes, and since when the client has read nothing.
-func (o *output) stalled() (bytes int, since time.Time) {
+// stalled returns how much of what waits for all goes if this output does, and since when the
+// client has read nothing. Replies are the client's own and not part of that.
+func (o *output) stalled() (frees int64, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.bytes + o.holding, o.since
+	if !o.over {
+		for i := range o.inFlight {
+			frees += o.inFlight[i].m.share()
+		}
+	}
+	for i := o.first; i < len(o.queue); i++ {
+		frees += o.queue[i].m.share()
+	}
+	for _, m := range o.held {
+		frees += m.share()
+	}
+	return frees, o.since
 }
 
 // giveBack frees buffers kept for later messages.

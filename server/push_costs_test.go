@@ -3,8 +3,14 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
 // One message tells the clients of all flushes of an entry, and of what else it has changed.
@@ -51,5 +57,72 @@ func TestEvictionsOfKeysThatManyTrack(t *testing.T) {
 	tr.trim(func(invalidation) {})
 	if len(tr.keys) != 1 {
 		t.Errorf("%d keys are left", len(tr.keys))
+	}
+}
+
+// A client that is told of little of an entry, and does not read, keeps little of it.
+func TestPartsDoNotKeepTheWhole(t *testing.T) {
+	n := start(t, byHand)
+	n.hearer(t, 1000, &tracker{bcast: true, prefixes: []string{"thin:"}})
+	var changes []keyChange
+	for i := range 5000 {
+		changes = append(changes, keyChange{key: fmt.Sprintf("wide:%06d", i)})
+	}
+	d := n.deliverHere(1 << 40)
+	n.tracking.changed(append(changes, keyChange{key: "thin:k"}), d.number, d.invalidate)
+	if got := n.pubsub.backlog.Load(); got == 0 || got > 1000 {
+		t.Errorf("%d bytes wait", got)
+	}
+}
+
+// When too much waits for all, nobody is closed who holds less of it than one who stays: not for
+// its own replies, and not for what others pin by small parts.
+func TestRelieveClosesWhoHoldsMost(t *testing.T) {
+	g := rand.New(rand.NewPCG(seeds.Of(t), 0))
+	for range 4 {
+		n := start(t, byHand)
+		var all []*session
+		for range 10 {
+			s := n.stuckConn(t, calls("SUBSCRIBE c"))
+			eventually(t, "a subscription", func() bool { return s.subscriptions.Load() == 1 })
+			all = append(all, s)
+		}
+		d := n.deliverHere(1 << 40)
+		holds := map[*session]int{}
+		push := func(m *message, size int, to ...*session) {
+			for _, s := range to {
+				d.push(s, m)
+				holds[s] += size / len(to)
+			}
+		}
+		for i, s := range all[2:] {
+			for range 1 + i {
+				size := 10_000 + g.IntN(10_000)
+				push(&message{body: make([]byte, size)}, size, s)
+			}
+		}
+		g.Shuffle(8, func(i, j int) { all[i+2], all[j+2] = all[j+2], all[i+2] })
+		push(&message{body: make([]byte, 60_000)}, 60_000, all[2:5]...)
+		for range 3 { // the first pins much, by parts of it
+			whole := &message{body: bytes.Repeat([]byte("x"), 100_000)}
+			push(&message{body: whole.body[:1000], whole: whole}, 100_000, all[0])
+		}
+		all[1].out.mu.Lock() // its own replies
+		all[1].out.put(item{&message{body: make([]byte, 1<<20), reply: true}, ""})
+		all[1].out.mu.Unlock()
+		n.cfg.MaxBacklogBytes = n.pubsub.backlog.Load() - 1 - g.Int64N(200_000)
+		n.relieve()
+		slices.SortFunc(all, func(a, b *session) int { return cmp.Compare(holds[b], holds[a]) })
+		stays := false
+		for i, s := range all {
+			if s.killed.Load() && stays {
+				t.Errorf("the client with the %d most, %d bytes, is closed, and one with more stays",
+					i+1, holds[s])
+			}
+			stays = stays || !s.killed.Load()
+		}
+		if !all[0].killed.Load() || all[9].killed.Load() {
+			t.Error("not the right ones are closed")
+		}
 	}
 }

@@ -105,6 +105,20 @@ func (m *message) release() {
 	}
 }
 
+// share is what the message takes for each queue that it waits in: so much of the total goes with
+// one of them.
+func (m *message) share() int64 {
+	refs := int64(m.refs.Load())
+	if m.total == nil || refs == 0 {
+		return 0
+	}
+	n := int64(m.own())
+	if w := m.whole; w != nil {
+		n += int64(w.own()) / max(int64(w.refs.Load()), 1)
+	}
+	return referenceCost + n/refs
+}
+
 // published encodes a message of a channel. Messages to patterns share its body: see forPattern.
 func published(word string, e *commands.Event) *message {
 	f := commands.RESP{Proto: 3, Buf: make([]byte, 0, len(e.Channel)+len(e.Payload)+32)}

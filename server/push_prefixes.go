@@ -5,6 +5,7 @@
 package server
 
 import (
+	"bytes"
 	"slices"
 	"sort"
 	"strconv"
@@ -28,6 +29,7 @@ type changedKeys struct {
 	own     map[uint64][]int // by client, indexes of those that it alone has changed
 	ends    []int            // of each key in the body of whole
 	whole   *message         // all keys, encoded
+	copied  int              // bytes of the parts that have copies of their own
 }
 
 // keyPart is a range of the changed keys; without of, none.
@@ -114,11 +116,22 @@ func (k *changedKeys) changedIn(client uint64, from, to int) bool {
 	return i < len(own) && own[i] < to
 }
 
+// copiedPart is the part of all keys up to which one is copied: a client that does not read it
+// would keep all of them. Copies are no larger than the whole together, so that neither clients nor
+// prefixes multiply the keys.
+const copiedPart = 1.0 / 16
+
 func (p keyPart) message(redirected bool) *message {
-	head := "*" + strconv.Itoa(p.to-p.from) + "\r\n"
-	return &message{resp2: invalidateHead2 + head, resp3: invalidateHead3 + head,
-		body:  p.of.whole.body[p.of.begin(p.from):p.of.ends[p.to-1]],
-		whole: p.of.whole, resp3Only: !redirected, needsSubscription: true}
+	k, head := p.of, "*"+strconv.Itoa(p.to-p.from)+"\r\n"
+	m := &message{resp2: invalidateHead2 + head, resp3: invalidateHead3 + head,
+		body:  k.whole.body[k.begin(p.from):k.ends[p.to-1]],
+		whole: k.whole, resp3Only: !redirected, needsSubscription: true}
+	size, all := len(m.body), len(k.whole.body)
+	if float64(size) <= copiedPart*float64(all) && k.copied+size <= all {
+		k.copied += size
+		m.body, m.whole = bytes.Clone(m.body), nil
+	}
+	return m
 }
 
 // prefixesChanged is changed for the clients of prefixes. Keys with a prefix are neighbors when

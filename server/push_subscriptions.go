@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -555,30 +556,22 @@ func (t *parcelDelivery) done() {
 }
 
 // relieve closes clients until the backlog of the node is well below its limit, so that it is
-// seldom called: first those with the largest queues, among them those that have read nothing for
+// seldom called: first those that hold most of it, among equals those that have read nothing for
 // longest.
 func (s *Server) relieve() {
 	type stalled struct {
 		c     *session
-		much  bool
+		frees int64
 		since time.Time
 	}
 	var all []stalled
-	sessions := s.all()
-	share := int(s.cfg.MaxBacklogBytes) / (2*len(sessions) + 1)
-	for _, c := range sessions {
-		if bytes, since := c.out.stalled(); bytes > 0 {
-			all = append(all, stalled{c, bytes >= share, since})
+	for _, c := range s.all() {
+		if frees, since := c.out.stalled(); frees > 0 {
+			all = append(all, stalled{c, frees, since})
 		}
 	}
 	slices.SortFunc(all, func(a, b stalled) int {
-		if a.much != b.much {
-			if a.much {
-				return -1
-			}
-			return 1
-		}
-		return a.since.Compare(b.since)
+		return cmp.Or(cmp.Compare(b.frees, a.frees), a.since.Compare(b.since))
 	})
 	closed, most := 0, s.cfg.MaxBacklogBytes-s.cfg.MaxBacklogBytes/16
 	for ; closed < len(all) && s.pubsub.backlog.Load() > most; closed++ {
