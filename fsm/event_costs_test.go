@@ -95,7 +95,7 @@ func TestEventsOfAScriptAreBounded(t *testing.T) {
 		{"a list that empties", "redis.call('rpush', k, 1) redis.call('lpop', k)"},
 		{"LOCKS RELEASE", "redis.call('hset', k, 'me', 1) redis.call('pexpire', k, 9999) " +
 			"redis.call('locks', 'release', k, 'me')"},
-		{"MSET of two keys", "local t = {} for i = 1, 90 do t[4*i-3], t[4*i-2], t[4*i-1], t[4*i] = " +
+		{"MSET of two keys", "local t = {} for i = 1, 360, 4 do t[i], t[i+1], t[i+2], t[i+3] = " +
 			"k, '', l, '' end redis.call('mset', unpack(t))"},
 	} {
 		w := newWaitMachine(t)

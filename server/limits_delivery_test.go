@@ -74,7 +74,8 @@ func TestOwnersOfCostlyPatternsAreClosed(t *testing.T) {
 				owner.Store(owners[0])
 				events := make([]commands.Event, messages)
 				for i := range events {
-					events[i] = commands.Event{Channel: []byte(channel), Payload: fmt.Append(nil, i)}
+					events[i] = commands.Event{Channel: []byte(channel),
+						Payload: fmt.Append(nil, i)}
 				}
 				part := n.pubsub.channels.part(channel)
 				part.mu.Lock() // all are there when delivery begins

@@ -60,7 +60,7 @@ func TestEvictionsOfKeysThatManyTrack(t *testing.T) {
 	}
 }
 
-// A client that is told of little of an entry, and does not read, keeps little of it.
+// A client that gets little of an entry, and does not read, keeps little of it.
 func TestPartsDoNotKeepTheWhole(t *testing.T) {
 	n := start(t, byHand)
 	n.hearer(t, 1000, &tracker{bcast: true, prefixes: []string{"thin:"}})
@@ -116,8 +116,8 @@ func TestRelieveClosesWhoHoldsMost(t *testing.T) {
 		stays := false
 		for i, s := range all {
 			if s.killed.Load() && stays {
-				t.Errorf("the client with the %d most, %d bytes, is closed, and one with more stays",
-					i+1, holds[s])
+				t.Errorf("number %d, with %d bytes, is closed, and one with more stays", i+1,
+					holds[s])
 			}
 			stays = stays || !s.killed.Load()
 		}
