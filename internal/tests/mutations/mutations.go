@@ -82,6 +82,7 @@ var Classes = []string{
 	"unknown users taken for none",
 	"strangers who take what users share",
 	"a share that is not the connection's",
+	"one client delays all others",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
