@@ -178,27 +178,26 @@ func locksRelease(x *Call) error {
 		x.deleteKey(key)
 	}
 	for _, channel := range channels {
-		x.Emit(Event{Channel: []byte(channel), Payload: []byte("0")})
+		x.Send([]byte(channel), []byte("0"), false)
 	}
 	return nil
 }
 
-// tellWaiters sends a message on the channels on which clients wait for a lock to be released:
-// Redisson's.
-func (x *Call) tellWaiters(key string, form LeaseForm) {
-	released := []byte("0")
+// lockChannels returns the channels on which clients wait for a lock to be released: Redisson's.
+func (x *Call) lockChannels(key string, form LeaseForm) []string {
 	switch form {
 	case FormReadWrite:
-		x.Send([]byte(redissonName("redisson_rwlock", key)), released, false)
+		return []string{redissonName("redisson_rwlock", key)}
 	case FormReentrant:
 		channel := redissonName("redisson_lock__channel", key)
-		x.Send([]byte(channel), released, false)
 		if q := x.fairQueue(key); q != nil && q.Len() > 0 {
 			if head := q.At(0); len(head) <= maxChannel {
-				x.Send([]byte(channel+":"+head), released, false)
+				return []string{channel, channel + ":" + head}
 			}
 		}
+		return []string{channel}
 	}
+	return nil
 }
 
 func locksExtend(x *Call) error {

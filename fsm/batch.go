@@ -41,22 +41,16 @@ const (
 	entryWork = commands.MaxRequestWork / 4
 
 	// entrySweep is how many expired keys an entry removes at most: removing them takes about a
-	// millisecond.
+	// millisecond. After sweepWork for notifications it removes no more: that is 5 MB of them, and
+	// one key.
 	entrySweep = 1024
+	sweepWork  = entryWork / 2
 
 	// Below commands.LevelSecond, where an entry has no limit: the limit of a batch, that of a
 	// transaction, which later counts like any other request, and that of expired keys.
 	maxFirstBatchWork  = commands.MaxRequestWork
 	maxTransactionWork = 4 * commands.MaxRequestWork
-)
-
-// entrySweep is how many expired keys an entry removes at most: removing them takes about a
-// millisecond. Below commands.LevelSecond it was maxFirstSweep. After sweepWork for notifications it
-// removes no more: that is 5 MB of them, and one key.
-const (
-	entrySweep    = 1024
-	sweepWork     = entryWork / 2
-	maxFirstSweep = 4096
+	maxFirstSweep      = 4096
 )
 
 type workLimits struct {

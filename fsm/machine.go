@@ -230,15 +230,15 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 // sweep opens the keyspace for an entry and removes what has expired. That takes no work from the
 // requests.
 func (m *Machine) sweep(env *commands.Env, clockMs int64, limits *workLimits) {
-	users := m.level >= commands.LevelSecond
-	if m.events.work = nil; users {
+	second := m.level >= commands.LevelSecond
+	if m.events.work = nil; second {
 		m.events.work = &env.Work
 	}
 	m.ks.LimitSweep(cmp.Or(m.sweeps, limits.sweep), func() bool { return env.Work < sweepWork })
-	m.ks.SweepQuietly(users)
+	m.ks.SweepQuietly(second)
 	m.waiting.lent.by = nil // as on a node that begins here
 	m.ks.Begin(clockMs, keyspace.NewRevision(m.epoch, m.index, 0))
-	if users {
+	if second {
 		m.ks.MendStreams()
 	}
 	limits.entry += env.Work
