@@ -210,11 +210,11 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	out.Array(len(q.Cmds))
 	r.room -= headBytes
 	for _, cmd := range q.Cmds {
-		if r.env.Work >= stop {
-			if r.env.Most > 0 {
-				r.env.Aborted = true
-				return
-			}
+		if r.env.Most > 0 && r.env.Work > r.env.Most {
+			r.env.Aborted = true
+			return
+		}
+		if r.env.Work >= stop && stop != r.env.Most {
 			out.Error(errTransactionWork.Error())
 			r.room -= len(errTransactionWork) + headBytes
 			continue

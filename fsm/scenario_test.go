@@ -192,7 +192,7 @@ func (n *scenarioNode) readWithin(batch, want []byte) error {
 	_, work := read(0)
 	for _, most := range []uint64{work, work - 1, work / 2, 1} {
 		switch got, took := read(most); {
-		case work <= 1:
+		case work <= 1, len(want) == 0: // nothing to do, or a dry run that would change something
 		case most == work && (took != work || !bytes.Equal(got, want)):
 			return fmt.Errorf("within its %d units of work a read took %d and replied %q, not %q",
 				work, took, got, want)
