@@ -622,7 +622,7 @@ func TestHealth(t *testing.T) {
 		t.Error(code, body)
 	}
 	n.cfg.Certificates = func() []tlsconf.Status {
-		return []tlsconf.Status{{Name: "clients", Trouble: "open /etc/secret/key.pem: no such file"}}
+		return []tlsconf.Status{{Name: "clients", Trouble: "open /etc/secret.pem: no such file"}}
 	}
 	if _, body := get("/healthz"); fmt.Sprint(body["certificates"]) !=
 		"[map[expires:0001-01-01T00:00:00Z last_reload:failed name:clients]]" {

@@ -30,7 +30,8 @@ func (n backend) Write(ctx context.Context, load server.Workload, batch []byte,
 }
 
 // Read implements server.Backend.
-func (n backend) Read(ctx context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
+func (n backend) Read(ctx context.Context, load server.Workload,
+	batch []byte) (commands.Replies, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return commands.Replies{}, errLoads
@@ -40,7 +41,8 @@ func (n backend) Read(ctx context.Context, load server.Workload, batch []byte) (
 }
 
 // DryRun implements server.Backend.
-func (n backend) DryRun(ctx context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
+func (n backend) DryRun(ctx context.Context, load server.Workload,
+	batch []byte) (commands.Replies, error) {
 	c := n.loaded.Load()
 	if c == nil {
 		return commands.Replies{}, errLoads

@@ -187,11 +187,13 @@ func (n *singleNode) Schedule(_ server.Workload, f func()) error {
 	return nil
 }
 
-func (n *singleNode) Read(_ context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
+func (n *singleNode) Read(_ context.Context, load server.Workload,
+	batch []byte) (commands.Replies, error) {
 	return n.ReadLocal(load, batch)
 }
 
-func (n *singleNode) DryRun(_ context.Context, load server.Workload, batch []byte) (commands.Replies, error) {
+func (n *singleNode) DryRun(_ context.Context, load server.Workload,
+	batch []byte) (commands.Replies, error) {
 	return n.ReadLocal(load, batch)
 }
 
