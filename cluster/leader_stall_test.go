@@ -102,5 +102,11 @@ func TestSnapshotsThatBringOn(t *testing.T) {
 		if !lead.hopes(voter, sent) {
 			t.Error("a snapshot was installed, and its voter brings nothing on")
 		}
+		failed := &lead.link(voter).repeats.failures
+		failed.Store(3)
+		c.write(lead, "a")
+		eventually(t, "a voter that stores entries brings the leader on", func() bool {
+			return failed.Load() == 0
+		})
 	})
 }

@@ -25,8 +25,8 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID,
 		return nil, err
 	}
 	park := func(term uint64) { _ = t.park(id, term) }
-	p := &pipeline{AppendPipeline: inner, t: t, id: id, length: t.length(id), may: t.receiver(id),
-		moving: func() bool { return t.movingFrom(id, target) }, park: park,
+	p := &pipeline{AppendPipeline: inner, t: t, id: id, to: t.n.link(string(id)),
+		may: t.receiver(id), moving: func() bool { return t.movingFrom(id, target) }, park: park,
 		stalled: &t.n.stalledLeader, answers: make(chan raft.AppendFuture),
 		failed: make(chan raft.AppendFuture, 1), stop: make(chan struct{}),
 		sending: make(chan struct{}, 1)}
@@ -62,7 +62,7 @@ type pipeline struct {
 	raft.AppendPipeline
 	t       *transport
 	id      raft.ServerID
-	length  *messageLength
+	to      *link             // nil: it is no member
 	may     func() bool       // see receiver
 	moving  func() bool       // see errMoving
 	park    func(term uint64) // waits until it may, or the leadership in term has ended
@@ -90,7 +90,7 @@ const tellAfter = time.Millisecond
 // pipeline.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	p.t.extend(req, p.length)
+	p.t.extend(req, p.to.messages())
 	p.t.withhold(p.id, req)
 	sent, err := p.trySend(req, resp)
 	if err == nil {
@@ -205,7 +205,7 @@ func (p *pipeline) pass() {
 				stored, answer = false, &failedAppend{req: answer.Request(), err: errMoving,
 					resp: new(raft.AppendEntriesResponse), start: answer.Start()}
 			}
-			p.length.answered(len(answer.Request().Entries), time.Since(answer.Start()), stored)
+			p.to.delivered(len(answer.Request().Entries), time.Since(answer.Start()), stored)
 			if !stored {
 				ended = true
 				p.refused.Store(true)

@@ -393,9 +393,9 @@ func TestPipelineExtendsLongMessages(t *testing.T) {
 			c.write(lead, fmt.Sprint("w:", i))
 		}
 		term, last := lead.raft.CurrentTerm(), lead.raft.LastIndex()
-		length := &messageLength{}
-		length.entries.Store(extendEntries)
-		p := &pipeline{AppendPipeline: &sentPipeline{}, t: &transport{n: lead}, length: length,
+		to := &link{}
+		to.length.entries.Store(extendEntries)
+		p := &pipeline{AppendPipeline: &sentPipeline{}, t: &transport{n: lead}, to: to,
 			may: func() bool { return true }, stalled: &atomic.Bool{},
 			later: time.AfterFunc(time.Hour, func() {}), sending: make(chan struct{}, 1)}
 		for _, test := range []struct {

@@ -54,11 +54,11 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	if err := t.gate(id, req.Term); err != nil {
 		return err
 	}
-	length, began := t.length(id), time.Now()
-	t.extend(req, length)
+	to, began := t.n.link(string(id)), time.Now()
+	t.extend(req, to.messages())
 	withheld := t.withhold(id, req)
 	err := t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
-	length.answered(len(req.Entries), time.Since(began), err == nil && resp.Success)
+	to.delivered(len(req.Entries), time.Since(began), err == nil && resp.Success)
 	if withheld && err == nil && resp.Success && len(req.Entries) == 0 {
 		_ = t.pause(commitTimeout, req.Term) // Raft sends the same again at once
 	}
@@ -126,12 +126,21 @@ func (l *messageLength) answered(entries int, after time.Duration, stored bool) 
 	}
 }
 
-// length returns the length of messages to a member, nil if it is none.
-func (t *transport) length(id raft.ServerID) *messageLength {
-	if l := t.n.link(string(id)); l != nil {
-		return &l.length
+// messages returns the length of messages to a member, nil if it is none.
+func (l *link) messages() *messageLength {
+	if l == nil {
+		return nil
 	}
-	return nil
+	return &l.length
+}
+
+// delivered notes the end of a message to a member. One that has stored entries needs no snapshot:
+// those that failed before were for something that is over.
+func (l *link) delivered(entries int, after time.Duration, stored bool) {
+	l.messages().answered(entries, after, stored)
+	if l != nil && stored && entries > 0 && l.repeats.failures.Load() > 0 {
+		l.repeats.failures.Store(0)
+	}
 }
 
 // extend adds to a message as long as Raft makes them the entries that follow. The pipeline of
@@ -230,7 +239,7 @@ func (n *Node) hopes(id string, sent *repeats) bool {
 // repeats paces a snapshot that a member asks for again just after it installed it: something is
 // wrong that the snapshot does not mend.
 type repeats struct {
-	failures atomic.Int32 // since the last snapshot that was installed
+	failures atomic.Int32 // since the member last installed one or stored entries
 
 	mu    sync.Mutex
 	index uint64 // of the snapshot

@@ -225,9 +225,14 @@ func resources(s *Sample, info map[string]string) (warn []Problem) {
 		_, days, _ := strings.Cut(rest, "days_left=")
 		days, _, _ = strings.Cut(days, ",")
 		if n, err := strconv.Atoi(days); err == nil && n < expiringDays {
-			warn = append(warn, Problem{fmt.Sprintf("The %s certificate expires in %d "+
-				"days", name, n),
-				"put a new one in its file: security.md, Certificates change"})
+			p := Problem{fmt.Sprintf("The %s certificate expires in %d days", name, n),
+				"put a new one in its file: security.md, Certificates change"}
+			if own, ok := strings.CutSuffix(name, "-authorities"); ok {
+				p = Problem{fmt.Sprintf("An authority of %s certificates that are in use expires "+
+					"in %d days", own, n), "have a new one beside it in its file, then replace " +
+					"the certificates that it signed: security.md, Certificates change"}
+			}
+			warn = append(warn, p)
 		}
 	}
 }

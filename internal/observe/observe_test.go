@@ -123,6 +123,9 @@ func TestHealth(t *testing.T) {
 		"a certificate": {func(*Sample) {
 			info["certificate0"] = "name=client,expires=1,days_left=3,last_reload=ok"
 		}, Warn, "The client certificate expires in 3 days"},
+		"an authority": {func(*Sample) {
+			info["certificate0"] = "name=client-authorities,expires=1,days_left=3,last_reload=ok"
+		}, Warn, "have a new one beside it in its file, then replace the certificates"},
 	} {
 		clear(info)
 		s := well()

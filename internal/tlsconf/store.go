@@ -48,6 +48,7 @@ type Loaded struct {
 	text        [3][]byte
 	authorities []*x509.Certificate // those of CAs
 	trusted     time.Time           // see trustedUntil
+	shown       shown
 }
 
 // Open loads the files for the first time.
@@ -126,7 +127,8 @@ func (s *Store) Status() []Status {
 	l := s.Current()
 	all := []Status{{Name: s.cfg.Name, Expires: l.Expires()}}
 	if len(l.authorities) > 0 {
-		all = append(all, Status{Name: s.cfg.Name + "-authorities", Expires: l.trusted})
+		all = append(all, Status{Name: s.cfg.Name + "-authorities",
+			Expires: l.shown.until(l.trusted, time.Now())})
 	}
 	if err := s.trouble.Load(); err != nil {
 		for i := range all {
@@ -280,6 +282,10 @@ func (s *Store) Server(auth tls.ClientAuthType) *tls.Config {
 			l := s.Current()
 			c := l.base()
 			c.ClientAuth, c.ClientCAs = auth, l.CAs
+			c.VerifyConnection = func(st tls.ConnectionState) error {
+				l.shown.note(st.VerifiedChains, time.Now())
+				return nil
+			}
 			return c, nil
 		}}
 }

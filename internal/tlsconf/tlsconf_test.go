@@ -204,6 +204,46 @@ func TestExpiryOfAuthorities(t *testing.T) {
 	}
 }
 
+// TestExpiryOfTheClientsAuthority has clients of another authority than the node's, which expires
+// soon: it counts once one of them was let in, and no more when it is not in the file.
+func TestExpiryOfTheClientsAuthority(t *testing.T) {
+	soon, err := certs.NewAuthority("clients", 3*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, f := newAuthority(t), in(t.TempDir())
+	writePair(t, f, own, issue(t, own, certs.Request{}))
+	write(t, f.CA, append(append([]byte{}, own.Cert...), soon.Cert...))
+	s, _ := open(t, f)
+	addr := listen(t, s, tls.RequireAndVerifyClientCert).Addr().String()
+	days := func(why string, least, most time.Duration) {
+		t.Helper()
+		left := time.Until(s.Status()[1].Expires) / (24 * time.Hour)
+		if left < least || left > most {
+			t.Errorf("%s: %d days", why, left)
+		}
+	}
+	show := func(by *certs.Authority) {
+		t.Helper()
+		pair := issue(t, by, certs.Request{To: time.Now().Add(time.Hour)})
+		if err := echo(addr, clientOf(t, own, &pair)); err != nil {
+			t.Error(err)
+		}
+	}
+	days("nobody came", 363, 365)
+	show(own)
+	days("a client of the node's authority", 363, 365)
+	show(soon)
+	days("a client of another one", 1, 3)
+	show(own)
+	days("a client of each", 1, 3)
+	write(t, f.CA, own.Cert)
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	days("it was removed", 363, 365)
+}
+
 func TestWatchFollowsLinks(t *testing.T) {
 	a := newAuthority(t)
 	version := func(name string) string {
