@@ -17,8 +17,9 @@ const (
 	// SettingFirstUsers is SettingUsers of a node at its start, without a user. It does nothing
 	// once users were changed.
 	SettingFirstUsers = "first-users"
-	// SettingDefaultUser changes the default user by the rules that follow. A node sends it at its
-	// start, without a user, if its operator asks for it.
+	// SettingDefaultUser changes the default user. The revision of the newest change of users, in
+	// decimal, and rules follow; the reply is OK, or ErrUsersChanged if there is a newer one. A
+	// node sends it at its start, without a user, if its operator asks for it.
 	SettingDefaultUser = "default-user"
 	// SettingMaxMemory is what the data may count, bytes in decimal, as CONFIG SET maxmemory gives
 	// it; 0: as much as there is.
@@ -65,6 +66,9 @@ const ErrNotWaiting Error = "ERR no such wait"
 
 // ErrNotLent is the error for giving back what is not lent any more.
 const ErrNotLent Error = "ERR nothing is lent to that wait"
+
+// ErrUsersChanged is the error for SettingDefaultUser once others changed the users, or it did.
+const ErrUsersChanged Error = "ERR the users were changed since"
 
 // ErrNotRefused is the error for allowing a script that the machine does not refuse.
 const ErrNotRefused Error = "ERR no such script was refused"

@@ -78,8 +78,11 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 			return err
 		}
 		return m.setTime(r.env, values[0])
-	case name == commands.SettingDefaultUser:
-		return m.setDefaultUser(r.env, values...)
+	case name == commands.SettingDefaultUser && len(values) > 0:
+		if string(values[0]) != strconv.FormatUint(uint64(m.users.Changed), 10) {
+			return commands.ErrUsersChanged
+		}
+		return m.setDefaultUser(r.env, values[1:]...)
 	}
 	return commands.ErrNoSetting
 }

@@ -5,6 +5,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,10 +42,14 @@ func TestSettingsAndCommandsOfAnEntryChangeTheSameUsers(t *testing.T) {
 	hash := acl.Hash([]byte("secret"))
 	settings := [][]string{
 		{commands.SettingPassword, hash},
-		{commands.SettingDefaultUser, "resetpass", "#" + hash},
+		{commands.SettingDefaultUser, "", "resetpass", "#" + hash},
 		{commands.SettingUsers, "user default on #" + hash + " ~* &* +@all"},
 	}
+	changed := func() string { return strconv.FormatUint(uint64(m.Users().Changed), 10) }
 	for i, words := range settings {
+		if words[0] == commands.SettingDefaultUser {
+			words[1] = changed()
+		}
 		setting := userCall(words...)
 		setting.Setting = true
 		change := userCall("ACL", "SETUSER", "bob", "on", words[0])
@@ -60,7 +65,7 @@ func TestSettingsAndCommandsOfAnEntryChangeTheSameUsers(t *testing.T) {
 		if m.Users().Get([]byte("bob")) == nil {
 			t.Errorf("%s: there is no bob", words[0])
 		}
-		reset := userCall(commands.SettingDefaultUser, "nopass")
+		reset := userCall(commands.SettingDefaultUser, changed(), "nopass")
 		reset.Setting = true
 		userEntry(t, m, uint64(11+i), reset)
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -265,8 +266,19 @@ func TestSettingsNeedRights(t *testing.T) {
 	u.want(as("ops", ops, "SET a 1"), "+OK")
 	u.want(as("bob", bob, "GET a"), "-NOPERM the user of this connection")
 	u.want(settingOf("ops", ops, commands.SettingUsers, "user default +nosuch\n"), "-ERR")
-	u.want(settingOf("", 0, commands.SettingDefaultUser, "reset", "on",
-		"#"+acl.Hash([]byte("x")), "~*", "&*", "+@all"), "+OK")
+	reset := func() []byte {
+		return settingOf("", 0, commands.SettingDefaultUser,
+			strconv.FormatUint(uint64(u.m.Users().Changed), 10), "reset", "on",
+			"#"+acl.Hash([]byte("x")), "~*", "&*", "+@all")
+	}
+	early := reset()
+	u.want(settingOf("ops", ops, commands.SettingUsers,
+		"user default off\nuser ops on nopass ~* &* +@all\n"), "+OK")
+	u.want(early, "-"+commands.ErrUsersChanged.Error())
+	u.want(as("default", 0, "GET a"), "-NOPERM")
+	late := reset()
+	u.want(late, "+OK")
+	u.want(late, "-"+commands.ErrUsersChanged.Error())
 	u.want(as("default", 0, "GET a"), "$1")
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -73,9 +74,13 @@ func dialAt(t testing.TB, addr string) *client {
 // setPassword sets the password of the default user; "": none.
 func (n *node) setPassword(t *testing.T, password string) {
 	t.Helper()
-	words := commandtest.Args(commands.SettingDefaultUser, "resetpass", "nopass")
+	var changed string
+	n.fake.set(func() {
+		changed = strconv.FormatUint(uint64(n.fake.machine.Users().Changed), 10)
+	})
+	words := commandtest.Args(commands.SettingDefaultUser, changed, "resetpass", "nopass")
 	if password != "" {
-		words[2] = []byte("#" + acl.Hash([]byte(password)))
+		words[3] = []byte("#" + acl.Hash([]byte(password)))
 	}
 	q := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
 	reply, err := n.fake.run("write", commands.AppendRequest(nil, &q), true)

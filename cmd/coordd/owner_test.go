@@ -89,8 +89,9 @@ func (o *offline) version(dir string) {
 
 // run runs a subcommand as root in a process of its own.
 func (o *offline) run(name, dir string) (ok bool, said string) {
-	args := strings.NewReplacer("DIR", dir, "BACKUP", o.path("BACKUP"), "PASSWORD",
-		o.path("PASSWORD"), "OUT", o.path("OUT"), "TO", o.path("backups")).Replace(strings.Join(offlineArgs[name], "\n"))
+	places := strings.NewReplacer("DIR", dir, "BACKUP", o.path("BACKUP"), "PASSWORD",
+		o.path("PASSWORD"), "OUT", o.path("OUT"), "TO", o.path("backups"))
+	args := places.Replace(strings.Join(offlineArgs[name], "\n"))
 	cmd := exec.CommandContext(o.Context(), os.Args[0], "-test.run", "^TestCommandOfOwner$")
 	name, _, _ = strings.Cut(name, " ")
 	cmd.Env = append(os.Environ(), "COORDD_TEST_COMMAND="+name+"\n"+args)

@@ -35,7 +35,7 @@ func runResetDefaultUser(_ context.Context, args []string, c console) error {
 	if err := node.WriteReset(*dir, []byte(password)); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "%s: at its next start, the node gives the default user all rights and "+
-		"this password. Other users stay as they are.\n", *dir)
+	fmt.Fprintf(c.stdout, "%s: at its next start, within an hour, the node gives the default user "+
+		"all rights and this password. Other users stay as they are.\n", *dir)
 	return nil
 }

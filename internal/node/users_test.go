@@ -1,9 +1,12 @@
 package node
 
 import (
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/internal/tests/wait"
 	"github.com/coordd/coordd/server"
 )
@@ -86,6 +91,84 @@ func TestRefusedResetIsTriedOnce(t *testing.T) {
 		if strings.Contains(logged.String(), "yet") {
 			t.Errorf("%s: it was tried again:\n%s", what, logged.String())
 		}
+	}
+}
+
+// TestResetsAreJudged: a request to reset the default user that comes too late does nothing, once
+// and for all: it is old, or users were changed since it was tried first.
+func TestResetsAreJudged(t *testing.T) {
+	now, hash := time.Now(), acl.Hash([]byte("secret"))
+	for what, c := range map[string]struct {
+		request resetRequest
+		says    string // empty: it is done
+	}{
+		"a new one":          {resetRequest{at: now}, ""},
+		"nearly an old one":  {resetRequest{at: now.Add(time.Minute - resetAge)}, ""},
+		"an old one":         {resetRequest{at: now.Add(-time.Minute - resetAge)}, "at most"},
+		"one of the future":  {resetRequest{at: now.Add(time.Minute + resetAge)}, "at most"},
+		"one that was tried": {resetRequest{at: now, begun: true}, ""},
+		"one that was done":  {resetRequest{at: now, begun: true, since: 1}, "were changed"},
+	} {
+		dir := t.TempDir()
+		c.request.hash = hash
+		if err := c.request.write(dir); err != nil {
+			t.Fatal(err)
+		}
+		var logged wait.Buffer
+		n, err := Start(single(dir), Listeners{}, slog.New(slog.NewTextHandler(&logged, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait.For(t, 20*time.Second, "the end of "+what, func() bool {
+			_, err := os.Lstat(filepath.Join(dir, resetName))
+			return errors.Is(err, fs.ErrNotExist) &&
+				strings.Contains(logged.String(), "default user")
+		})
+		d := n.adapter.Users().Default()
+		done := !d.NoPass() && d.Accepts([]byte(hash))
+		if done != (c.says == "") || !strings.Contains(logged.String(), c.says) {
+			t.Errorf("%s: done: %v\n%s", what, done, logged.String())
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A node that was killed after the entry of a reset and before it removed the request, and is back
+// after somebody else has set a password, leaves that.
+func TestResetIsDoneOnce(t *testing.T) {
+	dir := t.TempDir()
+	request := resetRequest{hash: acl.Hash([]byte("old")), at: time.Now()}
+	if err := request.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Start(single(dir), Listeners{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	gone := func() bool {
+		_, err := readReset(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	wait.For(t, 20*time.Second, "the reset", gone)
+	hash := acl.Hash([]byte("new"))
+	if err := n.settle(t.Context(), []byte(commands.SettingDefaultUser),
+		strconv.AppendUint(nil, uint64(n.adapter.Users().Changed), 10), []byte("resetpass"),
+		[]byte("#"+hash)); err != nil {
+		t.Fatal(err)
+	}
+	request.begun = true // as the file was then
+	if err := request.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	n.resetDefaultUser(t.Context())
+	if !n.adapter.Users().Default().Accepts([]byte(hash)) {
+		t.Error("the old password is back")
+	}
+	if !gone() {
+		t.Error("the request is still there")
 	}
 }
 
