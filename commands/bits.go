@@ -284,7 +284,7 @@ func bitopCommand(x *Call) error {
 		x.spendBytes(size) // new memory costs twice
 	}
 	if x.overworked() {
-		return errCommandWork
+		return ErrCommandWork
 	}
 	x.storeBits(joinBits(join, sources, size))
 	x.Out.Int(int64(size))

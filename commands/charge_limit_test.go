@@ -30,7 +30,7 @@ func (r *testRun) doTired(t *testing.T, args [][]byte) (reply []byte, changed bo
 	if err := spec.Handler(&x); err != nil {
 		out.Error(err.Error())
 	}
-	if did := x.Work - maxCommandWork; string(out.Buf) == "-"+string(errCommandWork)+"\r\n" &&
+	if did := x.Work - maxCommandWork; string(out.Buf) == "-"+string(ErrCommandWork)+"\r\n" &&
 		did > 200_000 {
 		t.Errorf("%.20q did %d units more than it may", args, did)
 	}
@@ -65,14 +65,14 @@ func TestWorkOfOneCommandIsBounded(t *testing.T) {
 		return append(args, commandtest.Args(slices.Repeat([]string{"0"}, named)...)...)
 	}
 	if reply, _ := r.doTired(t, streams("XREAD STREAMS", 1000)); string(reply) != "-"+
-		string(errCommandWork)+"\r\n" {
+		string(ErrCommandWork)+"\r\n" {
 		t.Errorf("XREAD: %.60q", reply)
 	}
 	if reply, _ := r.do(streams("XREAD STREAMS", 1000)); reply[0] == '-' {
 		t.Errorf("XREAD, which may do it: %.60q", reply)
 	}
 	if reply, changed := r.do(streams("XREADGROUP GROUP g c STREAMS", 1<<17)); changed ||
-		string(reply) != "-"+string(errCommandWork)+"\r\n" {
+		string(reply) != "-"+string(ErrCommandWork)+"\r\n" {
 		t.Errorf("XREADGROUP: %.60q, changed %v", reply, changed)
 	}
 	if reply, _ := r.do(streams("XREADGROUP GROUP g c COUNT 1 STREAMS", 1<<17)); reply[0] == '-' {
@@ -89,7 +89,7 @@ func TestWorkOfOneCommandIsBounded(t *testing.T) {
 		args := commandtest.Args(append(strings.Fields(c.words),
 			slices.Repeat([]string{c.key}, 1000)...)...)
 		if reply, changed := r.doTired(t, args); changed ||
-			string(reply) != "-"+string(errCommandWork)+"\r\n" {
+			string(reply) != "-"+string(ErrCommandWork)+"\r\n" {
 			t.Errorf("%s %s …: %.60q, changed %v", c.words, c.key, reply, changed)
 		}
 		if reply, _ := r.do(args); reply[0] == '-' {

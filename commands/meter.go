@@ -106,7 +106,7 @@ func deep(n int) int {
 func (x *Call) Spend(units int) {
 	x.Work += uint64(max(units, 0))
 	if x.Work > x.meter.stop {
-		x.refuse(errCommandWork)
+		x.refuse(ErrCommandWork)
 	}
 }
 
@@ -180,7 +180,7 @@ func (x *Call) Expect(elements, bytes int) {
 // Ahead refuses the command if it may not spend that many units more.
 func (x *Call) Ahead(units int) {
 	if x.Work+uint64(units) > x.meter.stop {
-		x.refuse(errCommandWork)
+		x.refuse(ErrCommandWork)
 	}
 }
 
@@ -195,7 +195,7 @@ func (x *Call) Commit() { x.meter.committed = true }
 // is aborted instead.
 func (x *Call) refuse(err Error) {
 	m := &x.meter
-	if x.Most > 0 && err == errCommandWork && (m.out != nil || x.Work > x.Most) {
+	if x.Most > 0 && err == ErrCommandWork && (m.out != nil || x.Work > x.Most) {
 		x.Aborted = true
 		panic(keyspace.ErrClosed)
 	}
@@ -472,10 +472,11 @@ const MaxRequestWork = 10_000_000
 // maxCommandWork is the bound for one command below LevelSecond.
 const maxCommandWork = 1 << 26
 
-const errCommandWork Error = "ERR the command goes over too much data, nothing was changed"
+// ErrCommandWork refuses a command that does more work than a request may.
+const ErrCommandWork Error = "ERR the command goes over too much data, nothing was changed"
 
 // overworked reports whether the command has exceeded its work. The handler then stops and returns
-// errCommandWork. From LevelSecond on Spend stops it, unless it has changed something.
+// ErrCommandWork. From LevelSecond on Spend stops it, unless it has changed something.
 func (x *Call) overworked() bool {
 	if x.Level >= LevelSecond {
 		return x.Work > x.meter.stop

@@ -46,17 +46,31 @@ type RESP struct {
 	// something did not fit: it was left out, as is everything that follows, until the caller
 	// truncates Buf and resets this
 	Full bool
+	// Spend, if set, is charged for each element before it is written, as Call.Spend is. It may
+	// panic.
+	Spend func(units int)
 }
 
 // fits reports whether n more bytes may be written.
 func (r *RESP) fits(n int) bool {
+	if r.Spend != nil && n >= replyBytes {
+		r.Spend(n / replyBytes)
+	}
 	if r.Limit > 0 && len(r.Buf)+n > r.Limit {
 		r.Full = true
 	}
 	return !r.Full
 }
 
+// element charges for an element.
+func (r *RESP) element() {
+	if r.Spend != nil {
+		r.Spend(replyWork)
+	}
+}
+
 func (r *RESP) head(kind byte, n int64) {
+	r.element()
 	if r.Full {
 		return
 	}
@@ -72,6 +86,7 @@ func (r *RESP) Encoded(b []byte) {
 }
 
 func (r *RESP) line(kind byte, s string) {
+	r.element()
 	if r.fits(len(s) + 3) {
 		r.Buf = resp.AppendLine(r.Buf, kind, s)
 	}

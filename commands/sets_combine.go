@@ -170,7 +170,7 @@ func scombine(combine setCombiner) Handler {
 		all, names := combine(x, sets)
 		switch {
 		case x.overworked():
-			return errCommandWork
+			return ErrCommandWork
 		case !names && keyspace.IntegersOnly(all):
 			replySet(x, keyspace.SetOf(all, false, x.spendBytesOf))
 		default:
@@ -222,7 +222,7 @@ func scombineStore(combine setCombiner, event string) Handler {
 		}
 		all, names := combine(x, sets)
 		if x.overworked() {
-			return errCommandWork
+			return ErrCommandWork
 		}
 		if x.Level >= LevelSecond {
 			x.Spend(len(all) * kept)
@@ -261,7 +261,7 @@ func sintercard(x *Call) error {
 		return found != limit
 	})
 	if x.overworked() {
-		return errCommandWork
+		return ErrCommandWork
 	}
 	x.Out.Int(found)
 	return nil

@@ -268,7 +268,7 @@ func streamRange(x *Call, s *keyspace.Stream, first, last keyspace.StreamID, cou
 		case bytes > room:
 			x.refuse(ErrReplySize)
 		case units > most:
-			x.refuse(errCommandWork)
+			x.refuse(ErrCommandWork)
 		}
 		found = append(found, e)
 		return int64(len(found)) != count

@@ -50,7 +50,7 @@ func (p *parcel) take(e keyspace.StreamEntry) bool {
 
 // refusal returns the error for a lack of room for a single entry.
 func (p *parcel) refusal(x *Call) error {
-	err := errCommandWork
+	err := ErrCommandWork
 	if p.room < 0 {
 		err = ErrReplySize
 	}

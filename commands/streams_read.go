@@ -190,7 +190,7 @@ func xread(x *Call) error {
 			first, _ := after[i].Next()
 			entries := streamRange(x, s, first, keyspace.MaxStreamID, a.count, false)
 			if x.Spend(readWork * len(entries)); x.overworked() {
-				return errCommandWork
+				return ErrCommandWork
 			}
 			read = append(read, streamRead{a.keys[i], entries})
 		}
@@ -276,7 +276,7 @@ func xreadgroup(x *Call) error {
 		c, _ := reads[i].stream.Group(a.group).Consumer(a.consumer)
 		if again += a.limit(c.Pending); x.Level < LevelSecond &&
 			again > maxCommandWork/pendingWork {
-			return errCommandWork
+			return ErrCommandWork
 		}
 	}
 	parcel := newParcel(x)

@@ -421,7 +421,7 @@ func zcombine(form zcombineForm) Handler {
 		}
 		all := form.run(x, &c)
 		if x.overworked() {
-			return errCommandWork
+			return ErrCommandWork
 		}
 		if form.count {
 			x.Out.Int(int64(len(all)))

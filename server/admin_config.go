@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/commands/glob"
 	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/resp"
 )
@@ -68,9 +67,9 @@ func configGet(s *session, _ *commands.Spec, args [][]byte) {
 			s.fail(err)
 			return
 		}
-		pattern := ascii.AppendLower(nil, a)
+		matches := matcher(ascii.AppendLower(nil, a), s.work)
 		for i := range params {
-			if p := &params[i]; !p.hidden && names[p] == "" && glob.Match(pattern, []byte(p.name)) {
+			if p := &params[i]; !p.hidden && names[p] == "" && matches(p.name) {
 				names[p] = p.name
 			}
 		}

@@ -246,7 +246,7 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	if !l.Works {
 		l.Run(s, spec, args)
 	} else if err := s.srv.backend.Schedule(s.localWorkload(spec, args), func() {
-		l.Run(s, spec, args)
+		s.runBounded(l, spec, args)
 	}); err != nil {
 		s.fail(err)
 		end = endingOf(err)
@@ -267,6 +267,51 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 		end = ranEnding(s.w.Buf[min(start, len(s.w.Buf)):]) // a part may be sent already
 	}
 	s.count(spec, args, end, s.lap())
+}
+
+// runBounded runs a command that may compute for long, and refuses it if it does more work than a
+// request of the machine may. As there, arguments and replies are charged without its help, and it
+// spends what it walks or compares besides. What changes something spends before that.
+func (s *session) runBounded(l *commands.Local, spec *commands.Spec, args [][]byte) {
+	start := len(s.w.Buf)
+	err := bounded(func(work *budget) {
+		defer func() { s.work, s.w.Spend = nil, nil }()
+		s.work, s.w.Spend = work, work.spend
+		work.spend(len(args) * argWork)
+		l.Run(s, spec, args)
+	})
+	if err != nil {
+		s.w.Full, s.w.Buf = false, s.w.Buf[:min(start, len(s.w.Buf))]
+		s.fail(err)
+	}
+}
+
+// argWork is what an argument of a session command costs: parsed, hashed, looked up.
+const argWork = 8
+
+// budget is what a request may do, in units of work of 25 ns.
+type budget struct{ spent int }
+
+// spend spends units. It does not return if there are not so many left: it ends bounded's f.
+func (b *budget) spend(units int) {
+	if b.spent += units; b.spent > commands.MaxRequestWork {
+		panic(commands.ErrCommandWork)
+	}
+}
+
+// bounded calls f, and ends it with an error if it does more work than a request may.
+func bounded(f func(work *budget)) (err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case commands.ErrCommandWork:
+			err = commands.ErrCommandWork
+		default:
+			panic(p)
+		}
+	}()
+	f(&budget{})
+	return nil
 }
 
 // answer takes what f writes to s.w as the current command's reply, after those the batch owes.

@@ -296,6 +296,7 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 	}
 	s.show(len(args))
 	now := time.Now()
+	lines := map[*session]string{} // an id may be repeated
 	var b strings.Builder
 	for _, c := range listed {
 		if c.killed.Load() {
@@ -304,8 +305,10 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 		if b.Len() > commands.MaxReplyBytes {
 			break // the reply is too large
 		}
-		b.WriteString(c.describe(now))
-		b.WriteByte('\n')
+		if lines[c] == "" {
+			lines[c] = c.describe(now) + "\n"
+		}
+		b.WriteString(lines[c])
 	}
 	s.w.Verbatim("txt", b.String())
 }

@@ -101,6 +101,8 @@ type session struct {
 	inExec  bool // answering the session's part of a transaction
 	inBlock int  // … of so many commands
 
+	work *budget // of the running command, with Local.Works
+
 	held replicated // WAIT's answer in inExec
 
 	refused    bool // a command of the newest batch did not run for lack of a leader

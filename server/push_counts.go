@@ -138,7 +138,11 @@ func (ps *pubsub) answer(question string, words []resp.Value) []byte {
 		if len(words) > 0 {
 			pattern = []byte(words[0].Text)
 		}
-		names := ps.names(kind, pattern)
+		var names []string
+		err := bounded(func(work *budget) { names = ps.names(kind, pattern, work) })
+		if err != nil {
+			return resp.AppendLine(nil, resp.Error, err.Error())
+		}
 		answer = resp.AppendHead(answer, resp.Array, int64(len(names)))
 		for _, name := range names {
 			if answer = resp.AppendBulk(answer, name); len(answer) > maxAnswer {
@@ -193,7 +197,7 @@ func channelsOf(kind subKind, question string) commands.Local {
 			if len(args) == 3 {
 				pattern = args[2]
 			}
-			names = s.srv.pubsub.names(kind, pattern)
+			names = s.srv.pubsub.names(kind, pattern, s.work)
 		}
 		for i := range s.pubsubSeen.others {
 			for _, name := range s.pubsubSeen.others[i].Elems {
@@ -265,12 +269,12 @@ func pubsubLocal(ask, count func(*session, [][]byte)) commands.Local {
 			ask(s, args)
 		},
 		Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
+			defer func() { s.pubsubSeen = nil }()
 			if s.pubsubSeen.err != nil {
 				s.fail(s.pubsubSeen.err)
 			} else {
 				count(s, args)
 			}
-			s.pubsubSeen = nil
 		}),
 	}
 }

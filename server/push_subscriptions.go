@@ -245,16 +245,31 @@ func (ps *pubsub) subscribers(channel []byte) map[*session]struct{} {
 }
 
 // names returns the subscribed channels that match pattern (nil: all), sorted.
-func (ps *pubsub) names(kind subKind, pattern []byte) []string {
+func (ps *pubsub) names(kind subKind, pattern []byte, work *budget) []string {
 	var names []string
 	ps.table(kind).each(func(name string, _ subscribers) { names = append(names, name) })
+	work.spend(nameWork * len(names))
 	if pattern != nil {
-		names = slices.DeleteFunc(names, func(name string) bool {
-			return !glob.Match(pattern, []byte(name))
-		})
+		matches := matcher(pattern, work)
+		names = slices.DeleteFunc(names, func(name string) bool { return !matches(name) })
 	}
 	slices.Sort(names)
 	return names
+}
+
+// nameWork is what a name costs in pubsub.names: found, and put in order.
+const nameWork = 16
+
+// matcher returns a function that matches names with one pattern, and spends what that
+// takes.
+func matcher(pattern []byte, work *budget) func(name string) bool {
+	var m glob.Matcher
+	return func(name string) bool {
+		before := m.Work
+		ok := m.Match(pattern, []byte(name))
+		work.spend(m.Work - before)
+		return ok
+	}
 }
 
 // count returns the number of subscribers of one channel.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
-	"github.com/coordd/coordd/commands/glob"
 	"github.com/coordd/coordd/internal/ascii"
 )
 
@@ -233,12 +232,33 @@ func commandInfos(s *session, _ *commands.Spec, args [][]byte) {
 		return
 	}
 	s.w.Array(len(args) - 2)
+	write := s.copies(s.commandInfo)
 	for _, name := range args[2:] {
 		if c := s.byName(name); c != nil {
-			s.commandInfo(c)
+			write(c)
 		} else {
 			s.w.Null()
 		}
+	}
+}
+
+// copies returns a function that writes what write does, and copies that if a command is repeated.
+// The work is charged as often.
+func (s *session) copies(write func(*commands.Spec)) func(*commands.Spec) {
+	type text struct {
+		made []byte
+		work int
+	}
+	texts := map[*commands.Spec]text{}
+	return func(c *commands.Spec) {
+		if t, ok := texts[c]; ok {
+			s.work.spend(t.work)
+			s.w.Encoded(t.made)
+			return
+		}
+		start, before := len(s.w.Buf), s.work.spent
+		write(c)
+		texts[c] = text{bytes.Clone(s.w.Buf[start:]), s.work.spent - before}
 	}
 }
 
@@ -261,8 +281,8 @@ func commandList(s *session, _ *commands.Spec, args [][]byte) {
 			s.fail(err)
 			return
 		}
-		pattern := []byte(ascii.Lower(args[4]))
-		keep = func(c *commands.Spec) bool { return glob.Match(pattern, []byte(c.FullName())) }
+		matches := matcher([]byte(ascii.Lower(args[4])), s.work)
+		keep = func(c *commands.Spec) bool { return matches(c.FullName()) }
 	default:
 		s.fail(commands.ErrSyntax)
 		return
@@ -309,8 +329,9 @@ func commandDocs(s *session, _ *commands.Spec, args [][]byte) {
 
 func (s *session) docs(found []*commands.Spec) {
 	s.w.Map(len(found))
+	write := s.copies(s.commandDoc)
 	for _, c := range found {
-		if s.commandDoc(c); s.w.Full {
+		if write(c); s.w.Full {
 			break // a name may be repeated a million times
 		}
 	}

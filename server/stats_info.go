@@ -64,7 +64,10 @@ var infoSections = []infoSection{
 }
 
 func info(s *session, _ *commands.Spec, args [][]byte) {
-	wanted := map[string]bool{}
+	wanted := make(map[string]bool, len(infoSections))
+	for _, section := range infoSections {
+		wanted[ascii.Lower(section.name)] = false
+	}
 	usual, all := len(args) == 1, false
 	for _, a := range args[1:] {
 		switch name := ascii.Lower(a); name {
@@ -73,7 +76,9 @@ func info(s *session, _ *commands.Spec, args [][]byte) {
 		case "default":
 			usual = true
 		default:
-			wanted[name] = true
+			if _, known := wanted[name]; known { // the others are not kept
+				wanted[name] = true
+			}
 		}
 	}
 	s.flushTally()

@@ -278,15 +278,33 @@ func latencyDoctor(s *session, _ *commands.Spec, _ [][]byte) {
 	s.w.Verbatim("txt", b.String())
 }
 
+// histogramWork is the cost of reading a histogram, in units of 25 ns.
+const histogramWork = 400
+
 // latencyHistogram replies for the commands that were called; a container stands for its
 // subcommands.
 func latencyHistogram(s *session, _ *commands.Spec, args [][]byte) {
 	s.flushTally()
-	var specs []*commands.Spec
-	add := func(c *commands.Spec) {
-		specs = append(specs, c)
+	type row struct {
+		name  string
+		calls uint64
+		steps []metrics.Step
+	}
+	var rows []row
+	var times metrics.Reading
+	seen := map[*commands.Spec]bool{} // a name may be repeated
+	var add func(c *commands.Spec)
+	add = func(c *commands.Spec) {
+		if seen[c] {
+			return
+		}
+		seen[c] = true
+		if s.srv.stats.byCommand[c].times.ReadInto(&times); times.Count > 0 {
+			s.work.spend(histogramWork)
+			rows = append(rows, row{c.FullName(), times.Count, times.Steps()})
+		}
 		for i := range c.Subcommands {
-			specs = append(specs, &c.Subcommands[i])
+			add(&c.Subcommands[i])
 		}
 	}
 	if len(args) == 2 {
@@ -299,26 +317,15 @@ func latencyHistogram(s *session, _ *commands.Spec, args [][]byte) {
 			add(c)
 		}
 	}
-	type row struct {
-		name  string
-		times metrics.Reading
-	}
-	var rows []row
-	for _, c := range specs {
-		if times := s.srv.stats.byCommand[c].times.Read(); times.Count > 0 {
-			rows = append(rows, row{c.FullName(), times})
-		}
-	}
 	s.w.Map(len(rows))
 	for _, r := range rows {
 		s.w.BulkString(r.name)
 		s.w.Map(2)
 		s.w.BulkString("calls")
-		s.w.Int(int64(r.times.Count))
+		s.w.Int(int64(r.calls))
 		s.w.BulkString("histogram_usec")
-		steps := r.times.Steps()
-		s.w.Map(len(steps))
-		for _, step := range steps {
+		s.w.Map(len(r.steps))
+		for _, step := range r.steps {
 			s.w.Int(int64(step.Us))
 			s.w.Int(int64(step.Calls))
 		}

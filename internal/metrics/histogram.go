@@ -60,17 +60,26 @@ type Reading struct {
 }
 
 // Read returns a copy.
-func (h *Histogram) Read() Reading {
+func (h *Histogram) Read() (r Reading) {
+	h.ReadInto(&r)
+	return r
+}
+
+// ReadInto makes r a copy. It reuses the memory of an earlier one.
+func (h *Histogram) ReadInto(r *Reading) {
+	r.Count = 0
 	live := h.counts.Load()
 	if live == nil {
-		return Reading{}
+		clear(r.counts)
+		return
 	}
-	r := Reading{counts: make([]uint64, histogramSize)}
+	if r.counts == nil {
+		r.counts = make([]uint64, histogramSize)
+	}
 	for i := range live {
 		r.counts[i] = live[i].Load()
 		r.Count += r.counts[i]
 	}
-	return r
 }
 
 // Percentile returns the value that percent of the values do not exceed. There must be values.
