@@ -475,6 +475,9 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
 		s.quit = true
 	}
 	load := s.workload(count)
+	if s.namesForeign(owed) {
+		load.Shape = load.Command
+	}
 	if err := s.reserveReply(load, owed); err != nil {
 		s.quit = true
 		return replies, errNotSent

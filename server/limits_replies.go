@@ -348,9 +348,29 @@ func (s *session) bound(owed []pending, others bool) (most int64, whole bool) {
 	return min(most, commands.MaxReplyBytes), whole
 }
 
-// boundOf returns the maximum size of a command's reply, from the values of its keys.
+// namesForeign reports whether the first request, by which the workload is known, is for a key that
+// the session's user may not ask for: what is known of that key must not decide how long it waits.
+func (s *session) namesForeign(owed []pending) bool {
+	at := slices.IndexFunc(owed, func(p pending) bool { return p.step != literal })
+	switch {
+	case at < 0:
+		return false
+	case owed[at].step != executed:
+		return s.isDenied(owed[at].spec, owed[at].args)
+	}
+	first := slices.IndexFunc(owed[at].block, func(q queued) bool { return q.inMachine() })
+	return first >= 0 && s.isDenied(owed[at].block[first].spec, owed[at].block[first].args)
+}
+
+// isDenied reports whether the machine will deny a command, for all that this node knows.
+func (s *session) isDenied(spec *commands.Spec, args [][]byte) bool {
+	return s.srv.users() != nil && !s.mayRun(spec, args)
+}
+
+// boundOf returns the maximum size of a command's reply, from the values of its keys: not of those
+// that the user may not ask for, who could tell their sizes by how long the denial takes.
 func (s *session) boundOf(db int, spec *commands.Spec, args [][]byte) int64 {
-	if spec.Handler == nil {
+	if spec.Handler == nil || s.isDenied(spec, args) {
 		return 0
 	}
 	k := &spec.Keys

@@ -265,3 +265,57 @@ func TestAnsweredRequestsLeaveTheIntake(t *testing.T) {
 		n.Close()
 	}
 }
+
+// What a user may not read does not decide whether its request waits for room: its denial would
+// tell how large values are, and whether there are any.
+func TestDeniedRequestsReserveNothing(t *testing.T) {
+	n := start(t, byHand)
+	n.replies.limit = 1 << 20
+	admin := n.dial(t)
+	large := strings.Repeat("x", 300_000)
+	admin.call("SET", "mine", strings.Repeat("x", 400_000))
+	admin.call("SET", "secret", large)
+	admin.call("RPUSH", "list", large)
+	for _, words := range []string{"GET secret", "LRANGE list 0 -1", "GETEX secret"} {
+		for len(admin.call(strings.Fields(words)...)) < len(large) { // the node knows their sizes
+			t.Fatal(words)
+		}
+	}
+	admin.call("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
+	bob := n.dial(t)
+	bob.call("AUTH", "bob", "any")
+	for range 2 {
+		n.stuckConn(t, "CLIENT REPLY SKIP\r\nAUTH bob pw\r\nGET mine\r\n")
+	}
+	eventually(t, "bob holds room", func() bool {
+		_, holders, waiting := n.replies.state()
+		return holders+waiting == 2
+	})
+	_, _, before := n.replies.state()
+	for _, pipelined := range []string{"GET secret", "GET absent", "LRANGE list 0 -1",
+		"LRANGE absent 0 -1", "GETEX secret", "MGET secret secret secret",
+		"MGET mine secret", "GET secret|GET secret|GET absent", "SORT list"} {
+		calls := strings.Split(pipelined, "|")
+		var all [][]string
+		for _, c := range calls {
+			all = append(all, strings.Fields(c))
+		}
+		bob.raw(pipeline(all...))
+		eventually(t, pipelined+": it is denied or waits", func() bool {
+			ready, _ := bob.Ready(5 * time.Millisecond)
+			_, _, waiting := n.replies.state()
+			return ready || waiting > before
+		})
+		if _, _, waiting := n.replies.state(); waiting > before {
+			t.Fatalf("%s: it waits for room", pipelined)
+		}
+		for range calls {
+			if got := bob.next(); got != deniedKey {
+				t.Errorf("%s: %q", pipelined, got)
+			}
+		}
+	}
+	for _, s := range n.all() {
+		s.kill()
+	}
+}
