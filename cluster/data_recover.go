@@ -384,8 +384,8 @@ func recoveryInterrupted(dir string) error {
 	}
 	return dirErrorf("coordd recover --data-dir "+dir+" --accept-lost-writes, which finishes it",
 		"a recovery of data directory %s was interrupted: coordd recover "+
-			"--accept-lost-writes, without --before-entry, finishes it; the data from before is in %s",
-		dir, x.kept)
+			"--accept-lost-writes, without --before-entry, finishes it; the data from before is "+
+			"in %s", dir, x.kept)
 }
 
 // interrupted returns an interrupted exchange, nil if there is none: the directory has no version

@@ -123,8 +123,8 @@ func planDiscovery(self hello, founders int, asked string, met []string,
 	case founders == 0 || self.isLearner():
 		return awaiting(nextNobody, "no node of a cluster answers")
 	case len(silent) > 0:
-		return awaiting(nextSilent, "no cluster is found, and these addresses do not answer: %s; a "+
-			"node there may have data", strings.Join(silent, ", "))
+		return awaiting(nextSilent, "no cluster is found, and these addresses do not answer: %s; "+
+			"a node there may have data", strings.Join(silent, ", "))
 	case !here:
 		return awaiting(nextNameThis, "no cluster is found, and none of the addresses is this "+
 			"node's: others may be missing, too")
@@ -180,11 +180,11 @@ func planFounding(self hello, founders int, nodes map[string]hello) discoveryPla
 		return awaiting(nextStart, "%d of the %d nodes of --founders are found: %s", len(voters),
 			founders, strings.Join(voters, ", "))
 	case self.traits&traitFresh == 0: // Raft founds none then
-		return awaiting(nextFoundElsewhere, "this node has voted for a founder that is gone: coordd "+
-			"found on another one founds a cluster")
+		return awaiting(nextFoundElsewhere, "this node has voted for a founder that is gone: "+
+			"coordd found on another one founds a cluster")
 	}
-	plan := awaiting(nextFound, "%d empty nodes are found: %s; coordd found on one of them founds a "+
-		"cluster with them", len(voters), strings.Join(voters, ", "))
+	plan := awaiting(nextFound, "%d empty nodes are found: %s; coordd found on one of them founds "+
+		"a cluster with them", len(voters), strings.Join(voters, ", "))
 	others := slices.DeleteFunc(voters, func(id string) bool { return id == self.id })
 	for _, id := range append([]string{self.id}, others...)[:founders] {
 		plan.found = append(plan.found, raft.Server{ID: raft.ServerID(id),

@@ -123,8 +123,8 @@ func TestPlanDiscovery(t *testing.T) {
 		t.Errorf("without founders: %+v", plan)
 	}
 	for _, err := range []error{refused("its id is taken"), errNoLeader, errNoAnswer,
-		errors.New("connection refused"), notRun("node b had the peer address a:1; " + removedInTime +
-			" 1m0s")} {
+		errors.New("connection refused"),
+		notRun("node b had the peer address a:1; " + removedInTime + " 1m0s")} {
 		doc.check(notAdded(member("c", "k"), err))
 	}
 	if plan = planDiscovery(a, 3, "k", nil, at(a, b, c)); len(plan.found) > 0 {

@@ -397,7 +397,7 @@ func TestDoctorOfEachDirectory(t *testing.T) {
 		change func(t *testing.T, dir string)
 		next   string
 	}{
-		"well":         {p, func(*testing.T, string) {}, "start it: systemctl start coordd. If it ends"},
+		"well":         {p, func(*testing.T, string) {}, "start it: systemctl start coordd. If"},
 		"never joined": {waits, func(*testing.T, string) {}, "start it: it joins a cluster then"},
 		"empty":        {nil, func(*testing.T, string) {}, "start it: it has no data yet"},
 		"no volume": {nil, func(t *testing.T, dir string) {
@@ -416,7 +416,8 @@ func TestDoctorOfEachDirectory(t *testing.T) {
 			for _, name := range []string{"epoch-1.new", "before-epoch-1"} {
 				err := os.Mkdir(filepath.Join(dir, name), 0o700)
 				if err == nil {
-					err = os.Link(filepath.Join(dir, "VERSION"), filepath.Join(dir, name, "VERSION"))
+					err = os.Link(filepath.Join(dir, "VERSION"),
+						filepath.Join(dir, name, "VERSION"))
 				}
 				if err != nil {
 					t.Fatal(err)
