@@ -109,11 +109,9 @@ func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 		x.Spend(grown / FreshBytes)
 		return
 	}
-	if x.Level >= LevelSecond && x.Tx.Script {
-		x.Copied += uint64(bytes)
-		if bytes > x.RoomLeft() {
-			x.refuse(ErrCommandWork)
-		}
+	x.Copied += uint64(bytes) // so a script pays for fresh memory
+	if bytes > x.RoomLeft() {
+		x.refuse(ErrCommandWork)
 	}
 }
 
