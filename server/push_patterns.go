@@ -173,10 +173,12 @@ func (t *patternTable) reached(channel []byte, f func(p *pattern, to subscribers
 	}
 }
 
-// costlyMatch is the work of a match from which its subscribers are charged.
+// costlyMatch is the work of matching a message for which somebody is charged: the subscribers of
+// the pattern that completes it. So many cheap patterns are charged like a few expensive ones, and
+// what is rarely charged is charged for its neighbors too.
 const costlyMatch = 64
 
-// costly is a pattern that was expensive to match.
+// costly is a pattern that is charged for matching.
 type costly struct {
 	p    *pattern
 	work int
@@ -185,7 +187,7 @@ type costly struct {
 // match tries patterns in classes of their last cost. It needs no lock.
 func (t *patternTable) match(found []*pattern,
 	channel []byte) (matched, untried []*pattern, costlies []costly) {
-	work, slice := 0, 0
+	work, slice, unbilled := 0, 0, 0
 	rest := found
 	for most := uint32(64); len(rest) > 0; most *= 64 {
 		var later []*pattern
@@ -209,8 +211,9 @@ func (t *patternTable) match(found []*pattern,
 			if ok {
 				matched = append(matched, p)
 			}
-			if took >= costlyMatch {
-				costlies = append(costlies, costly{p, took})
+			if unbilled += took; unbilled >= costlyMatch {
+				costlies = append(costlies, costly{p, unbilled})
+				unbilled = 0
 			}
 			if work, slice = work+took, slice+took; slice > matchSlice {
 				slice = 0
