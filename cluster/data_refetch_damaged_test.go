@@ -55,8 +55,8 @@ func TestRefetchOfADamagedLog(t *testing.T) {
 	})
 }
 
-// tail is how many of the zeros behind a log's end stay, where a test reads it for each of its words:
-// a segment has a megabyte of them.
+// tail is how many of the zeros behind a log's end stay, where a test reads it for each of its
+// words: a segment has a megabyte of them.
 const tail = 4096
 
 // What a damaged log still has counts, also behind the damage: the mark may be older, as after a

@@ -96,7 +96,7 @@ func (m *Machine) StateSum() Check {
 		uint64(m.engine.LibraryCount())} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	if m.level >= commands.LevelSecond { // below, some depends on the processor, and decides nothing
+	if m.level >= commands.LevelSecond { // below, some depends on the processor, and means nothing
 		for _, v := range m.engine.Counts() {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}

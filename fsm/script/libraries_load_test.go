@@ -254,12 +254,14 @@ func TestRaisedLibrariesAreReadBack(t *testing.T) {
 		libraries []string
 		functions string
 	}{
-		"nothing":       {[]string{"if old then " + register("'f'") + "end"}, "f"},
-		"the same name": {[]string{register("old and 'f' or 'x'"), register("old and 'g' or 'x'")}, "xg"},
+		"nothing": {[]string{"if old then " + register("'f'") + "end"}, "f"},
+		"the same name": {[]string{register("old and 'f' or 'x'"),
+			register("old and 'g' or 'x'")}, "xg"},
 		"the name that another had": {[]string{register("old and 'f' or 'g'"),
 			register("old and 'g' or 'g'")}, "g"},
-		"by the processor's power": {[]string{fmt.Sprintf("if not old or %s ~= %.17g then u = nil + 1 end ",
-			power, math.Pow(x, y)) + register("'f'")}, ""},
+		"by the processor's power": {[]string{fmt.Sprintf(
+			"if not old or %s ~= %.17g then u = nil + 1 end ", power, math.Pow(x, y)) +
+			register("'f'")}, ""},
 	} {
 		n := newNode()
 		n.engine.SetLevel(commands.LevelFirst)
@@ -270,8 +272,8 @@ func TestRaisedLibrariesAreReadBack(t *testing.T) {
 		for _, e := range []*Engine{n.engine, before} {
 			e.SetLevel(commands.LevelSecond)
 		}
-		for how, e := range map[string]*Engine{"raised": n.engine, "restored": restoredAt(t, n.engine),
-			"restored and raised": before} {
+		for how, e := range map[string]*Engine{"raised": n.engine,
+			"restored": restoredAt(t, n.engine), "restored and raised": before} {
 			functions := ""
 			for _, l := range e.Libraries() {
 				for _, f := range l.Functions {
