@@ -21,19 +21,14 @@ func Prefix(pattern []byte) []byte {
 	return prefix
 }
 
-// MatchWork is Match that also returns its cost, in units of 25 ns.
+// MatchWork reports whether the whole of s matches pattern: * matches any bytes, ? one byte, [a-z]
+// and [^a-z] a byte of a class, \ escapes the next byte. Malformed patterns are read as on Redis:
+// an unclosed class ends with the pattern, a trailing backslash is a backslash. It also returns the
+// units of 25 ns that this took.
 func MatchWork(pattern, s []byte) (ok bool, units int) {
 	var m Matcher
 	ok = m.match(pattern, s, 512*len(pattern))
 	return ok, m.Work
-}
-
-// Match reports whether the whole of s matches pattern: * matches any bytes, ? one byte, [a-z] and
-// [^a-z] a byte of a class, \ escapes the next byte. Malformed patterns are read as on Redis: an
-// unclosed class ends with the pattern, a trailing backslash is a backslash.
-func Match(pattern, s []byte) bool {
-	var m Matcher
-	return m.match(pattern, s, 512*len(pattern)) // about the cost of the table
 }
 
 // Matcher matches many strings with one pattern; its zero value is ready. The plain algorithm can
