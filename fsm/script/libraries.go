@@ -327,6 +327,10 @@ func (e *Engine) chooseFunction(level uint64, script commands.Script) (chosen, e
 	return chosen{script: script, library: l, name: f.Name, program: l.program}, nil
 }
 
+func libraryOf(source []byte) *library {
+	return &library{Library: commands.Library{Source: string(source)}, sha: shaOf(string(source))}
+}
+
 // readLibrary makes a library of its source and runs the code, which registers its functions. taken
 // reports whether a name is in use.
 func (e *Engine) readLibrary(x *commands.Call, source []byte,
@@ -334,7 +338,7 @@ func (e *Engine) readLibrary(x *commands.Call, source []byte,
 	if len(source) > commands.MaxScriptBytes {
 		return nil, commands.Errorf("ERR library is longer than %d bytes", commands.MaxScriptBytes)
 	}
-	l := &library{Library: commands.Library{Source: string(source)}}
+	l := libraryOf(source)
 	if x.Level >= commands.LevelSecond {
 		line, _, _ := bytes.Cut(source, []byte("\n")) // compiling is charged for the rest
 		x.Spend(len(line) / bytesPerWork)
@@ -396,7 +400,7 @@ func (e *Engine) reload(sources iter.Seq2[[]byte, error]) error {
 		if err != nil {
 			return err
 		}
-		l := &library{Library: commands.Library{Source: string(source)}, sha: shaOf(string(source))}
+		l := libraryOf(source)
 		body, err := l.readMetadata(source)
 		if err == nil && all.has(l.Name) {
 			err = errScriptRecord
