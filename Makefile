@@ -65,7 +65,7 @@ test-race:
 
 test-plain:
 	sh .ci/test $(GO) test -p 2 $(TESTFLAGS) ./$(PROCESSES) $(addprefix ./,$(PLAIN))
-	sh .ci/only 'detector[.]Skip' fsm $(GO) test $(TESTFLAGS)
+	sh .ci/only 'detector[.]Skip' '$(RACE)' $(GO) test $(TESTFLAGS)
 
 # The tests that call tier.Check or do more if tier.Checking, and what make test does not have the
 # race detector watch.

@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
 
@@ -67,6 +68,7 @@ func TestErrorsInTransactionsCountAlike(t *testing.T) {
 
 // An idle connection keeps nothing of what it has sent, of the error that it got, or of the reply.
 func TestLargeRequestsLeaveNoMemory(t *testing.T) {
+	detector.Skip(t)
 	const clients = 10
 	size := 1 << 20
 	if tier.Checking() {
