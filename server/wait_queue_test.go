@@ -15,6 +15,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // waiting waits until n commands are blocked.
@@ -210,6 +211,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 // Each element costs one attempt, however many wait, and a useless change costs one attempt in
 // all.
 func TestRetriesDoNotDependOnTheNumberOfWaiters(t *testing.T) {
+	detector.Skip(t) // its runtime fails beside so many clients in one bubble
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
 		main := n.dial(t)
