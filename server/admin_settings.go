@@ -65,8 +65,8 @@ const errSettingLevel commands.Error = "ERR this needs a newer feature level, wh
 const errTooEarly commands.Error = "some nodes run an older release without it; try again when " +
 	"all run this one"
 
-// belowUsers reports whether the state, which this node knows, is below LevelSecond.
-func (s *Server) belowUsers() bool {
+// belowSecond reports whether the state, which this node knows, is below LevelSecond.
+func (s *Server) belowSecond() bool {
 	users := s.users()
 	return users != nil && users.Level < commands.LevelSecond
 }
@@ -83,7 +83,7 @@ func ParseMaxMemory(text string) (bytes int64, err error) {
 // shareMaxMemory returns the setting for the limit of the data.
 func shareMaxMemory(s *Server, text string) (setting, error) {
 	want, err := ParseMaxMemory(text)
-	if err == nil && s.belowUsers() {
+	if err == nil && s.belowSecond() {
 		err = errTooEarly
 	}
 	return setting{
@@ -113,7 +113,7 @@ func notifyText(s *Server) string { return s.backend.Stats().Notify.String() }
 // sharePassword returns the setting for the default user's password. The password does not leave
 // the session.
 func sharePassword(s *Server, text string) (setting, error) {
-	if s.belowUsers() {
+	if s.belowSecond() {
 		return setting{}, errUsersLevel
 	}
 	words, hash := [][]byte{[]byte(commands.SettingPassword)}, []byte(nil)

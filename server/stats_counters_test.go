@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/coordd/coordd/commands"
@@ -75,7 +76,9 @@ func TestLargeRequestsLeaveNoMemory(t *testing.T) {
 		size = 8 << 20
 	}
 	limit := 5 * size // of twenty that were sent
-	n := start(t, nil)
+	n := start(t, func(c *Config) {
+		c.cronPeriod, c.trimAfter = 50*time.Millisecond, 100*time.Millisecond
+	})
 	n.dial(t).call("CONFIG", "SET", "slowlog-log-slower-than", "0")
 	heap := func() int {
 		runtime.GC()
