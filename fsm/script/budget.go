@@ -36,7 +36,6 @@ func walk(L *lua.LState, t *lua.LTable, f func(key, value lua.LValue) bool) {
 	}
 	key, value, ok := L.Next(t, lua.LNil)
 	for ok && key != lua.LNil && f(key, value) {
-		chargeKey(L, key)
 		key, value, ok = L.Next(t, key)
 	}
 }

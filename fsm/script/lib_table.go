@@ -192,9 +192,7 @@ func tableForeach(L *lua.LState) int {
 	t, f := checkTable(L, 1), checkFunction(L, 2)
 	results := 0
 	walk(L, t, func(key, value lua.LValue) bool {
-		if !L.G.Strict {
-			chargeKey(L, key)
-		}
+		chargeKey(L, key)
 		if callForeach(L, f, key, value) {
 			results = 1
 		}

@@ -89,3 +89,24 @@ func longKeysOf(tb *LTable) map[int]bool {
 	}
 	return keys
 }
+
+// TestLookupsCostTheSame looks one long key up in each way: none is cheaper by more than a little.
+func TestLookupsCostTheSame(t *testing.T) {
+	key := LString(strings.Repeat("a", 1<<20))
+	for name, look := range map[string]func(L *LState, tb *LTable){
+		"get field": func(L *LState, tb *LTable) { L.GetField(tb, key) },
+		"raw get":   func(L *LState, tb *LTable) { L.RawGet(tb, key) },
+		"raw set":   func(L *LState, tb *LTable) { L.RawSet(tb, key, LTrue) },
+		"next":      func(L *LState, tb *LTable) { L.Next(tb, key) },
+	} {
+		L := NewState(Options{CallFrames: 10, Registers: 100, MaxRegisters: 1000})
+		L.G.Strict = true
+		L.G.Budget = Budget{Instructions: 1 << 40, Bytes: 1 << 40}
+		tb := L.CreateTable(0, 0)
+		tb.RawSet(key, LTrue)
+		look(L, tb)
+		if units := 1<<40 - L.G.Budget.Instructions; units < 1<<20/bytesHashed {
+			t.Errorf("%s: %d units", name, units)
+		}
+	}
+}

@@ -535,8 +535,12 @@ func (tb *LTable) step(key LValue) (next, value LValue, skipped int, ok bool) {
 }
 
 // Next returns the pair after a key in a walk over the table, which begins after LNil and ends with
-// the key LNil, and charges for it. ok is false if the key never was in the table.
+// the key LNil, and charges for it and for looking the key up, which release 0.1 did not. ok is
+// false if the key never was in the table.
 func (L *LState) Next(tb *LTable, key LValue) (next, value LValue, ok bool) {
+	if s, isString := key.(LString); isString && L.G.Strict {
+		L.G.Budget.Charge(L, int64(len(s))/bytesHashed)
+	}
 	next, value, skipped, ok := tb.step(key)
 	if ok {
 		L.G.Budget.Charge(L, 2+int64(skipped)/stepsSkipped)
