@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Adapter presents the machine to hashicorp/raft and package cluster. Its lock admits either many
@@ -33,7 +34,7 @@ type Adapter struct {
 	observer Observer  // nil: none
 	readers  sync.Pool // of *commands.Witness, for dry runs
 
-	mu sync.RWMutex
+	mu lockorder.RWMutex
 	m  *Machine
 
 	// replaying: entries come from this node's own log, and an earlier process sent their messages.

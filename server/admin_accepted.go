@@ -8,10 +8,10 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/ascii"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // acceptedValue is the value of a parameter without effect, under all of its names. own, if set,
@@ -23,7 +23,7 @@ type acceptedValue struct {
 
 // acceptedValues holds those that CONFIG SET has changed.
 type acceptedValues struct {
-	mu  sync.Mutex
+	mu  lockorder.Mutex
 	set map[*acceptedValue]string
 }
 

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Parameter is a value for a parameter of CONFIG.
@@ -27,7 +27,7 @@ func CheckParameter(name, text string) error {
 // configured has the value of each parameter that CONFIG SET changes on this node alone, as the
 // process's configuration made it.
 type configured struct {
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	values map[*param]string
 }
 

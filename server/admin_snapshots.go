@@ -3,13 +3,14 @@
 package server
 
 import (
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // saving is the state of the requested snapshots.
 type saving struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	busy    bool
 	since   time.Time     // start of the current one
 	took    time.Duration // duration of the newest finished one

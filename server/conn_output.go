@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 var errKilled = errors.New("server: the connection was closed")
@@ -38,7 +40,7 @@ type output struct {
 	beats  *atomic.Uint32 // incremented by each write
 	memory *account       // charged for queued output as memoryOutput
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	wake    sync.Cond
 	queued  bool // everything goes through queue
 	writing bool // somebody writes, and then sees what was queued meanwhile

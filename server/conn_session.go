@@ -11,12 +11,12 @@ import (
 	"net"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Limits of one batch.
@@ -142,7 +142,7 @@ type session struct {
 	tracked       map[string]uint32       // keys with pending invalidations; guarded by tracking.mu
 	trackedBytes  int                     // of tracked, as charged; guarded by tracking.mu
 
-	mu   sync.Mutex
+	mu   lockorder.Mutex
 	view view // guarded by mu: what other connections see
 }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -52,7 +52,7 @@ type guessing struct {
 	seed    maphash.Seed
 	delayed atomic.Uint64 // calls of AUTH
 
-	mu   sync.Mutex
+	mu   lockorder.Mutex
 	busy map[guesser]*attempts // some run or wait
 	idle *simplelru.LRU        // guesser → *attempts: the others that failed
 }

@@ -12,13 +12,13 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/simplelru"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/ascii"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -79,7 +79,7 @@ type rateLimits struct{ client, user Rate }
 type rates struct {
 	rateLimits
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	users *simplelru.LRU // name → *meter
 }
 

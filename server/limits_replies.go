@@ -11,11 +11,11 @@ package server
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -43,7 +43,7 @@ type replyRoom struct {
 	limit int64 // bytes
 	known replySizes
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex
 	held     int64                 // bytes, in total
 	slowHeld int64                 // … by slow clients
 	holders  map[*session]struct{} // sessions that hold room

@@ -12,10 +12,10 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 type intake struct {
 	limit int // bytes, for held and for spare each
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	spare  int              // bytes of buffers up to maxReadBuffer
 	held   int              // bytes, of all turns
 	turns  []*turn          // holding or waiting for room; the oldest first
@@ -54,7 +54,7 @@ type share struct {
 // turn is a session's position in the intake.
 type turn struct {
 	s     *session
-	mu    sync.Mutex // for wake only
+	mu    lockorder.Mutex // for wake only
 	wake  chan struct{}
 	held  int       // bytes; guarded by intake.mu, as are the following
 	of    *share    // nil: it neither holds room nor waits for it

@@ -4,10 +4,10 @@
 package server
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // userClients counts the connections that have authenticated, by user.
@@ -15,7 +15,7 @@ type userClients struct {
 	most    atomic.Int64 // of a user; 0: any number
 	refused atomic.Uint64
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	count map[string]int64
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -87,7 +88,7 @@ type delivery struct {
 	clock   func() time.Time
 	oldest  time.Time // since when the current parcel was queued; the goroutine's own
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex
 	filled    sync.Cond // queue is not empty, or closed
 	drained   sync.Cond // delivered has grown, or closed
 	queue     []parcel

@@ -7,11 +7,11 @@ package server
 import (
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // A client is told that it has movingTime to move. One that is not given an address moves after
@@ -42,7 +42,7 @@ var (
 
 // maintenance knows the clients that asked for maintenance notifications.
 type maintenance struct {
-	mu         sync.Mutex
+	mu         lockorder.Mutex
 	clients    map[*session]*maintained
 	moving     bool // the node is about to stop
 	leaderless bool

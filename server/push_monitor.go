@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 var monitorSpecs = []commands.Spec{{
@@ -31,7 +31,7 @@ const (
 // monitors holds the sessions that MONITOR.
 type monitors struct {
 	size atomic.Int32 // of all
-	mu   sync.Mutex
+	mu   lockorder.Mutex
 	all  map[*session]uint64 // with the newest parcel when they joined
 }
 

@@ -7,13 +7,13 @@ import (
 	"bytes"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	radix "github.com/hashicorp/go-immutable-radix"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -34,7 +34,7 @@ var errNodePatterns = commands.Errorf("ERR too many patterns: the limit is %d pe
 type patternTable struct {
 	tried atomic.Uint64 // matches attempted
 
-	mu   sync.RWMutex
+	mu   lockorder.RWMutex
 	all  map[string]*pattern
 	tree *radix.Tree // *patternGroup by literal prefix
 }

@@ -6,12 +6,12 @@ import (
 	"cmp"
 	"hash/maphash"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // subKind is a kind of subscription.
@@ -58,7 +58,7 @@ type channelTable struct {
 }
 
 type channelPart struct {
-	mu sync.RWMutex
+	mu lockorder.RWMutex
 	of map[string]subscribers
 }
 

@@ -12,10 +12,11 @@ package server
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	radix "github.com/hashicorp/go-immutable-radix"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -48,7 +49,7 @@ type tracking struct {
 	on      atomic.Int64 // clients
 	maxKeys atomic.Int64 // 0: no limit
 
-	mu       sync.RWMutex
+	mu       lockorder.RWMutex
 	clients  map[*session]struct{}
 	keys     map[string]*sessionSet // of all databases, as in Redis
 	items    int                    // clients in all of keys

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/metrics"
@@ -201,10 +202,10 @@ type Server struct {
 	leader     atomic.Pointer[leaderView] // nil: no leader to send clients to
 	leaderless atomic.Pointer[time.Time]  // since when there is none; nil: there is one
 	following  bool                       // guarded by mu: followLeader runs
-	ending     sync.Mutex                 // of cancel, and of what begins in the background
+	ending     lockorder.Mutex            // of cancel, and of what begins in the background
 	background sync.WaitGroup             // followLeader and cron
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex
 	listeners map[net.Listener]struct{}
 	sessions  map[uint64]*session
 	verify    verifier    // of clients' certificates since an authority was replaced; nil: none was
@@ -215,7 +216,7 @@ type Server struct {
 	nextID    uint64
 
 	clientBase uint64 // added to session numbers in requests, to make them unique in the cluster
-	observing  sync.Mutex
+	observing  lockorder.Mutex
 	observed   bool // guarded by observing: the backend reports changed keys
 	// of the first listener without TLS, and of the first with it; 0: there is none
 	port, tlsPort int

@@ -5,11 +5,11 @@ package server
 import (
 	"maps"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // errorCodes are the code words of coordd's own errors.
@@ -46,7 +46,7 @@ type stats struct {
 	byCommand                map[*commands.Spec]*commandStats // the map itself never changes
 	backupAt, backupBytes    atomic.Int64                     // the last backup that was sent whole
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	errors map[string]uint64 // by first word
 	others uint64            // errors whose word is not in errorCodes
 

@@ -8,11 +8,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/metrics"
 	"github.com/coordd/coordd/internal/resp"
 )
@@ -30,7 +30,7 @@ const (
 type latency struct {
 	threshold atomic.Int64 // ms; 0: off
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	events map[string]*latencyEvent
 }
 

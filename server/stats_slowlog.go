@@ -6,11 +6,11 @@ package server
 import (
 	"bytes"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // What an entry keeps of a call, as in Redis.
@@ -30,7 +30,7 @@ type slowlog struct {
 	threshold atomic.Int64 // µs; negative: off
 	maxLen    atomic.Int64
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	entries []slowEntry // oldest first
 	nextID  int64
 }

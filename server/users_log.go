@@ -5,12 +5,12 @@ package server
 import (
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -42,7 +42,7 @@ type denialLog struct {
 	maxLen atomic.Int64
 	counts [4]atomic.Uint64 // by denialReasons
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	entries []denialEntry // newest first
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -42,7 +43,7 @@ var errWaitLost = &Error{Unknown, "UNKNOWN the command may or may not have run: 
 type machineWaits struct {
 	named   sync.Once
 	node    []byte // this node's id
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	era     uint64 // of the node's waits, as far as known
 	number  uint64 // of the newest
 	waiting map[uint64]*waiter
@@ -376,7 +377,7 @@ func (s *Server) rest(pause time.Duration) time.Duration {
 // underway counts what the end of the server waits for: that the machine forgets the waits of
 // clients that are gone, and that what they took is put back.
 type underway struct {
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	count int
 	none  chan struct{} // closed when count falls to 0; nil: it is
 }

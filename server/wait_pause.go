@@ -5,17 +5,17 @@ package server
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 type pause struct {
 	on atomic.Bool // a pause may be active; checked by every command
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	until   time.Time
 	all     bool // holds all commands, not only writes
 	waiting map[*session]struct{}

@@ -10,11 +10,11 @@ package server
 import (
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/ascii"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // waitQueues holds the commands of this node that wait for keys, or may come to wait.
@@ -22,7 +22,7 @@ type waitQueues struct {
 	blocked atomic.Int64 // waiting clients
 	count   atomic.Int64 // queued commands
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	byKey map[waitKey]*keyQueues
 	all   [databases]map[*waiter]struct{}
 	era   [databases]uint64 // rises when any key of the database may have changed
@@ -74,7 +74,7 @@ type waiter struct {
 	wakeup  chan struct{} // for a waiter that does not read its connection
 	heads   int           // tickets that a change wakes; guarded by waitQueues.mu
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	asleep  bool      // reads the connection until woken
 	woken   bool      // a key has changed since the newest attempt began
 	due     []*ticket // the changed keys

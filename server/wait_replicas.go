@@ -7,10 +7,10 @@ import (
 	"context"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // wait replies immediately if enough voters hold the writes; otherwise it asks the leader until
@@ -225,7 +225,7 @@ func (w *replicationWaiter) receive(h *Replication, applied uint64) {
 
 // replicationWatch asks the leader for all waiters.
 type replicationWatch struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	waiting map[*replicationWaiter]struct{}
 	end     context.CancelFunc // of the asking goroutine
 	came    chan struct{}      // a waiter arrived

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/server"
 )
@@ -21,7 +21,7 @@ type reloader struct {
 	log   *slog.Logger
 	level *slog.LevelVar
 
-	mu  sync.Mutex
+	mu  lockorder.Mutex
 	now []setting // in force, of each option
 }
 

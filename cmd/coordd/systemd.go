@@ -6,10 +6,11 @@ package main
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // leaderPatience is how long a node that waits for a leader is not ready. A new cluster has none
@@ -29,7 +30,7 @@ type supervisor struct {
 	node supervised
 	log  *slog.Logger
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	ready bool // systemd knows
 }
 

@@ -3,9 +3,8 @@
 package script
 
 import (
-	"sync"
-
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/lua"
 )
 
@@ -46,7 +45,7 @@ type Engine struct {
 
 	writer *interpreter // of the scripts that entries run
 
-	mu      sync.Mutex // guards what follows: reads run concurrently
+	mu      lockorder.Mutex // guards what follows: reads run concurrently
 	usage   Usage
 	readers []*interpreter
 	derived map[string]*program // by source

@@ -16,6 +16,7 @@ import (
 
 	"gopkg.in/natefinch/lumberjack.v2"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/logging"
 )
 
@@ -101,7 +102,7 @@ type Log struct {
 	wake     chan struct{} // a token: there is something to write
 	done     chan struct{} // closed when the writer has ended
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	queues  [len(mostQueued)]queue // by class
 	repeats repeats
 	dropped uint64

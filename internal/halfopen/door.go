@@ -3,12 +3,12 @@ package halfopen
 import (
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/simplelru"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/logging"
 )
 
@@ -36,7 +36,7 @@ type Door struct {
 	warnings *logging.Limited
 	refused  atomic.Uint64
 
-	mu   sync.Mutex
+	mu   lockorder.Mutex
 	all  tokens
 	from *simplelru.LRU // Host → *tokens
 }

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/logging"
 )
 
@@ -60,7 +60,7 @@ type Gate struct {
 	only     atomic.Pointer[Addresses]
 	refused  atomic.Uint64
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex
 	watchers []func()
 }
 

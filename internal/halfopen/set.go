@@ -4,8 +4,9 @@ import (
 	"container/list"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Limits are those of a Set.
@@ -25,7 +26,7 @@ type Limits struct {
 type Set struct {
 	Limits
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex
 	byAge     *list.List // of *held, oldest first
 	held      map[net.Conn]*list.Element
 	waiting   *list.List           // of *held, in order of arrival

@@ -2,11 +2,11 @@ package locks
 
 import (
 	"hash/maphash"
-	"sync"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // takenWithinMs is how soon after its lease ended a lock counts as taken from a holder that may
@@ -15,7 +15,7 @@ const takenWithinMs = 1000
 
 // Observer receives the facts of a node's machine. It implements fsm.Observer.
 type Observer struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	rules   *Rules
 	counts  []counts // by label
 	times   times

@@ -2,10 +2,11 @@ package logging
 
 import (
 	"log/slog"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Limited logs warnings that clients or strangers can cause at will: a burst of each message, then
@@ -14,7 +15,7 @@ import (
 type Limited struct {
 	logger *slog.Logger
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex
 	messages map[string]*message
 }
 

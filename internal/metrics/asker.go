@@ -1,8 +1,9 @@
 package metrics
 
 import (
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // askWait is how long a scrape waits for an answer.
@@ -10,7 +11,7 @@ const askWait = 300 * time.Millisecond
 
 // Asker asks what may not answer in time, such as a hung disk, in one goroutine at most.
 type Asker[T any] struct {
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	under *question[T] // under way; nil: none
 }
 

@@ -10,10 +10,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/logging"
 	"github.com/coordd/coordd/internal/web"
 )
@@ -99,7 +99,7 @@ type webListener struct {
 	net.Listener
 	gate *halfopen.Gate // nil: all may connect
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex
 	open     webPool // who they are is not known: probes, too
 	logins   webPool // attempts to log in: a wrong password may take long
 	sessions webPool // requests of who has logged in

@@ -3,7 +3,6 @@ package node
 import (
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/metrics"
 	"github.com/coordd/coordd/server"
@@ -31,7 +31,7 @@ const (
 type scrapeLimit struct {
 	all *rate.Limiter
 
-	mu sync.Mutex
+	mu lockorder.Mutex
 	of map[netip.Prefix]*rate.Limiter // by address; a network of IPv6 is one
 }
 

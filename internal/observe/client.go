@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -55,7 +55,7 @@ type Client struct {
 	dial           func(ctx context.Context) (net.Conn, error)
 	user, password string
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	idle   []*conn // newest last
 	closed bool
 }

@@ -2,8 +2,9 @@ package tlsconf
 
 import (
 	"crypto/x509"
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // shownLately is for how long it counts that a client showed a certificate of an authority. One
@@ -13,7 +14,7 @@ const shownLately = 7 * 24 * time.Hour
 // shown is when the authorities expire by which clients were let in, which need not be those of the
 // node's own certificate. There are at most as many as authorities in the file.
 type shown struct {
-	mu sync.Mutex
+	mu lockorder.Mutex
 	at map[time.Time]time.Time // by the time of their expiry, when one was last used
 }
 

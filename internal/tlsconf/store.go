@@ -9,11 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/internal/files"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Files are the paths of a certificate with its chain, its key, and the authorities that the other
@@ -36,9 +36,9 @@ type Store struct {
 	now     atomic.Pointer[Loaded]
 	trouble atomic.Pointer[error] // of the newest reload; nil: none
 
-	mu       sync.Mutex // reloads come one at a time
-	onChange []func()   // guarded by mu
-	warned   time.Time  // of the expiry
+	mu       lockorder.Mutex // reloads come one at a time
+	onChange []func()        // guarded by mu
+	warned   time.Time       // of the expiry
 }
 
 // Loaded is the content of the files at one time.

@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/observe"
 )
 
@@ -30,7 +30,7 @@ type sessions struct {
 	cookie string // its name
 	secure bool   // the port speaks TLS
 
-	mu  sync.Mutex
+	mu  lockorder.Mutex
 	all map[[sha256.Size]byte]*session // by the hash of the token
 }
 
