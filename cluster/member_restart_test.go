@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -203,6 +204,7 @@ func TestRefetchedJoinerVotes(t *testing.T) {
 // restarted, with a minority away. There is a leader after each act, with all that was
 // acknowledged.
 func TestRandomLives(t *testing.T) {
+	detector.Skip(t)
 	from := seeds.Of(t)
 	for i := range uint64(6) {
 		simulated(t, func(t *testing.T) { randomLives(t, rand.New(rand.NewPCG(from, i))) })
