@@ -34,66 +34,87 @@ const (
 // lastWrites bounds the writing of queued output when a connection ends.
 const lastWrites = time.Second
 
-// session is one connection. Only its goroutine uses the fields without a comment; others see them
-// through view and atomics.
+// session is one connection. Its fields stand together by who may use them: docs/concurrency.md.
 type session struct {
-	srv     *Server
-	id      uint64
-	conn    net.Conn
-	unix    bool // on a Unix socket
-	seesTLS bool // its client is given the TLS addresses of members
-	// what TLS keeps for the connection
-	tlsBytes int
-	// from another machine, and protected mode could not decide yet
-	unvetted bool
-	gate     *halfopen.Gate // by which it came in
-	place    atomic.Int32   // a place, see seat
-	counted  bool           // in Server.unauthenticated, see stand
-	// since when it may have to leave, if so
-	triedSince atomic.Pointer[time.Time]
-	// its host has its token of Server.door back
-	identified bool
-	addr       string // of the client, host:port
-	laddr      string // of the server
-	created    time.Time
-	in         *stream
-	out        output
+	srv  *Server
+	conn net.Conn
+	in   *stream // of its goroutine
+	out  output  // with a mutex of its own
 
-	db           int
-	proto        int  // 2 or 3
-	gone         bool // the client has disconnected
-	stale        bool // READONLY: reads see this node's own state
-	quit         bool // the connection ends after the current replies
-	muted        bool // CLIENT REPLY OFF
-	skipNext     bool // CLIENT REPLY SKIP: suppress the next command's reply
-	skipping     bool // … this is that command
-	noTouch      bool
-	redirects    bool                     // CLIENT CAPA redirect
-	killing      []*session               // by the CLIENT KILL that runs
-	pubsubSeen   *pubsubView              // by the PUBSUB command that runs
-	leaderWaitMs int64                    // CLIENT LEADER-WAIT; -1: as CONFIG says
-	user         atomic.Pointer[identity] // nil: nobody has authenticated
+	origin
+	admission
+	choices
+	running
+	charges
+	shared
+	noted
+
+	mu   lockorder.Mutex
+	view view // guarded by mu: what other connections see
+}
+
+// origin is where a connection comes from. It does not change.
+type origin struct {
+	id      uint64
+	unix    bool           // on a Unix socket
+	seesTLS bool           // its client is given the TLS addresses of members
+	gate    *halfopen.Gate // by which it came in
+	addr    string         // of the client, host:port
+	laddr   string         // of the server
+	created time.Time
+}
+
+// admission is what decides whether a connection may stay. Its goroutine alone uses it.
+type admission struct {
 	// the user whom its certificate names; empty: none, or it was tried
 	certifiedAs string
-	usersUntil  time.Time // how long it waits for the users; zero: it has not waited yet
-	newUsers    bool      // it has changed the users, and awaitRevoked has not run yet
-	admittedBy  *Users    // those that decided about the newest command; nil: none were known
-	name        string
-	libName     string
-	libVer      string
-	early       int // commands since its client must authenticate
-	tx          transaction
-	subs        [subKinds]map[string]struct{} // of this session, as in pubsub
-	planned     map[subscription]struct{}     // of the transaction that runs: see receiveAhead
-	batch       batch
-	reply       commands.RESP  // complete replies, not sent yet
-	w           *commands.RESP // receives the current command's own reply
-	last        *commands.Spec // newest command
-	tally       tally
-	traces      *traces   // nil: it makes no spans
-	clock       time.Time // newest reading: reading it costs as much as a command
-	fails       uint64    // error replies to the session's own commands
-	failure     codeWord  // of the newest error reply
+	// from another machine, and protected mode could not decide yet
+	unvetted bool
+	counted  bool // in Server.unauthenticated, see stand
+	// its host has its token of Server.door back
+	identified bool
+	usersUntil time.Time // how long it waits for the users; zero: it has not waited yet
+	newUsers   bool      // it has changed the users, and awaitRevoked has not run yet
+	admittedBy *Users    // those that decided about the newest command; nil: none were known
+	early      int       // commands since its client must authenticate
+}
+
+// choices are what a client has chosen. The session's goroutine alone uses them.
+type choices struct {
+	db           int
+	proto        int   // 2 or 3
+	stale        bool  // READONLY: reads see this node's own state
+	muted        bool  // CLIENT REPLY OFF
+	skipNext     bool  // CLIENT REPLY SKIP: suppress the next command's reply
+	skipping     bool  // … this is that command
+	noTouch      bool  // CLIENT NO-TOUCH
+	redirects    bool  // CLIENT CAPA redirect
+	leaderWaitMs int64 // CLIENT LEADER-WAIT; -1: as CONFIG says
+	monitoring   bool  // MONITOR is on
+	caching      bool  // CLIENT CACHING applies to the next command
+	name         string
+	libName      string
+	libVer       string
+	tx           transaction
+	subs         [subKinds]map[string]struct{} // of this session, as in pubsub
+}
+
+// running is what a session's commands are about. Its goroutine alone uses it.
+type running struct {
+	gone       bool                      // the client has disconnected
+	quit       bool                      // the connection ends after the current replies
+	killing    []*session                // by the CLIENT KILL that runs
+	pubsubSeen *pubsubView               // by the PUBSUB command that runs
+	planned    map[subscription]struct{} // of the transaction that runs: see receiveAhead
+	batch      batch
+	reply      commands.RESP  // complete replies, not sent yet
+	w          *commands.RESP // receives the current command's own reply
+	last       *commands.Spec // newest command
+	tally      tally
+	traces     *traces   // nil: it makes no spans
+	clock      time.Time // newest reading: reading it costs as much as a command
+	fails      uint64    // error replies to the session's own commands
+	failure    codeWord  // of the newest error reply
 
 	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent
@@ -101,49 +122,58 @@ type session struct {
 	inExec  bool // answering the session's part of a transaction
 	inBlock int  // … of so many commands
 
-	work *budget // of the running command, with Local.Works
-
+	work *budget    // of the running command, with Local.Works
 	held replicated // WAIT's answer in inExec
 
-	refused    bool // a command of the newest batch did not run for lack of a leader
-	blocked    bool // the current command waits
-	monitoring bool // MONITOR is on
-	caching    bool // CLIENT CACHING applies to the next command
+	refused bool // a command of the newest batch did not run for lack of a leader
+	blocked bool // the current command waits
+	nudged  bool // the connection's deadline has served its purpose
+}
 
-	nudged    bool          // the connection's deadline has served its purpose
-	noEvict   atomic.Bool   // CLIENT NO-EVICT
-	state     atomic.Int32  // what it waits for: see cron
-	beats     atomic.Uint32 // incremented by each read and write
-	trims     atomic.Bool   // asked to free buffers
-	attention attention     // of cron
-	memory    account
-	turn      turn // of intake
+// charges are what a session counts towards limits. Its goroutine alone uses them.
+type charges struct {
+	tlsBytes  int // what TLS keeps for the connection
 	spare     int
-	aheadHeld int          // of Server.ahead
-	meter     meter        // of the connection
-	meterOf   *rates       // those that meter counts for; nil: there are none
-	answering replyTurn    // of replyRoom
-	load      sessionLoad  // of delivery
-	sending   atomic.Int64 // bytes of replies being sent
-	// of cron: since when the output exceeds the soft limit; zero: it does not
-	swollen time.Time
+	aheadHeld int    // of Server.ahead
+	meter     meter  // of the connection
+	meterOf   *rates // those that meter counts for; nil: there are none
+	inHand    int    // bytes of replies being put in order
+	taken     int    // bytes of the requests that run
+}
+
+// shared is what any goroutine may use.
+type shared struct {
+	memory        account
+	place         atomic.Int32             // a place, see seat
+	user          atomic.Pointer[identity] // nil: nobody has authenticated
+	noEvict       atomic.Bool              // CLIENT NO-EVICT
+	state         atomic.Int32             // what it waits for: see cron
+	beats         atomic.Uint32            // incremented by each read and write
+	trims         atomic.Bool              // asked to free buffers
+	sending       atomic.Int64             // bytes of replies being sent
+	killed        atomic.Bool              // ends soon
+	leaves        atomic.Bool              // what is sent to it now may get lost
+	cut           atomic.Bool              // … without writing anything more
+	pushProto     atomic.Int32             // proto, for delivery
+	subscriptions atomic.Int32             // as in pubsub
+	waiter        atomic.Pointer[waiter]   // of the waiting command
+	track         atomic.Pointer[tracker]  // nil: tracking is off
+	// since when it may have to leave, if so
+	triedSince atomic.Pointer[time.Time]
 	// since when the client must authenticate and has not; nil: it need not, as far as it is known
 	unauthenticatedSince atomic.Pointer[time.Time]
-	inHand               int // bytes of replies being put in order
-	taken                int // bytes of the requests that run
+}
 
-	killed        atomic.Bool             // ends soon
-	leaves        atomic.Bool             // what is sent to it now may get lost
-	cut           atomic.Bool             // … without writing anything more
-	pushProto     atomic.Int32            // proto, for delivery
-	subscriptions atomic.Int32            // as in pubsub
-	waiter        atomic.Pointer[waiter]  // of the waiting command
-	track         atomic.Pointer[tracker] // nil: tracking is off
-	tracked       map[string]uint32       // keys with pending invalidations; guarded by tracking.mu
-	trackedBytes  int                     // of tracked, as charged; guarded by tracking.mu
-
-	mu   lockorder.Mutex
-	view view // guarded by mu: what other connections see
+// noted is what others note about a session, each under its own lock or in its own goroutine.
+type noted struct {
+	attention attention   // of cron
+	swollen   time.Time   // of cron: since when the output exceeds the soft limit; zero: it does not
+	load      sessionLoad // of delivery
+	turn      turn        // guarded by intake.mu
+	answering replyTurn   // guarded by replyRoom.mu
+	// keys with pending invalidations, and their bytes as charged; guarded by tracking.mu
+	tracked      map[string]uint32
+	trackedBytes int
 }
 
 // view is what CLIENT LIST and CLIENT KILL see of another session.
@@ -165,15 +195,16 @@ type view struct {
 
 func newSession(srv *Server, id uint64, conn net.Conn) *session {
 	s := &session{
-		srv:     srv,
-		id:      id,
-		conn:    conn,
-		addr:    conn.RemoteAddr().String(),
-		laddr:   conn.LocalAddr().String(),
-		created: time.Now(),
-		seesTLS: srv.seesTLS(conn),
-
-		leaderWaitMs: -1,
+		srv:  srv,
+		conn: conn,
+		origin: origin{
+			id:      id,
+			addr:    conn.RemoteAddr().String(),
+			laddr:   conn.LocalAddr().String(),
+			created: time.Now(),
+			seesTLS: srv.seesTLS(conn),
+		},
+		choices: choices{leaderWaitMs: -1},
 	}
 	if path, ok := conn.LocalAddr().(*net.UnixAddr); ok { // the client's end has no name
 		s.unix = true

@@ -40,7 +40,7 @@ func TestEvictionsOfKeysThatManyTrack(t *testing.T) {
 	n := start(t, byHand)
 	tr := &n.tracking
 	for range lockedClients + 1 {
-		s := &session{srv: n.Server, tracked: map[string]uint32{}}
+		s := &session{srv: n.Server, noted: noted{tracked: map[string]uint32{}}}
 		tr.mu.Lock()
 		for i := range 3 {
 			tr.note(s, fmt.Sprint("k", i))

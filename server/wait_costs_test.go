@@ -359,7 +359,7 @@ func TestChangesOfKeysThatManyTrack(t *testing.T) {
 		changes = append(changes, keyChange{key: fmt.Sprint("k", i)})
 	}
 	for range lockedClients + 1 {
-		s := &session{srv: n.Server, tracked: map[string]uint32{}}
+		s := &session{srv: n.Server, noted: noted{tracked: map[string]uint32{}}}
 		tr.mu.Lock()
 		for _, c := range changes {
 			tr.note(s, c.key)
