@@ -148,90 +148,123 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Server serves the clients of one node.
+// Server serves the clients of one node. Its fields stand together by who may use them:
+// docs/concurrency.md.
 type Server struct {
-	table           *commands.Table
-	backend         Backend
-	log             *slog.Logger
-	cfg             Config
-	started         time.Time
-	runID           string // 40 hexadecimal digits, unique per start
-	pubsub          *pubsub
-	waitQueues      waitQueues
-	machineWaits    machineWaits
-	underway        underway
-	tracking        tracking
-	hints           hints
-	stats           stats
-	config          settings
-	configured      configured
-	monitors        monitors
-	replication     replicationWatch
-	pause           pause
-	slowlog         slowlog
-	denials         denialLog
-	guessing        guessing
+	setup
+	doors
+	answers
+	bounds
+	observations
+	standing
+	lifetime
+
+	mu lockorder.Mutex
+	// guarded by mu
+	listeners map[net.Listener]struct{}
+	sessions  map[uint64]*session
+	verify    verifier // of clients' certificates since an authority was replaced; nil: none was
+	following bool     // followLeader runs
+	nextID    uint64
+	// of the first listener without TLS, and of the first with it; 0: there is none
+	port, tlsPort int
+}
+
+// setup does not change once the server has begun.
+type setup struct {
+	table      *commands.Table
+	backend    Backend
+	log        *slog.Logger
+	warnings   *logging.Limited // about clients
+	cfg        Config
+	started    time.Time
+	runID      string // 40 hexadecimal digits, unique per start
+	clientBase uint64 // added to session numbers in requests, to make them unique in the cluster
+	startBytes uint64 // of objects at the start
+}
+
+// doors decide who may connect. Each has a lock of its own.
+type doors struct {
 	gate, httpGate  *halfopen.Gate // addresses that may connect
 	door            *halfopen.Door // where connections come in
 	reserve         reserve        // connections above maxclients
 	userClients     userClients
 	unauthenticated *halfopen.Set // those whose clients have not authenticated, but must
-	revokedBy       *Users        // the newest that revoke knows; only it uses them
-	latency         latency
-	saving          saving
-	state           metrics.Asker[Stats]
+	guessing        guessing
+	denials         denialLog
+	revokedBy       *Users // the newest that revoke knows; only it uses them
+}
 
+// answers are what commands work with. Each has a lock of its own.
+type answers struct {
+	pubsub       *pubsub
+	waitQueues   waitQueues
+	machineWaits machineWaits
+	tracking     tracking
+	hints        hints
+	config       settings
+	configured   configured
+	monitors     monitors
+	replication  replicationWatch
+	pause        pause
+	saving       saving
+	constants    sync.Map    // constantKey → []byte: cached replies
+	backingUp    atomic.Bool // a backup is in progress
+	failingOver  atomic.Bool // FAILOVER is in progress
+	observing    lockorder.Mutex
+	observed     bool // guarded by observing: the backend reports changed keys
+}
+
+// bounds are what clients share. Each has a lock of its own.
+type bounds struct {
 	clientMemory clientMemory
 	intake       intake
 	ahead        atomic.Int64 // bytes of input that waiting sessions buffer beyond their own
 	replies      replyRoom
-	nudge        chan struct{}    // a token: cron should check
-	warnings     *logging.Limited // about clients
+	nudge        chan struct{} // a token: cron should check
+}
 
-	failingOver atomic.Bool // FAILOVER is in progress
-	constants   sync.Map    // constantKey → []byte: cached replies
-	backingUp   atomic.Bool // a backup is in progress
-	startBytes  uint64      // of objects at the start
+// observations are what operators see. Each has a lock of its own.
+type observations struct {
+	stats   stats
+	slowlog slowlog
+	latency latency
+	state   metrics.Asker[Stats]
+}
 
-	ctx    context.Context // ends what Close did not wait for
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // sessions
-
+// standing is what clients are told of leaders, and of this node.
+type standing struct {
 	maintenance maintenance
+	leader      atomic.Pointer[leaderView] // nil: no leader to send clients to
+	leaderless  atomic.Pointer[time.Time]  // since when there is none; nil: there is one
+}
 
-	leader     atomic.Pointer[leaderView] // nil: no leader to send clients to
-	leaderless atomic.Pointer[time.Time]  // since when there is none; nil: there is one
-	following  bool                       // guarded by mu: followLeader runs
-	ending     lockorder.Mutex            // of cancel, and of what begins in the background
-	background sync.WaitGroup             // followLeader and cron
-
-	mu        lockorder.Mutex
-	listeners map[net.Listener]struct{}
-	sessions  map[uint64]*session
-	verify    verifier    // of clients' certificates since an authority was replaced; nil: none was
-	leaving   atomic.Bool // clients are asked to move
-	retired   atomic.Bool // accept no more connections
-	closing   atomic.Bool // … and end the existing ones
-	lastReads time.Time   // when reading ends; set before closing
-	nextID    uint64
-
-	clientBase uint64 // added to session numbers in requests, to make them unique in the cluster
-	observing  lockorder.Mutex
-	observed   bool // guarded by observing: the backend reports changed keys
-	// of the first listener without TLS, and of the first with it; 0: there is none
-	port, tlsPort int
+// lifetime is how a server ends.
+type lifetime struct {
+	ctx        context.Context // ends what Close did not wait for
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup  // sessions
+	background sync.WaitGroup  // followLeader, cron, and what begins in the background
+	ending     lockorder.Mutex // of cancel, and of what begins in the background
+	underway   underway
+	leaving    atomic.Bool // clients are asked to move
+	retired    atomic.Bool // accept no more connections
+	closing    atomic.Bool // … and end the existing ones
+	lastReads  time.Time   // when reading ends; set before closing
 }
 
 // New returns a Server. Config.Table must include Specs().
 func New(cfg Config) *Server {
 	cfg.setDefaults()
 	s := &Server{
-		table:     cfg.Table,
-		backend:   cfg.Backend,
-		log:       cfg.Logger,
-		warnings:  logging.NewLimited(cfg.Logger),
-		cfg:       cfg,
-		started:   time.Now(),
+		setup: setup{
+			table:    cfg.Table,
+			backend:  cfg.Backend,
+			log:      cfg.Logger,
+			warnings: logging.NewLimited(cfg.Logger),
+			cfg:      cfg,
+			started:  time.Now(),
+		},
 		listeners: map[net.Listener]struct{}{},
 		sessions:  map[uint64]*session{},
 	}

@@ -575,7 +575,7 @@ func TestCarriedSecrets(t *testing.T) {
 		if spec.FullName() != "acl|dryrun" {
 			continue
 		}
-		args, err := spec.Rewrite(&session{srv: &Server{table: table}}, args)
+		args, err := spec.Rewrite(&session{srv: &Server{setup: setup{table: table}}}, args)
 		sent := strings.ReplaceAll(string(bytes.Join(args, []byte(" "))), "(redacted)", "*")
 		if err != nil || sent != want {
 			t.Errorf("%s is sent as %s, %v", call, sent, err)
