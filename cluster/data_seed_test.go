@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // seed replaces the directory of a member of c.
@@ -281,7 +283,7 @@ func TestSurveyOfALogWithAGap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+	s := newLogStore(inner, newArrivals(clock.System{}, newToy().EntryClock),
 		func() int64 {
 			return 0
 		})

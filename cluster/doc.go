@@ -50,7 +50,7 @@
 // # Files
 //
 // Names sort by concept: node_* the node and its configuration; queue_*, propose and read_* the
-// paths of requests; machine_* the seam to the state machine; clock_* the cluster clock; leader_*
-// leadership and elections; raft_* the adapters that Raft sees; peer_* connections between nodes;
+// paths of requests; machine_* the seam to the state machine; leader_* leadership, elections and
+// wall clocks; raft_* the adapters that Raft sees; peer_* connections between nodes;
 // member_* membership and identity; log_* the log and its snapshots; data_* the data directory.
 package cluster

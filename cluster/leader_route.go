@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // The route loop wakes on every change of Raft's state, and periodically: often on the leader, for
@@ -25,6 +27,17 @@ type route struct {
 	lead     *leadership // and its barrier has passed
 	leaderID string      // empty: unknown
 	link     *link       // to another leader
+}
+
+// leadership is one term of this node as leader, after its barrier.
+type leadership struct {
+	term  uint64
+	since uint64 // index of its barrier
+	mark  []byte // of entries stamped under this leadership
+	*clock.Leader
+	// wallsOpen: the cluster's clock stood still, and wall clocks of voters that are not known yet
+	// may say where the time of day is; the route loop's.
+	wallsOpen bool
 }
 
 // leaderSeen is what the route loop knew last.
@@ -146,19 +159,18 @@ func (n *Node) establish() *leadership {
 		since = f.Index()
 		n.machine.advance(since)
 	}
-	from := n.arrivals.base(n.appliedStamp())
-	clock := newLeaderClock(n.cfg.Clock, from)
-	n.noteShift(clock)
-	if !from.live && walls.known {
-		clock.catchUp(walls.aheadMs)
+	leading, live := n.arrivals.Lead(n.appliedStamp())
+	n.noteShift(leading)
+	if !live && walls.Known {
+		leading.CatchUp(walls.AheadMs)
 	}
 	select {
-	case <-time.After(clock.untilClear()): // nearly always over by now
+	case <-time.After(leading.UntilClear()): // nearly always over by now
 	case <-n.stop:
 		return nil
 	}
-	lead := &leadership{term: term, since: since, mark: appendMark(nil, term), leaderClock: clock,
-		wallsOpen: !from.live && !walls.settled}
+	lead := &leadership{term: term, since: since, mark: appendMark(nil, term), Leader: leading,
+		wallsOpen: !live && !walls.Settled}
 	n.raiseFirst(lead)
 	return lead
 }
@@ -183,7 +195,7 @@ func (n *Node) setRoute(old, next *route) {
 func (n *Node) logRole(old, next *route) {
 	switch {
 	case next.lead != nil:
-		n.logger.Info("this node leads", "term", next.lead.term, "clock-ms", next.lead.nowMs())
+		n.logger.Info("this node leads", "term", next.lead.term, "clock-ms", next.lead.NowMs())
 	case old.lead != nil:
 		n.logger.Info("this node no longer leads", "term", n.raft.CurrentTerm(), "leader",
 			next.leaderID)
@@ -243,10 +255,10 @@ const stampEvery = 3 * time.Second
 // entry is in flight (the next entry serves as a tick). Periodically it also asks the members
 // what they have, for Status.
 func (n *Node) checkDeadline(lead *leadership) {
-	n.noteShift(lead.leaderClock)
-	lead.now() // the time of day follows the wall clock even if nobody asks
+	n.noteShift(lead.Leader)
+	lead.Now() // the time of day follows the wall clock even if nobody asks
 	if n.inFlight.Load() == 0 {
-		now := lead.nowMs()
+		now := lead.NowMs()
 		if deadlineMs, ok := n.machine.nextDeadline(); ok &&
 			(now > deadlineMs || now-n.machine.clockMs.Load() >= stampEvery.Milliseconds()) {
 			n.tickDue.Store(true)

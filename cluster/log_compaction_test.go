@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // After a snapshot the newest entries stay, bounded in number and bytes. The end of the log is
@@ -34,7 +36,7 @@ func TestTrailingEntries(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newLogStore(raft.NewInmemStore(),
-				&arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock}, func() int64 {
+				newArrivals(clock.System{}, newToy().EntryClock), func() int64 {
 					return 0
 				})
 			s.trailing, s.trailingBytes = 10, 1000

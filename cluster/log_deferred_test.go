@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/hashicorp/raft"
 )
@@ -220,7 +221,7 @@ type heldLog struct {
 func newHeldLog() *heldLog {
 	h := &heldLog{power: newPower(), ended: make(chan error, 9)}
 	h.logStore = newLogStore(powerLog{raft.NewInmemStore(), h.power},
-		&arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		newArrivals(clock.System{}, newToy().EntryClock),
 		func() int64 { return 0 })
 	h.leads.Store(true)
 	h.logStore.leads = h.leads.Load

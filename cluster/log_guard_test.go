@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // refusingLog is a log store that fails while an error is set.
@@ -45,7 +47,7 @@ func (s refusingLog) IsMonotonic() bool { return true }
 func guardedLog(t *testing.T) (s *logStore, refuse refusingLog, ended func() error) {
 	t.Helper()
 	refuse = refusingLog{raft.NewInmemStore(), &atomic.Pointer[error]{}, &atomic.Pointer[error]{}}
-	s = newLogStore(refuse, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+	s = newLogStore(refuse, newArrivals(clock.System{}, newToy().EntryClock),
 		func() int64 {
 			return 0
 		})
@@ -198,7 +200,7 @@ func TestLogGoesOnBehindASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	s := newLogStore(log, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+	s := newLogStore(log, newArrivals(clock.System{}, newToy().EntryClock),
 		func() int64 {
 			return 0
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/internal/metrics"
 )
 
@@ -141,7 +142,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 			return err
 		}
 	}
-	s.arrivals.note(logs)
+	s.arrivals.stored(logs)
 	s.growth.add(logs)
 	s.cache(logs)
 	if later { // once they are in the cache, where replication finds them
@@ -460,15 +461,15 @@ func (s *logStore) resetArrival() {
 				break
 			}
 			if newest, ok := s.arrivals.stampOf(&l); ok {
-				if appliedMs := s.appliedMs(); appliedMs > newest.clockMs {
-					newest = stamp{clockMs: appliedMs}
+				if appliedMs := s.appliedMs(); appliedMs > newest.ClockMs {
+					newest = clock.Stamp{ClockMs: appliedMs}
 				}
-				s.arrivals.reset(newest)
+				s.arrivals.Reset(newest)
 				return
 			}
 		}
 	}
-	s.arrivals.reset(stamp{clockMs: s.appliedMs()})
+	s.arrivals.Reset(clock.Stamp{ClockMs: s.appliedMs()})
 }
 
 // lastVisible returns the largest index ≤ index whose entry the machine sees.

@@ -16,12 +16,13 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 func TestLogCacheAgreesWithTheStore(t *testing.T) {
 	inner := raft.NewInmemStore()
-	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+	s := newLogStore(inner, newArrivals(clock.System{}, newToy().EntryClock),
 		func() int64 {
 			return 0
 		})
@@ -81,7 +82,7 @@ func (forgetful) StoreLogs([]*raft.Log) error { return nil }
 // replies.
 func TestCacheKeepsNoReplies(t *testing.T) {
 	s := newLogStore(forgetful{raft.NewInmemStore()},
-		&arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+		newArrivals(clock.System{}, newToy().EntryClock),
 		func() int64 { return 0 })
 	freed := make(chan uint64, 1)
 	func() {
@@ -105,10 +106,8 @@ func TestCacheKeepsNoReplies(t *testing.T) {
 }
 
 func TestLastVisible(t *testing.T) {
-	s := newLogStore(raft.NewInmemStore(), &arrivals{clock: SystemClock{},
-		entryClock: newToy().EntryClock}, func() int64 {
-		return 0
-	})
+	s := newLogStore(raft.NewInmemStore(),
+		newArrivals(clock.System{}, newToy().EntryClock), func() int64 { return 0 })
 	kinds := []raft.LogType{raft.LogConfiguration, raft.LogNoop, raft.LogBarrier, raft.LogCommand,
 		raft.LogNoop, raft.LogBarrier}
 	for i, kind := range kinds {

@@ -8,6 +8,8 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/segment"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // The log takes an entry of any type up to the size that it reads back, and none that is larger.
@@ -22,7 +24,7 @@ func TestTheLogReadsWhatItTakes(t *testing.T) {
 		return log
 	}
 	log := open()
-	store := newLogStore(log, &arrivals{clock: SystemClock{}}, func() int64 { return 0 })
+	store := newLogStore(log, newArrivals(clock.System{}, nil), func() int64 { return 0 })
 	entry := func(index uint64, kind raft.LogType, size int) *raft.Log {
 		data := bytes.Repeat([]byte{'x'}, size)
 		e := &raft.Log{Index: index, Term: 1, Type: kind, Data: data[:size-walEntryOverhead]}

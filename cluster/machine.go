@@ -224,6 +224,9 @@ type applyBegun struct {
 	at    atomic.Int64 // ns since processStart
 }
 
+// processStart is about when this process started.
+var processStart = time.Now()
+
 // beganAt returns when applying one of the newest entries began, ns since processStart; 0: unknown.
 func (a *applier) beganAt(index uint64) int64 {
 	place := &a.begins[index%uint64(len(a.begins))]

@@ -247,8 +247,8 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 	if r == nil || r.lead != lead {
 		return false
 	}
-	at := lead.stamp()
-	data := n.levels.AppendRaise(nil, at.clockMs, at.wallUs, r.level)
+	at := lead.Stamp()
+	data := n.levels.AppendRaise(nil, at.ClockMs, at.WallUs, r.level)
 	n.inFlight.Add(1)
 	n.submitEntry(lead, data, &entry{stamp: at, proposed: time.Now()})
 	return true

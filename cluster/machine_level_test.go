@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // knows is a machine that knows levels up to its own number. An entry is its level, a byte; a
@@ -70,7 +72,7 @@ func (w *watched) StoreLogs(logs []*raft.Log) error {
 func TestLevelIsNotedBeforeTheLog(t *testing.T) {
 	g, fatal := guarded(t, 5)
 	inner := &watched{InmemStore: raft.NewInmemStore(), dir: g.dir}
-	s := newLogStore(inner, &arrivals{clock: SystemClock{}, entryClock: newToy().EntryClock},
+	s := newLogStore(inner, newArrivals(clock.System{}, newToy().EntryClock),
 		func() int64 {
 			return 0
 		})

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // Node is one member of the cluster. Its methods may be called from any goroutine.
@@ -187,8 +189,8 @@ func newNode(cfg Config, m Machine) *Node {
 		n.members[member.ID] = member.PeerAddr
 	}
 	n.route.Store(&route{})
-	n.arrivals = &arrivals{clock: cfg.Clock, entryClock: m.EntryClock}
-	n.machine.restored = func(clockMs int64) { n.arrivals.raise(stamp{clockMs: clockMs}) }
+	n.arrivals = newArrivals(cfg.Clock, m.EntryClock)
+	n.machine.restored = func(clockMs int64) { n.arrivals.Raise(clock.Stamp{ClockMs: clockMs}) }
 	return n
 }
 
@@ -473,7 +475,7 @@ func (n *Node) readHere(batch []byte, most uint64) (reply []byte, units uint64, 
 	}
 	now, done := n.reading(), true
 	if m, ok := n.machine.machine.(WorkReader); ok && most > 0 {
-		reply, units, done = m.ReadWithin([]byte{}, batch, now.clockMs(), now.wallUs(), most)
+		reply, units, done = m.ReadWithin([]byte{}, batch, now.ClockMs(), now.WallUs(), most)
 	} else {
 		reply, units = n.runRead(batch, now, nil, false)
 	}
@@ -514,13 +516,13 @@ func (n *Node) inTurn(load Workload, f func() uint64) error {
 
 // runRead runs one batch against the applied state and returns its cost in units. next and
 // early are Machine.Read's.
-func (n *Node) runRead(batch []byte, now reading,
+func (n *Node) runRead(batch []byte, now clock.Reading,
 	next func(lastUs, stampUs int64) (us int64, ok bool),
 	early bool) (reply []byte, work uint64) {
 	if m, ok := n.machine.machine.(WorkReader); ok {
-		return m.ReadWork([]byte{}, batch, now.clockMs(), now.wallUs(), next, early)
+		return m.ReadWork([]byte{}, batch, now.ClockMs(), now.WallUs(), next, early)
 	}
-	return n.machine.machine.Read([]byte{}, batch, now.clockMs(), now.wallUs(), next, early), 0
+	return n.machine.machine.Read([]byte{}, batch, now.ClockMs(), now.WallUs(), next, early), 0
 }
 
 // snapshotPatience is how long Snapshot waits for the machine to apply a committed membership

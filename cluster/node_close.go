@@ -276,7 +276,7 @@ func (n *Node) stampLast() {
 	if _, ok := n.machine.nextDeadline(); r.lead == nil || !ok {
 		return
 	}
-	now := r.lead.nowMs()
+	now := r.lead.NowMs()
 	for began := time.Now(); n.machine.clockMs.Load() < now && n.route.Load().lead == r.lead &&
 		time.Since(began) < drainWait; time.Sleep(drainCheck) {
 		if n.inFlight.Load() == 0 {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // Member is a node of the cluster's first configuration.
@@ -65,7 +67,7 @@ type Config struct {
 	// log entries kept after a snapshot, fewer if they are large; default 10240
 	TrailingLogs uint64
 
-	Clock        Clock        // default SystemClock
+	Clock        clock.Clock  // default clock.System
 	Logger       *slog.Logger // default: nothing is logged
 	TLS          *PeerTLS     // between nodes; nil: off
 	PeerListener net.Listener // already bound, replaces PeerListen. Open owns it, also on failure
@@ -154,7 +156,7 @@ func (c *Config) applyDefaults() error {
 		return fmt.Errorf("reply wait %v is negative", c.ReplyWait)
 	}
 	if c.Clock == nil {
-		c.Clock = SystemClock{}
+		c.Clock = clock.System{}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // Roles in Status.
@@ -106,7 +108,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.cfg.ID, ClientAddr: n.cfg.ClientAddr, PeerAddr: n.mux.Addr().String(),
 		LeaderID: r.leaderID, Term: n.raft.CurrentTerm(), Commit: n.raft.CommitIndex(),
-		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().clockMs(),
+		Applied: n.applied(), LastLog: n.raft.LastIndex(), ClockMs: n.reading().ClockMs(),
 	}
 	s.Removed, s.Joining = n.removal.removed.Load(), n.awaitsJoin()
 	if s.Joining && n.cfg.Discover != nil {
@@ -219,14 +221,14 @@ func (n *Node) memberStatus(server raft.Server) MemberStatus {
 }
 
 // reading reads the cluster clock on the leader, and estimates it elsewhere.
-func (n *Node) reading() reading {
+func (n *Node) reading() clock.Reading {
 	if r := n.route.Load(); r.lead != nil {
-		return r.lead.now()
+		return r.lead.Now()
 	}
-	return n.arrivals.estimate(n.appliedStamp())
+	return n.arrivals.Estimate(n.appliedStamp())
 }
 
 // appliedStamp is the stamp of the applied state.
-func (n *Node) appliedStamp() stamp {
-	return stamp{n.machine.clockMs.Load(), n.machine.machine.NewestUs()}
+func (n *Node) appliedStamp() clock.Stamp {
+	return clock.Stamp{ClockMs: n.machine.clockMs.Load(), WallUs: n.machine.machine.NewestUs()}
 }

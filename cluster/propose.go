@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // maxInFlight is how many entries the leader has in flight: while the followers write one, the
@@ -26,7 +28,7 @@ const joinBatches = 64
 type entry struct {
 	future   raft.ApplyFuture
 	lead     *leadership
-	stamp    stamp
+	stamp    clock.Stamp
 	batches  int
 	heavy    bool // its batches came from the fair queue
 	proposed time.Time
@@ -284,8 +286,8 @@ func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call,
 		batches, size = append(batches, c.batches...), size+c.size
 	}
 	data := make([]byte, 0, size+8*len(batches)+64)
-	at := lead.stamp()
-	data = n.machine.machine.AppendEntry(data, at.clockMs, at.wallUs, batches)
+	at := lead.Stamp()
+	data = n.machine.machine.AppendEntry(data, at.ClockMs, at.WallUs, batches)
 	n.meters.proposal(calls, len(batches), len(data))
 	n.submitEntry(lead, data, &entry{stamp: at, calls: calls, batches: len(batches), heavy: heavy,
 		proposed: time.Now()})
@@ -307,7 +309,7 @@ func (n *Node) complete() {
 	for e := range n.proposed {
 		err := e.future.Error()
 		n.pendingEntries.removeFirst()
-		e.lead.settled(e.stamp)
+		e.lead.Settled(e.stamp)
 		calls := e.take() // none if the sweep abandoned them
 		switch out := e.outcome(); {
 		case err != nil && neverLogged(err), err == nil && out.void:

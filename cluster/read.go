@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -107,7 +108,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 	// The order matters: first the commit index and the clock, then the question. See
 	// read_confirm.go. A later reading of the clock could be of a time at which another node leads,
 	// and a key that has been given more time there would have none left.
-	now := lead.now()
+	now := lead.Now()
 	index := n.logs.lastVisible(n.committed())
 	calls := append(light, heavy...)
 	all := slices.ContainsFunc(calls, (*call).asksReplication)
@@ -151,7 +152,7 @@ type readPass struct {
 	n     *Node
 	lead  *leadership
 	index uint64 // that the machine has applied
-	now   reading
+	now   clock.Reading
 	work  uint64  // done so far
 	again []*call // local calls left for the next pass
 }
@@ -174,11 +175,11 @@ func (p *readPass) run(c *call) {
 
 func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 	if c.lead != p.lead {
-		c.lead, c.askedUs = p.lead, p.now.wallUs()
+		c.lead, c.askedUs = p.lead, p.now.WallUs()
 	}
 	named, late := false, false
 	next := func(lastUs, stampUs int64) (us int64, ok bool) {
-		us, ok = p.lead.instant(lastUs, stampUs, c.askedUs)
+		us, ok = p.lead.Instant(lastUs, stampUs, c.askedUs)
 		named, late = true, late || !ok
 		return us, ok
 	}

@@ -1,4 +1,4 @@
-// Reads that wait for an entry: see leaderClock.instant.
+// Reads that wait for an entry: see clock.Leader.
 
 package cluster
 

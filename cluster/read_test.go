@@ -25,7 +25,7 @@ func TestClockOfReadsIsConfirmed(t *testing.T) {
 				}
 			}
 			holder := lead.gate.acquire(flow{id: 1}, time.Hour, lead.closing)
-			asked := lead.route.Load().lead.now().clockMs()
+			asked := lead.route.Load().lead.Now().ClockMs()
 			u := newLocalCall([]byte("clock"), 1, lead.leaderDeadline(Workload{}))
 			if heavy {
 				u.workload = Workload{Conn: 2, Command: heavyCommand}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/fsm"
@@ -91,7 +92,7 @@ type Config struct {
 	SnapshotThreshold uint64 // log entries between snapshots
 	HeartbeatTimeout  time.Duration
 	LeaderWait        time.Duration // 0: the default; negative: requests do not wait for a leader
-	Clock             cluster.Clock // nil: the system's
+	Clock             clock.Clock   // nil: the system's
 	World             *World        // of a simulation; nil: the real one
 
 	PresentAs          server.Presentation

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/ports"
 	"github.com/coordd/coordd/internal/tests/wait"
@@ -44,7 +45,7 @@ func startSingle(t *testing.T, dir string) (*Node, *redis.Client) {
 
 // skewedClock is the system's clock with a wall clock that can jump.
 type skewedClock struct {
-	cluster.Clock
+	clock.Clock
 	mu   sync.Mutex
 	skew time.Duration
 }
@@ -75,7 +76,7 @@ func startThree(t *testing.T) (nodes []*Node, clocks []*skewedClock, clients []*
 	dir := t.TempDir()
 	for i, m := range members {
 		cfg := single(filepath.Join(dir, m.ID))
-		clock := &skewedClock{Clock: cluster.SystemClock{}}
+		clock := &skewedClock{Clock: clock.System{}}
 		cfg.ID, cfg.Members, cfg.Clock = m.ID, members, clock
 		cfg.HeartbeatTimeout = 5 * time.Second // a busy machine keeps its leader
 		cfg.Advertise = bound[i].Client.Addr().String()

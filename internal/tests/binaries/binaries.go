@@ -26,7 +26,7 @@ var (
 	Small = tagged("coordd_small_segments")
 	// SmallNext is both.
 	SmallNext = tagged("coordd_small_segments", "coordd_next")
-	// Moved has a wall clock that a test moves, see cluster/clock_wall_moved.go.
+	// Moved has a wall clock that a test moves, see cluster/clock/wall_moved.go.
 	Moved = tagged("coordd_moved_wall")
 	// MovedSmall has a moved clock and small log files.
 	MovedSmall = tagged("coordd_moved_wall", "coordd_small_segments")

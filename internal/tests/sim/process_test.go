@@ -35,7 +35,7 @@ func newClock(rnd *rand.Rand) *clock {
 	return &clock{at: time.Now(), mono: time.Duration(rnd.Int64N(int64(time.Hour))), rate: 1}
 }
 
-// Monotonic implements cluster.Clock.
+// Monotonic implements clock.Clock of the cluster.
 func (c *clock) Monotonic() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *clock) Monotonic() time.Duration {
 	return c.mono
 }
 
-// Wall implements cluster.Clock.
+// Wall implements clock.Clock of the cluster.
 func (c *clock) Wall() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

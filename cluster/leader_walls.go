@@ -3,11 +3,11 @@
 package cluster
 
 import (
-	"math"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // wallsWait bounds how long a new leader of a cluster whose clock stood still waits for the wall
@@ -43,69 +43,59 @@ func (l *link) wall() (ms int64, known, tells bool) {
 }
 
 // noteShift tells a leader's clock what an administrator has set.
-func (n *Node) noteShift(clock *leaderClock) {
+func (n *Node) noteShift(c *clock.Leader) {
 	if m, ok := n.machine.machine.(Shifter); ok {
-		clock.setShift(m.ShiftMs())
+		c.SetShift(m.ShiftMs())
 	}
-}
-
-// walls is what the wall clocks of the voters say.
-type walls struct {
-	aheadMs int64 // a majority is ahead of this node's by as much at least
-	known   bool  // there are so many
-	settled bool  // those that are not known yet would change nothing
 }
 
 // awaitWalls returns how far a majority of the voters' wall clocks is ahead of this node's. If the
 // cluster's clock stood still it waits for those that count, while it leads in term.
-func (n *Node) awaitWalls(term uint64) (w walls) {
+func (n *Node) awaitWalls(term uint64) (w clock.Walls) {
 	n.askMembers()
 	for began := time.Now(); ; {
 		w = n.wallsAhead()
-		if w.settled || n.arrivals.running() || time.Since(began) >= wallsWait || !n.leadsIn(term) {
+		if w.Settled || n.arrivals.Running() || time.Since(began) >= wallsWait || !n.leadsIn(term) {
 			break
 		}
 		n.noteProgress(time.Now())
 		select {
 		case <-time.After(leaderTick):
 		case <-n.stop:
-			return walls{}
+			return clock.Walls{}
 		}
 	}
 	switch {
-	case n.arrivals.running():
-	case !w.known:
+	case n.arrivals.Running():
+	case !w.Known:
 		n.logger.Warn("the wall clocks of a majority are not known: TIME goes on where it stopped")
-	case max(w.aheadMs, -w.aheadMs) > wrongWallMs:
+	case max(w.AheadMs, -w.AheadMs) > clock.WrongWallMs:
 		n.logger.Warn("the wall clock of this node is wrong, or those of a majority are",
-			"behind-ms", w.aheadMs)
+			"behind-ms", w.AheadMs)
 	}
 	return w
 }
-
-// wrongWallMs is how far wall clocks may differ before this is logged.
-const wrongWallMs = 1000
 
 // settleWalls has the time of day follow a majority of the wall clocks slowly. It jumps to those
 // that became known after the beginning of a leadership, until those of a majority are where no
 // other could change it.
 func (n *Node) settleWalls(lead *leadership) {
 	ahead, silent, voters := n.voterWalls()
-	lead.steer(steerTo(ahead, voters))
+	lead.Steer(ahead, voters)
 	if !lead.wallsOpen {
 		return
 	}
-	w := majorityOf(ahead, silent, voters)
-	if w.known {
-		if jumpMs := lead.catchUp(w.aheadMs); jumpMs > wrongWallMs {
+	w := clock.MajorityOf(ahead, silent, voters)
+	if w.Known {
+		if jumpMs := lead.CatchUp(w.AheadMs); jumpMs > clock.WrongWallMs {
 			n.logger.Warn("TIME jumps forward to the wall clocks of a majority", "ms", jumpMs)
 		}
 	}
-	lead.wallsOpen = !w.settled
+	lead.wallsOpen = !w.Settled
 }
 
 // wallsAhead compares the wall clocks of the voters with this node's.
-func (n *Node) wallsAhead() walls { return majorityOf(n.voterWalls()) }
+func (n *Node) wallsAhead() clock.Walls { return clock.MajorityOf(n.voterWalls()) }
 
 // voterWalls returns how far the wall clocks of voters are ahead of this node's. A silent one may
 // still say anything, a member of release 0.1 never does.
@@ -128,38 +118,4 @@ func (n *Node) voterWalls() (ahead []int64, silent, voters int) {
 		}
 	}
 	return ahead, silent, voters
-}
-
-// steerTo returns how far what the time of day follows is ahead of this node's wall clock: 0,
-// unless a majority of the wall clocks is ahead of it, or behind.
-func steerTo(ahead []int64, voters int) int64 {
-	if least, ok := majorityAt(slices.Clone(ahead), voters); ok && least > 0 {
-		return least
-	}
-	behind := make([]int64, len(ahead))
-	for i, ms := range ahead {
-		behind[i] = -ms
-	}
-	if least, ok := majorityAt(behind, voters); ok && least > 0 {
-		return -least
-	}
-	return 0
-}
-
-// majorityOf returns what the clocks of some voters say, of which silent ones may say more.
-func majorityOf(ahead []int64, silent, voters int) (w walls) {
-	w.aheadMs, w.known = majorityAt(slices.Clone(ahead), voters)
-	most, _ := majorityAt(append(ahead, slices.Repeat([]int64{math.MaxInt64}, silent)...), voters)
-	w.settled = silent == 0 || w.known && most != math.MaxInt64 && most-w.aheadMs <= wrongWallMs
-	return w
-}
-
-// majorityAt returns the largest value that a majority of the voters is at or past, given the
-// values of some of them; false: of too few.
-func majorityAt(values []int64, voters int) (value int64, ok bool) {
-	if len(values) <= voters/2 {
-		return 0, false
-	}
-	slices.Sort(values)
-	return values[len(values)-1-voters/2], true
 }

@@ -4,8 +4,8 @@ package cluster
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 )
@@ -76,14 +76,14 @@ func TestWallClocksPutRight(t *testing.T) {
 				eventually(t, "the time of day is right", right)
 				eventually(t, "the leader knows it", func() bool {
 					w := c.leader().wallsAhead()
-					return w.known && w.aheadMs == 0
+					return w.Known && w.AheadMs == 0
 				})
 				// the third is wrong as well, and alone with that
 				c.clock("n3").shiftWall(2*time.Hour + apart.Abs())
 				c.reopen("n3")
 				c.ready("n3")
 				eventually(t, "all clocks are known", func() bool {
-					return c.leader().wallsAhead().settled
+					return c.leader().wallsAhead().Settled
 				})
 				time.Sleep(2 * askEvery)
 				if !right() {
@@ -156,35 +156,6 @@ func TestOlderMembersAreToldNoWallClock(t *testing.T) {
 	})
 }
 
-// The time of day follows this node's clock, 0, unless a majority of the clocks is beyond it.
-func TestSteerTo(t *testing.T) {
-	for _, c := range []struct {
-		ahead  []int64
-		voters int
-		want   int64
-	}{
-		{[]int64{0}, 1, 0},
-		{[]int64{0}, 3, 0},
-		{[]int64{0, 9}, 2, 0},
-		{[]int64{0, -9}, 2, 0},
-		{[]int64{0, 9}, 3, 0}, // the third decides
-		{[]int64{0, -9}, 3, 0},
-		{[]int64{0, 9, -9}, 3, 0},
-		{[]int64{0, 7, 9}, 3, 7},
-		{[]int64{-7, 0, -9}, 3, -7},
-		{[]int64{0, 7, 9}, 4, 0},
-		{[]int64{0, 7, 9, 8}, 4, 7},
-		{[]int64{7, 9, 8}, 4, 7}, // this node has no vote
-		{[]int64{0, 7, 9, 8}, 5, 7},
-		{[]int64{0, -7, -9, -8}, 5, -7},
-		{[]int64{0, -7, -9}, 5, 0},
-	} {
-		if got := steerTo(slices.Clone(c.ahead), c.voters); got != c.want {
-			t.Errorf("%v of %d voters: %d, want %d", c.ahead, c.voters, got, c.want)
-		}
-	}
-}
-
 // TestTimeOfDayFollowsAMajority: the wall clock of the leader is set, and the time of day stays
 // where those of the others are. When these are set as well, it follows, slowly.
 func TestTimeOfDayFollowsAMajority(t *testing.T) {
@@ -204,13 +175,136 @@ func TestTimeOfDayFollowsAMajority(t *testing.T) {
 			}
 			time.Sleep(long)
 			went := c.offset() - was
-			want := time.Duration(long.Microseconds()/aheadEveryUs) * time.Millisecond
+			want := long / 2000 // 500 parts in a million
 			if by < 0 {
-				want = -time.Duration(long.Microseconds()/behindEveryUs) * time.Millisecond
+				want = -long / 200
 			}
 			if (went-want).Abs() > 5*time.Millisecond || went == 0 {
 				t.Errorf("the time of day went by %v after all, want %v", went, want)
 			}
+		})
+	}
+}
+
+// TestTimeOfDayAfterStop: after the whole cluster was down, the time of day moves forward to the
+// wall clock. After one node was down, it does not follow that node's wall clock if that leads
+// next.
+func TestTimeOfDayAfterStop(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		offset := func() (ms int64) {
+			t.Helper()
+			if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
+				t.Fatal(err)
+			}
+			return ms
+		}
+		was := offset()
+		next := c.followers()[0].cfg.ID
+		c.close(next)
+		c.clock(next).shiftWall(time.Minute)
+		c.reopen(next)
+		c.ready(next)
+		eventually(t, "the node that was down has an entry", func() bool {
+			return c.nodes[next].arrivals.Running()
+		})
+		eventually(t, "it leads", func() bool {
+			if n := c.leader(); n.cfg.ID != next {
+				err := n.TransferLeadership(next)
+				return err == nil || errors.Is(err, ErrUnknown)
+			}
+			return true
+		})
+		if got := offset(); got != was {
+			t.Errorf("the offset was %d ms and is %d ms: a wall clock that is wrong was followed",
+				was,
+				got)
+		}
+		c.closeAll()
+		for _, m := range c.members {
+			c.clock(m.ID).shiftWall(time.Hour)
+			c.reopen(m.ID)
+		}
+		if got := offset(); got < was+time.Hour.Milliseconds() ||
+			got > was+time.Hour.Milliseconds()+10*time.Minute.Milliseconds() {
+			t.Errorf("after an hour in which no node ran the offset grew by %d ms", got-was)
+		}
+	})
+}
+
+// TestOneWrongWallClock restarts all nodes, one of which has a wall clock that is a year ahead,
+// until that one leads first. The time of day is what the others say.
+func TestOneWrongWallClock(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "w")
+		offset := func() (ms int64) {
+			t.Helper()
+			if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
+				t.Fatal(err)
+			}
+			return ms
+		}
+		const year, apart = 365 * 24 * time.Hour, int64(10 * time.Minute / time.Millisecond)
+		was := offset()
+		const wrong = "n2"
+		c.clock(wrong).shiftWall(year)
+		for led := false; !led; {
+			c.closeAll()
+			for _, m := range c.members {
+				c.reopen(m.ID)
+			}
+			led = c.leader().cfg.ID == wrong
+			if got := offset(); got < was || got > was+apart {
+				t.Fatalf("%s leads, and the offset grew by %d ms", c.leader().cfg.ID, got-was)
+			}
+			c.write(c.leader(), "w")
+		}
+		c.closeAll()
+		for _, m := range c.members {
+			if m.ID != wrong {
+				c.clock(m.ID).shiftWall(year) // no longer wrong: as if a year had passed
+			}
+			c.reopen(m.ID)
+		}
+		if got := offset(); got < was+year.Milliseconds() ||
+			got > was+year.Milliseconds()+apart {
+			t.Errorf("after a year the offset grew by %d ms", got-was)
+		}
+	})
+}
+
+// TestWrongWallClockAmongTheFirst restarts all nodes, one of which has a wall clock that is behind.
+// It is among the two that begin, and the third, which is right, comes later: then the time of day
+// is where those two are.
+func TestWrongWallClockAmongTheFirst(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Second, time.Minute} {
+		runSimulated(t, late.String(), func(t *testing.T) {
+			c := newCluster(t, 3, nil)
+			c.write(c.leader(), "w")
+			offset := func() (ms int64) {
+				t.Helper()
+				if _, err := fmt.Sscan(c.read(c.leader(), "wall"), &ms); err != nil {
+					t.Fatal(err)
+				}
+				return ms
+			}
+			was := offset()
+			c.closeAll()
+			for _, m := range c.members {
+				c.clock(m.ID).shiftWall(10 * time.Hour)
+			}
+			c.clock("n2").shiftWall(-time.Hour)
+			c.reopen("n1")
+			c.reopen("n2")
+			time.Sleep(late)
+			c.reopen("n3")
+			c.ready("n3")
+			eventually(t, "the time of day is that of the majority", func() bool {
+				grew := time.Duration(offset()-was) * time.Millisecond
+				return grew >= 10*time.Hour && grew < 10*time.Hour+10*time.Minute
+			})
 		})
 	}
 }

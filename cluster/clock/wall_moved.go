@@ -1,6 +1,6 @@
 //go:build coordd_moved_wall
 
-package cluster
+package clock
 
 import (
 	"os"

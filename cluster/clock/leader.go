@@ -1,7 +1,7 @@
 // The leader's clock: the cluster clock, the time of day beside it, and the instants that reads
 // name. See docs/adr/0016-the-time-of-day.md.
 
-package cluster
+package clock
 
 import (
 	"slices"
@@ -11,11 +11,11 @@ import (
 
 const usPerMs = 1000
 
-// stamp is an entry's time: the cluster clock, and the time of day in µs since 1970, 0 if unknown.
-type stamp struct{ clockMs, wallUs int64 }
+// Stamp is an entry's time: the cluster clock, and the time of day in µs since 1970, 0 if unknown.
+type Stamp struct{ ClockMs, WallUs int64 }
 
 // offsetMs is how far the time of day is ahead of the cluster clock.
-func (s stamp) offsetMs() int64 { return floorDiv(s.wallUs, usPerMs) - s.clockMs }
+func (s Stamp) offsetMs() int64 { return floorDiv(s.WallUs, usPerMs) - s.ClockMs }
 
 func floorDiv(a, b int64) int64 {
 	q := a / b
@@ -25,17 +25,20 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// reading is a reading of the cluster clock with its time of day. The two are whole milliseconds
+// Reading is a reading of the cluster clock with its time of day. The two are whole milliseconds
 // apart, so while that offset is constant, converting there and back yields the same value at any
 // fraction of a millisecond.
-type reading struct{ clockUs, offsetMs int64 }
+type Reading struct{ clockUs, offsetMs int64 }
 
-func (r reading) clockMs() int64 { return r.clockUs / usPerMs }
-func (r reading) wallUs() int64  { return r.clockUs + r.offsetMs*usPerMs }
+// ClockMs returns the cluster clock, in ms.
+func (r Reading) ClockMs() int64 { return r.clockUs / usPerMs }
+
+// WallUs returns the time of day, in µs since 1970.
+func (r Reading) WallUs() int64 { return r.clockUs + r.offsetMs*usPerMs }
 
 // readingOf combines a cluster clock with a wall clock.
-func readingOf(clockMs int64, wall time.Time) reading {
-	return reading{clockMs * usPerMs, wall.UnixMilli() - clockMs}
+func readingOf(clockMs int64, wall time.Time) Reading {
+	return Reading{clockMs * usPerMs, wall.UnixMilli() - clockMs}
 }
 
 // How the time of day follows the wall clock of the leader, or of a majority that disagrees.
@@ -64,8 +67,8 @@ const (
 	readAheadUs = 20_000
 )
 
-// leaderClock is the clock of one leadership. It is safe for concurrent use.
-type leaderClock struct {
+// Leader is the clock of one leadership. It is safe for concurrent use.
+type Leader struct {
 	clock  Clock
 	base   time.Duration // local monotonic time at which the cluster clock was at least baseUs
 	baseUs int64
@@ -82,50 +85,52 @@ type leaderClock struct {
 	inFlightUs []int64 // stamps of entries without an outcome
 }
 
-func newLeaderClock(clock Clock, from origin) *leaderClock {
-	c := &leaderClock{clock: clock, base: from.at, baseUs: from.stamp.clockMs * usPerMs,
-		stampedUs: from.stamp.wallUs}
-	if from.stamp.wallUs != 0 {
-		c.readUs = from.stamp.wallUs + readAheadUs // by reads of earlier leaders
+func newLeader(clock Clock, from origin) *Leader {
+	c := &Leader{clock: clock, base: from.at, baseUs: from.stamp.ClockMs * usPerMs,
+		stampedUs: from.stamp.WallUs}
+	if from.stamp.WallUs != 0 {
+		c.readUs = from.stamp.WallUs + readAheadUs // by reads of earlier leaders
 	}
-	if from.stamp.wallUs != 0 {
+	if from.stamp.WallUs != 0 {
 		c.offsetMs = from.stamp.offsetMs()
 	} else {
-		c.offsetMs = c.wallOffsetMs(c.nowMs())
+		c.offsetMs = c.wallOffsetMs(c.NowMs())
 	}
 	return c
 }
 
 // wallOffsetMs is the offset at which requests see the time of this node's wall clock.
-func (c *leaderClock) wallOffsetMs(nowMs int64) int64 {
+func (c *Leader) wallOffsetMs(nowMs int64) int64 {
 	return readingOf(nowMs, c.clock.Wall()).offsetMs - c.shiftMs
 }
 
-// setShift notes that an administrator has set the time of day that requests see.
-func (c *leaderClock) setShift(ms int64) {
+// SetShift notes that an administrator has set the time of day that requests see.
+func (c *Leader) SetShift(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shiftMs = ms
 }
 
-// steer has the time of day follow what is ahead of this node's wall clock by so much.
-func (c *leaderClock) steer(aheadMs int64) {
+// Steer has the time of day follow a majority of the voters' wall clocks, given how far some of
+// them are ahead of this node's.
+func (c *Leader) Steer(ahead []int64, voters int) {
+	aheadMs := steerTo(ahead, voters)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.steerMs = aheadMs
 }
 
-// catchUp has the time of day jump to the wall clocks, since the whole cluster was down and its
+// CatchUp has the time of day jump to the wall clocks, since the whole cluster was down and its
 // clock stood still, or there is no time of day yet. aheadMs is how far a majority of the wall
 // clocks is ahead of this node's at least. Unless they disagree, this node's counts: it is known
 // exactly. What was stamped before is not gone back on. It returns how far the time jumped.
-func (c *leaderClock) catchUp(aheadMs int64) (jumpMs int64) {
+func (c *Leader) CatchUp(aheadMs int64) (jumpMs int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if max(aheadMs, -aheadMs) <= deadbandMs {
 		aheadMs = 0
 	}
-	wallMs := c.wallOffsetMs(c.nowMs()) + aheadMs
+	wallMs := c.wallOffsetMs(c.NowMs()) + aheadMs
 	if c.stampedUs != 0 {
 		wallMs = max(wallMs, c.offsetMs)
 	}
@@ -134,35 +139,35 @@ func (c *leaderClock) catchUp(aheadMs int64) (jumpMs int64) {
 	return jumpMs
 }
 
-// untilClear returns how long until this leadership's instants are later than all that earlier
+// UntilClear returns how long until this leadership's instants are later than all that earlier
 // leaders' reads named. The base lost fractions of a millisecond.
-func (c *leaderClock) untilClear() time.Duration {
+func (c *Leader) UntilClear() time.Duration {
 	return max(c.base+(readAheadUs+2*usPerMs)*time.Microsecond-c.clock.Monotonic(), 0)
 }
 
-func (c *leaderClock) clockUs() int64 {
+func (c *Leader) clockUs() int64 {
 	return c.baseUs + max(c.clock.Monotonic()-c.base, 0).Microseconds()
 }
 
-// nowMs returns the cluster clock: the base's stamp plus the monotonic time since. It never
+// NowMs returns the cluster clock: the base's stamp plus the monotonic time since. It never
 // decreases.
-func (c *leaderClock) nowMs() int64 { return c.clockUs() / usPerMs }
+func (c *Leader) NowMs() int64 { return c.clockUs() / usPerMs }
 
-// now reads the clock.
-func (c *leaderClock) now() reading {
+// Now reads the clock.
+func (c *Leader) Now() Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.nowLocked()
 }
 
-func (c *leaderClock) nowLocked() reading {
+func (c *Leader) nowLocked() Reading {
 	now := c.clockUs()
 	c.slew(now)
-	return reading{now, c.offsetMs}
+	return Reading{now, c.offsetMs}
 }
 
 // slew makes the offset follow the wall clock, or those that are right if that is wrong.
-func (c *leaderClock) slew(nowUs int64) {
+func (c *Leader) slew(nowUs int64) {
 	apartMs := c.wallOffsetMs(nowUs/usPerMs) + c.steerMs - c.offsetMs
 	switch {
 	case !c.slewing || apartMs != 0 && c.ahead != (apartMs > 0):
@@ -182,37 +187,37 @@ func (c *leaderClock) slew(nowUs int64) {
 	}
 }
 
-// stamp stamps the next proposed entry. Call settled with the stamp when the entry has its outcome.
-func (c *leaderClock) stamp() stamp {
+// Stamp stamps the next proposed entry. Call settled with the stamp when the entry has its outcome.
+func (c *Leader) Stamp() Stamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.nowLocked()
 	// The clamp matters only after the offset was lowered, and at the first stamp, where the base
 	// lost the fraction of a millisecond.
-	wallUs := max(now.wallUs(), c.stampedUs+1, c.readUs+1)
+	wallUs := max(now.WallUs(), c.stampedUs+1, c.readUs+1)
 	c.stampedUs = wallUs
 	c.inFlightUs = append(c.inFlightUs, wallUs)
-	return stamp{now.clockMs(), wallUs}
+	return Stamp{now.ClockMs(), wallUs}
 }
 
-// settled notes that the entry of a stamp was applied or never will be.
-func (c *leaderClock) settled(s stamp) { c.forget(func(us int64) bool { return us == s.wallUs }) }
+// Settled notes that the entry of a stamp was applied or never will be.
+func (c *Leader) Settled(s Stamp) { c.forget(func(us int64) bool { return us == s.WallUs }) }
 
-func (c *leaderClock) forget(f func(us int64) bool) {
+func (c *Leader) forget(f func(us int64) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.inFlightUs = slices.DeleteFunc(c.inFlightUs, f)
 }
 
-// instant returns the instant that a read names, given the state that it sees: see Machine.Read. A
+// Instant returns the instant that a read names, given the state that it sees: see Machine.Read. A
 // read comes after what is applied and before what is in flight. askedUs is the time of day when
 // the read arrived. While the newest entry is older than that, the instants available lag the
 // clock; once they lag by more than readAheadUs, instant fails, and the read waits for an entry
 // with a later stamp.
-func (c *leaderClock) instant(lastUs, stampUs, askedUs int64) (us int64, ok bool) {
+func (c *Leader) Instant(lastUs, stampUs, askedUs int64) (us int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	most := min(c.nowLocked().wallUs()-1, stampUs+readAheadUs)
+	most := min(c.nowLocked().WallUs()-1, stampUs+readAheadUs)
 	for _, us := range c.inFlightUs {
 		if us > stampUs {
 			most = min(most, us-1)

@@ -1,14 +1,14 @@
 // The clock of the machine that a node runs on.
 
-package cluster
+package clock
 
 import (
 	"sync"
 	"time"
 )
 
-// SystemClock is the machine's own clock.
-type SystemClock struct{}
+// System is the machine's own clock.
+type System struct{}
 
 var (
 	processStart = time.Now()
@@ -17,10 +17,10 @@ var (
 
 // Monotonic returns the monotonic time since about the start of this process. It does not run fast
 // while NTP slews the system's monotonic clock. Time that the machine is suspended does not count.
-func (SystemClock) Monotonic() time.Duration { return system.now() }
+func (System) Monotonic() time.Duration { return system.now() }
 
 // Wall returns the time of day.
-func (SystemClock) Wall() time.Time { return wallNow() }
+func (System) Wall() time.Time { return wallNow() }
 
 // anchorEvery is how often a steadyClock takes a new anchor. Between anchors one clock's gain can
 // offset its earlier loss, so this bounds what can be gained: 8.3 % of it.

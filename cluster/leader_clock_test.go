@@ -1,4 +1,4 @@
-// Tests of the cluster clock.
+// Tests of the cluster clock, on clusters.
 
 package cluster
 
@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/clock"
 )
 
 // clockOn returns the cluster clock as a linearizable read on n sees it, with the real times before
@@ -125,16 +127,11 @@ func TestIdleLeaderProposesNoTicks(t *testing.T) {
 	})
 }
 
-// stubClock stands still until it is moved.
-type stubClock struct {
-	mono time.Duration
-	wall time.Duration // ahead of mono
-}
+// fixedClock stands still until it is moved.
+type fixedClock struct{ mono time.Duration }
 
-func (c *stubClock) Monotonic() time.Duration { return c.mono }
-func (c *stubClock) Wall() time.Time {
-	return time.Unix(1_700_000_000, 0).Add(c.mono + c.wall)
-}
+func (c *fixedClock) Monotonic() time.Duration { return c.mono }
+func (c *fixedClock) Wall() time.Time          { return time.Unix(1_700_000_000, 0).Add(c.mono) }
 
 func stamped(index, term uint64, stampMs int64, markTerm uint64) *raft.Log {
 	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand,
@@ -143,34 +140,37 @@ func stamped(index, term uint64, stampMs int64, markTerm uint64) *raft.Log {
 }
 
 func TestArrivals(t *testing.T) {
-	clock := &stubClock{}
-	a := &arrivals{clock: clock, entryClock: newToy().EntryClock}
+	fixed := &fixedClock{}
+	a := newArrivals(fixed, newToy().EntryClock)
 	applied := int64(0)
 	s := newLogStore(raft.NewInmemStore(), a, func() int64 { return applied })
 	store := func(at time.Duration, logs ...*raft.Log) {
 		t.Helper()
-		clock.mono = at
+		fixed.mono = at
 		if err := s.StoreLogs(logs); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(what string, appliedMs, wantMs int64, wantAt time.Duration) {
 		t.Helper()
-		if o := a.base(stamp{clockMs: appliedMs}); o.stamp.clockMs != wantMs || o.at != wantAt {
-			t.Errorf("%s: base %d at %v, want %d at %v", what, o.stamp.clockMs, o.at, wantMs,
+		lead, _ := a.Lead(clock.Stamp{ClockMs: appliedMs})
+		if got, want := lead.NowMs(), wantMs+(fixed.mono-wantAt).Milliseconds(); got != want {
+			t.Errorf("%s: a leader's clock shows %d, want %d: %d at %v", what, got, want, wantMs,
 				wantAt)
 		}
 	}
 	ran := func(what string, appliedMs, wantUs int64, want bool) {
 		t.Helper()
-		if o := a.base(stamp{appliedMs, 5}); o.stamp.wallUs != wantUs || o.live != want {
-			t.Errorf("%s: time of day %d, running %v, want %d, %v", what, o.stamp.wallUs, o.live,
-				wantUs, want)
+		lead, live := a.Lead(clock.Stamp{ClockMs: appliedMs, WallUs: 5})
+		now := lead.Now()
+		gotUs := now.WallUs() - (now.ClockMs()-appliedMs)*1000
+		if gotUs != wantUs/1000*1000 || live != want {
+			t.Errorf("%s: time of day %d, running %v, want %d, %v", what, gotUs, live, wantUs, want)
 		}
 	}
-	a.reset(stamp{400, 400_007})
+	a.Reset(clock.Stamp{ClockMs: 400, WallUs: 400_007})
 	ran("a log that was there at the start", 400, 400_007, false)
-	a.raise(stamp{clockMs: 500})
+	a.Raise(clock.Stamp{ClockMs: 500})
 	ran("a snapshot that was there at the start", 500, 5, false)
 	store(1*time.Second, stamped(1, 1, 1000, 1), stamped(2, 1, 1010, 1))
 	store(2*time.Second, stamped(3, 1, 2000, 1))
@@ -182,13 +182,13 @@ func TestArrivals(t *testing.T) {
 	store(4*time.Second, stamped(6, 1, 9999, 7))
 	check("nor does a void entry", 2000, 2000, 2*time.Second)
 	store(5*time.Second, stamped(7, 1, 5000, 1), stamped(8, 1, 5500, 1))
-	clock.mono = 6 * time.Second
+	fixed.mono = 6 * time.Second
 	if err := s.DeleteRange(7, 8); err != nil {
 		t.Fatal(err)
 	}
 	check("a cut suffix falls back to what stays, as of now", 2000, 2000, 6*time.Second)
 	ran("who cut it lives", 2000, 2_000_007, true)
-	clock.mono = 7 * time.Second
+	fixed.mono = 7 * time.Second
 	if err := s.DeleteRange(1, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -196,45 +196,35 @@ func TestArrivals(t *testing.T) {
 	check("another stamp than the machine's is not trusted", 2500, 2500, 7*time.Second)
 	ran("another stamp than the machine's is not trusted", 2500, 5, false)
 	applied = 3000
-	a.raise(stamp{clockMs: 3000})
+	a.Raise(clock.Stamp{ClockMs: 3000})
 	check("a snapshot", 3000, 3000, 7*time.Second)
-	clock.mono = 8 * time.Second
-	a.raise(stamp{clockMs: 2999})
+	fixed.mono = 8 * time.Second
+	a.Raise(clock.Stamp{ClockMs: 2999})
 	check("an older snapshot changes nothing", 3000, 3000, 7*time.Second)
 	if err := s.DeleteRange(3, 6); err != nil {
 		t.Fatal(err)
 	}
 	check("an empty log leaves the machine's clock, as of now", 3000, 3000, 8*time.Second)
-	clock.mono = 9 * time.Second
-	for _, c := range []struct{ got, want reading }{
-		{a.estimate(stamp{3000, 7_000_123}), reading{4_000_000, 4000}},
-		{a.estimate(stamp{5000, 7_000_123}), reading{5_000_000, 2000}},
-		{a.estimate(stamp{clockMs: 5000}), reading{5_000_000, clock.Wall().UnixMilli() - 5000}},
+	fixed.mono = 9 * time.Second
+	type shown struct{ clockMs, wallUs int64 }
+	for _, c := range []struct {
+		applied clock.Stamp
+		want    shown
+	}{
+		{clock.Stamp{ClockMs: 3000, WallUs: 7_000_123}, shown{4000, 8_000_000}},
+		{clock.Stamp{ClockMs: 5000, WallUs: 7_000_123}, shown{5000, 7_000_000}},
+		{clock.Stamp{ClockMs: 5000}, shown{5000, fixed.Wall().UnixMilli() * 1000}},
 	} {
-		if c.got != c.want {
-			t.Errorf("estimate %v, want %v", c.got, c.want)
+		got := a.Estimate(c.applied)
+		if (shown{got.ClockMs(), got.WallUs()}) != c.want {
+			t.Errorf("estimate %v, want %v", got, c.want)
 		}
 	}
-	a.reset(stamp{6000, 8_000_123})
-	clock.mono += 1500 * time.Microsecond
-	if got, want := a.estimate(stamp{6000, 7}), (reading{6_001_500, 2000}); got != want {
+	a.Reset(clock.Stamp{ClockMs: 6000, WallUs: 8_000_123})
+	fixed.mono += 1500 * time.Microsecond
+	got := a.Estimate(clock.Stamp{ClockMs: 6000, WallUs: 7})
+	if want := (shown{6001, 8_001_500}); (shown{got.ClockMs(), got.WallUs()}) != want {
 		t.Errorf("estimate %v, want %v", got, want)
-	}
-}
-
-func TestLeadershipClock(t *testing.T) {
-	clock := &stubClock{mono: 10 * time.Second}
-	lead := newLeaderClock(clock, origin{stamp: stamp{clockMs: 500}, at: 9 * time.Second})
-	if got := lead.nowMs(); got != 1500 {
-		t.Errorf("now %d, want 1500", got)
-	}
-	clock.mono = 10*time.Second + 999*time.Microsecond
-	if got := lead.nowMs(); got != 1500 {
-		t.Errorf("now %d, want 1500: parts of a ms are cut off", got)
-	}
-	clock.mono = 0
-	if got := lead.nowMs(); got != 500 {
-		t.Errorf("now %d, want 500: never below the base", got)
 	}
 }
 
@@ -256,4 +246,62 @@ func TestVoidEntryDoesNotRun(t *testing.T) {
 	if len(toy.batches()) != 1 || a.clockMs.Load() != 100 {
 		t.Errorf("%v, clock %d", toy.batches(), a.clockMs.Load())
 	}
+}
+
+// A key outlives its time by no more than the outage and stampEvery, although nobody writes: an
+// idle leader stamps the log while there is a deadline, and when it stops.
+func TestIdleTimeCountsAfterARestart(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		c.write(lead, "w")
+		now := func() int64 { return lead.route.Load().lead.NowMs() }
+		began := now()
+		for _, toy := range c.toys {
+			toy.mu.Lock()
+			toy.Deadline = began + time.Hour.Milliseconds()
+			toy.mu.Unlock()
+		}
+		const idle = 10 * time.Second
+		for range 20 {
+			time.Sleep(idle / 20)
+			for id, n := range c.nodes { // any of them may be killed
+				if old := now() - n.machine.clockMs.Load(); old > stampEvery.Milliseconds()+500 {
+					t.Fatalf("the newest stamp of %s is %d ms old", id, old)
+				}
+			}
+		}
+		for _, id := range []string{c.followers()[0].cfg.ID, c.followers()[1].cfg.ID,
+			lead.cfg.ID} { // without a successor
+			c.close(id)
+		}
+		for _, m := range c.members {
+			c.reopen(m.ID)
+		}
+		lead = c.leader()
+		if ran := now() - began; ran < (idle - 4*time.Second).Milliseconds() {
+			t.Errorf("%d ms of %v count", ran, idle)
+		}
+	})
+}
+
+// A node that stops alone says in the log what the clock is.
+func TestStopStampsTheLog(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		lead := c.leader()
+		c.write(lead, "w")
+		began := lead.route.Load().lead.NowMs()
+		toy := c.toys["n1"]
+		toy.mu.Lock()
+		toy.Deadline = began + time.Hour.Milliseconds()
+		toy.mu.Unlock()
+		const idle = 2500 * time.Millisecond // no other stamp is due
+		time.Sleep(idle)
+		c.close("n1")
+		c.reopen("n1")
+		if ran := c.leader().route.Load().lead.NowMs() - began; ran < idle.Milliseconds() {
+			t.Errorf("%d ms of %v count", ran, idle)
+		}
+	})
 }
