@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 
@@ -29,7 +30,8 @@ func stoppedNode(t *testing.T) string {
 	}
 	eventually(t, "it leads", func() bool { return n.Status().Ready })
 	for i := range 20 {
-		if _, err := n.Write(t.Context(), Workload{}, []byte(fmt.Sprint("w", i)), 1); err != nil {
+		batch := []byte(fmt.Sprint("w", i))
+		if _, err := n.Write(t.Context(), fair.Workload{}, batch, 1); err != nil {
 			t.Fatal(err)
 		}
 		if i == 12 {

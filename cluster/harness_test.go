@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -311,18 +312,20 @@ func (c *testCluster) followers() []*Node {
 // What most tests call: batches of no known workload.
 
 func (n *Node) write(ctx context.Context, batch []byte, count int) ([]byte, error) {
-	return n.Write(ctx, Workload{}, batch, count)
+	return n.Write(ctx, fair.Workload{}, batch, count)
 }
 
 func (n *Node) read(ctx context.Context, batch []byte) ([]byte, error) {
-	return n.Read(ctx, Workload{}, batch)
+	return n.Read(ctx, fair.Workload{}, batch)
 }
 
 func (n *Node) dryRun(ctx context.Context, batch []byte) ([]byte, error) {
-	return n.DryRun(ctx, Workload{}, batch)
+	return n.DryRun(ctx, fair.Workload{}, batch)
 }
 
-func (n *Node) readLocal(batch []byte) ([]byte, error) { return n.ReadLocal(Workload{}, batch) }
+func (n *Node) readLocal(batch []byte) ([]byte, error) {
+	return n.ReadLocal(fair.Workload{}, batch)
+}
 
 // write writes one batch and fails the test on any error.
 func (c *testCluster) write(n *Node, batch string) string {

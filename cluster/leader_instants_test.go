@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
@@ -87,7 +88,7 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 	// the sweep looks for parked reads as well
 	c := newCluster(t, 1, func(cfg *Config) { cfg.ReplyWait = time.Hour })
 	n := c.leader()
-	u := newLocalCall([]byte("seen"), 1, n.leaderDeadline(Workload{}))
+	u := newLocalCall([]byte("seen"), 1, n.leaderDeadline(fair.Workload{}))
 	n.pause.mu.Lock()
 	n.inFlight.Add(1)
 	n.park(n.route.Load().lead, u)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/internal/wire"
 	"github.com/hashicorp/raft"
 )
@@ -107,7 +108,7 @@ func (t *toy) Apply(l *raft.Log) any {
 	out := &toyOutcome{replies: [][]byte{}}
 	total := uint64(0)
 	for _, g := range batches {
-		if total >= quantum {
+		if total >= fair.Quantum {
 			t.cut.Add(1)
 			break
 		}

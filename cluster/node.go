@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // Node is one member of the cluster. Its methods may be called from any goroutine.
@@ -41,8 +42,8 @@ type Node struct {
 	heavyWrite     atomic.Bool  // one of them has heavy batches
 	writeTurn      writeTurn
 	heavyRead      atomic.Bool // a heavy read runs or waits for the gate
-	gate           fairGate    // for heavy reads and session work of this node
-	costs          costs
+	gate           fair.Gate   // for heavy reads and session work of this node
+	costs          fair.Costs
 	pendingEntries entryList // the proposed entries, for the sweep
 	pause          proposalPause
 	tickDue        atomic.Bool
@@ -349,7 +350,7 @@ func (n *Node) start() {
 // Write runs a batch of count requests through the log, whichever node leads, and returns its
 // reply. The error says what is certain: ErrNotRun, ErrUnknown or ErrTooLarge. If ctx ends the
 // call, the caller must not change batch afterwards; otherwise it is the caller's again.
-func (n *Node) Write(ctx context.Context, load Workload, batch []byte,
+func (n *Node) Write(ctx context.Context, load fair.Workload, batch []byte,
 	count int) ([]byte, error) {
 	if count < 1 || count > MaxBatchRequests {
 		return nil, tooLarge(fmt.Sprintf("a batch of %d requests exceeds the limit of %d", count,
@@ -363,7 +364,7 @@ func (n *Node) Write(ctx context.Context, load Workload, batch []byte,
 // for it. It may be lost. On the leader it may be called while an entry is applied, to have it run
 // right after what is in flight.
 func (n *Node) WriteFirst(batch []byte) {
-	c := newLocalCall(batch, 1, n.leaderDeadline(Workload{}))
+	c := newLocalCall(batch, 1, n.leaderDeadline(fair.Workload{}))
 	if n.writes.pushFirst(c) != nil {
 		c.release()
 		return
@@ -376,7 +377,7 @@ func (n *Node) WriteFirst(batch []byte) {
 
 // Read runs a batch of read-only requests that sees every write acknowledged, on any node, before
 // the call. The error is ErrNotRun or ErrTooLarge. The rule about ctx and batch is Write's.
-func (n *Node) Read(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
+func (n *Node) Read(ctx context.Context, load fair.Workload, batch []byte) ([]byte, error) {
 	return n.submit(ctx, n.reads, newLocalCall(batch, 1, n.leaderDeadline(load)).withWorkload(load),
 		errWithdrawn)
 }
@@ -384,14 +385,14 @@ func (n *Node) Read(ctx context.Context, load Workload, batch []byte) ([]byte, e
 // DryRun is Read for a batch that may write: it runs the requests before the first that would
 // change anything, and returns their replies, possibly none. The rest is for Write. It returns no
 // replies either if the leader is of a version without dry runs.
-func (n *Node) DryRun(ctx context.Context, load Workload, batch []byte) ([]byte, error) {
+func (n *Node) DryRun(ctx context.Context, load fair.Workload, batch []byte) ([]byte, error) {
 	c := newLocalCall(batch, 1, n.leaderDeadline(load)).withWorkload(load)
 	c.dryRun = true
 	return n.submit(ctx, n.reads, c, errWithdrawn)
 }
 
 // leaderDeadline returns until when a batch that arrives now waits for a leader.
-func (n *Node) leaderDeadline(load Workload) time.Time {
+func (n *Node) leaderDeadline(load fair.Workload) time.Time {
 	wait := n.cfg.LeaderWait
 	if load.LeaderWait != 0 {
 		wait = max(0, min(wait, load.LeaderWait))
@@ -436,14 +437,16 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 // A batch that is predicted to be cheap runs at once, beside others, and entries wait for all of
 // them. A prediction can be wrong: such a batch is aborted when it has done more, and then waits
 // for the gate like a heavy one.
-func (n *Node) ReadLocal(load Workload, batch []byte) (reply []byte, err error) {
-	predicted, known := n.costs.estimate(load)
-	if known && len(batch) <= exemptBytes && n.gate.exempt(predicted) {
-		reply, units, done, err := n.readHere(batch, 2*max(predicted, exemptWork))
-		n.gate.settleExempt(flow{id: load.Conn}, predicted, units)
-		if done {
-			n.costs.record(load, units)
-			return reply, err
+func (n *Node) ReadLocal(load fair.Workload, batch []byte) (reply []byte, err error) {
+	predicted, known := n.costs.Estimate(load)
+	if known {
+		if most, ok := n.gate.ExemptRead(predicted, len(batch)); ok {
+			reply, units, done, err := n.readHere(batch, most)
+			n.gate.SettleExempt(fair.Flow{ID: load.Conn}, predicted, units)
+			if done {
+				n.costs.Record(load, units)
+				return reply, err
+			}
 		}
 	}
 	busy := n.inTurn(load, func() (units uint64) {
@@ -479,38 +482,38 @@ func (n *Node) readHere(batch []byte, most uint64) (reply []byte, units uint64, 
 	} else {
 		reply, units = n.runRead(batch, now, nil, false)
 	}
-	return reply, units + uint64(len(reply))/bytesPerUnit, done, nil
+	return reply, units + uint64(len(reply))/fair.BytesPerUnit, done, nil
 }
 
 // Schedule runs f, which is work of this node alone. If f is predicted to be heavy, or much exempt
 // work ran lately or runs now, it waits until the fair queue admits it: one such f at a time. The
 // error is ErrBusy: f did not run.
-func (n *Node) Schedule(load Workload, f func()) error {
+func (n *Node) Schedule(load fair.Workload, f func()) error {
 	timed := func() uint64 {
 		began := time.Now()
 		f()
-		return elapsedWork(time.Since(began))
+		return fair.ElapsedWork(time.Since(began))
 	}
-	predicted, _ := n.costs.estimate(load)
-	if !n.gate.enter(predicted) {
+	predicted, _ := n.costs.Estimate(load)
+	if !n.gate.Enter(predicted) {
 		return n.inTurn(load, timed)
 	}
 	units := timed()
-	n.gate.leave()
-	n.costs.record(load, units)
-	n.gate.settleExempt(flow{id: load.Conn}, predicted, units)
+	n.gate.Leave()
+	n.costs.Record(load, units)
+	n.gate.SettleExempt(fair.Flow{ID: load.Conn}, predicted, units)
 	return nil
 }
 
 // inTurn runs f, which returns its cost in units, when the gate admits it.
-func (n *Node) inTurn(load Workload, f func() uint64) error {
-	w := n.gate.acquire(flow{id: load.Conn}, n.cfg.ReplyWait, n.closing)
+func (n *Node) inTurn(load fair.Workload, f func() uint64) error {
+	w := n.gate.Acquire(fair.Flow{ID: load.Conn}, n.cfg.ReplyWait, n.closing)
 	if w == nil {
 		return errOverloaded
 	}
 	units := f()
-	n.costs.record(load, units)
-	n.gate.release(w, units)
+	n.costs.Record(load, units)
+	n.gate.Release(w, units)
 	return nil
 }
 

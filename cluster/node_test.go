@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 func TestWriteAndReadOnEveryNode(t *testing.T) {
@@ -110,7 +112,8 @@ func TestMinorityRefuses(t *testing.T) {
 		}
 		for _, wait := range []time.Duration{-1, 50 * time.Millisecond} {
 			asked := time.Now()
-			_, err := rest.Write(context.Background(), Workload{LeaderWait: wait}, []byte("w"), 1)
+			load := fair.Workload{LeaderWait: wait}
+			_, err := rest.Write(context.Background(), load, []byte("w"), 1)
 			if !errors.Is(err, ErrNotRun) {
 				t.Errorf("a write that waits for %v: %v", wait, err)
 			}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // maxInboundFrames is how many frames of one connection are in progress at once; more wait in the
@@ -180,7 +182,7 @@ func (in *inbound) serve() error {
 			c := &call{batches: q.batches, count: q.count, size: q.size, from: in, frameID: f.id,
 				write: f.kind == frameWrite}
 			if q.heavy {
-				c.flow, c.cost = flow{in, q.tag.flow}, max(q.tag.cost, heavyWork)
+				c.Flow, c.cost = fair.Flow{Via: in, ID: q.tag.flow}, max(q.tag.cost, fair.HeavyWork)
 			}
 			c.deadline = time.Now().Add(in.n.cfg.LeaderWait)
 			err = errNoLeader

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // maxFrames is how many frames of a kind a follower has in flight to the leader.
@@ -500,7 +502,7 @@ func (l *link) forward(kind frameKind, calls []*call) bool {
 	buf := appendRequests(beginFrame(size+5*len(batches)+40), count, batches)
 	f := &sentFrame{kind: kind, calls: calls, sent: time.Now(), heavy: calls[0].heavy, size: size}
 	if f.heavy && l.able(abilityScheduling) {
-		buf = appendTag(buf, tag{calls[0].flow.id, calls[0].cost})
+		buf = appendTag(buf, tag{calls[0].Flow.ID, calls[0].cost})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -663,7 +665,7 @@ func (l *link) deliver(q *queue, fl *sentFrame, got answers) {
 			c.finish(nil, errBigReply)
 		}
 	}
-	if !fl.heavy && (len(again) > 0 || total >= quantum/2) {
+	if !fl.heavy && (len(again) > 0 || total >= fair.Quantum/2) {
 		q.beCautious()
 	}
 	if len(again) > 0 {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -375,7 +376,7 @@ func TestReplacedAuthorityUnderLoad(t *testing.T) {
 			for range 4 {
 				wg.Go(func() {
 					for ctx.Err() == nil {
-						_, err := n.Write(context.Background(), Workload{}, []byte("a"), 1)
+						_, err := n.Write(context.Background(), fair.Workload{}, []byte("a"), 1)
 						switch {
 						case err == nil:
 							done.Add(1)
@@ -436,7 +437,7 @@ func TestReplacedAuthority(t *testing.T) {
 		write := func(id string) {
 			t.Helper()
 			eventually(t, "a write on "+id, func() bool {
-				_, err := c.nodes[id].Write(context.Background(), Workload{}, []byte("a"), 1)
+				_, err := c.nodes[id].Write(context.Background(), fair.Workload{}, []byte("a"), 1)
 				return err == nil
 			})
 		}

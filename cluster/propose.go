@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // maxInFlight is how many entries the leader has in flight: while the followers write one, the
@@ -211,7 +212,7 @@ func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]b
 // reads them. A light entry that comes meanwhile waits for one turn.
 type writeTurn struct {
 	asked atomic.Bool
-	has   atomic.Pointer[ticket]
+	has   atomic.Pointer[fair.Ticket]
 }
 
 // longCommit is how long heavy batches keep their turn while the machine applies nothing: the log
@@ -233,7 +234,7 @@ func (n *Node) hasWriteTurn() bool {
 		n.loops.Add(1)
 		go func() {
 			defer n.loops.Done()
-			w := n.gate.acquire(flow{}, n.cfg.ReplyWait, n.closing)
+			w := n.gate.Acquire(fair.Flow{}, n.cfg.ReplyWait, n.closing)
 			n.writeTurn.has.Store(w)
 			if w != nil {
 				n.endIdleTurn(w)
@@ -247,19 +248,19 @@ func (n *Node) hasWriteTurn() bool {
 
 func (n *Node) endWriteTurn() {
 	if w := n.writeTurn.has.Swap(nil); w != nil {
-		n.gate.release(w, 0)
+		n.gate.Release(w, 0)
 	}
 }
 
 // endIdleTurn ends a turn that still lasts when the machine is found idle.
-func (n *Node) endIdleTurn(w *ticket) {
+func (n *Node) endIdleTurn(w *fair.Ticket) {
 	time.AfterFunc(longCommit, func() {
 		switch {
 		case n.writeTurn.has.Load() != w:
 		case n.machine.applying.Load() != 0:
 			n.endIdleTurn(w)
 		case n.writeTurn.has.CompareAndSwap(w, nil):
-			n.gate.release(w, 0)
+			n.gate.Release(w, 0)
 		}
 	})
 }
@@ -359,7 +360,7 @@ func (n *Node) deliver(e *entry, calls []*call, out outcome) {
 		}
 		n.settleCall(n.writes, c, out.replies[first:last:last])
 	}
-	if !e.heavy && (ran < e.batches || total >= quantum/2) {
+	if !e.heavy && (ran < e.batches || total >= fair.Quantum/2) {
 		n.writes.beCautious()
 	}
 	if len(again) > 0 {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // TestWriteFirst: while an entry is applied for long, the leader proposes nothing more, so that
@@ -21,7 +23,7 @@ func TestWriteFirst(t *testing.T) {
 		const waiting = 3 * joinBatches
 		done := make(chan struct{}, waiting+1)
 		write := func(batch string) {
-			_, _ = n.Write(context.Background(), Workload{}, []byte(batch), 1)
+			_, _ = n.Write(context.Background(), fair.Workload{}, []byte(batch), 1)
 			done <- struct{}{}
 		}
 		go write("slow")
@@ -59,8 +61,8 @@ func TestWriteFirstBeforeHeavy(t *testing.T) {
 		n.pause.mu.Lock()
 		n.inFlight.Add(1) // the slow entry
 		n.writes.beCautious()
-		load := Workload{Conn: 1, Command: heavyCommand}
-		n.writes.costs.record(load, 10_000_000)
+		load := fair.Workload{Conn: 1, Command: heavyCommand}
+		n.writes.costs.Record(load, 10_000_000)
 		again := newLocalCall([]byte("again"), 1, n.leaderDeadline(load)).withWorkload(load)
 		if err := n.writes.push(again); err != nil || !again.heavy {
 			t.Fatalf("heavy %v: %v", again.heavy, err)
@@ -81,10 +83,10 @@ func TestTurnIsGivenBack(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)
 		n := c.leader()
-		load := Workload{Conn: 2, Command: heavyCommand}
-		n.writes.costs.record(load, 10_000_000)
-		n.reads.costs.record(load, 10_000_000)
-		holder := n.gate.acquire(flow{id: 1}, time.Hour, n.closing)
+		load := fair.Workload{Conn: 2, Command: heavyCommand}
+		n.writes.costs.Record(load, 10_000_000)
+		n.reads.costs.Record(load, 10_000_000)
+		holder := n.gate.Acquire(fair.Flow{ID: 1}, time.Hour, n.closing)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() {
@@ -96,7 +98,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 		if err := <-done; err == nil {
 			t.Fatal("it was written")
 		}
-		n.gate.release(holder, 0)
+		n.gate.Release(holder, 0)
 		if _, err := n.ReadLocal(load, []byte("all")); err != nil {
 			t.Error(err)
 		}

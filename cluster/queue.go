@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // Limits of what is gathered into one entry or one frame.
@@ -43,11 +45,11 @@ type call struct {
 	dryRun   bool      // local: the batch may write, see Node.DryRun
 	state    callState // guarded by the queue's lock
 
-	workload    Workload // local
-	place                // seq: among all calls; the rest is of heavy ones
-	cost        uint64   // predicted units of work
-	unpredicted bool     // the cost is a guess
-	heavy       bool     // waits until the fair queue picks it
+	workload    fair.Workload // local
+	fair.Place                // seq: among all calls; the rest is of heavy ones
+	cost        uint64        // predicted units of work
+	unpredicted bool          // the cost is a guess
+	heavy       bool          // waits until the fair queue picks it
 
 	done    chan struct{} // local: gets one token when replies and err are set
 	replies [][]byte
@@ -74,13 +76,13 @@ func newLocalCall(batch []byte, count int, deadline time.Time) *call {
 	c.batches = c.oneBatch[:]
 	c.count, c.size, c.deadline = count, len(batch), deadline
 	c.state, c.dryRun, c.late = callQueued, false, false
-	c.workload, c.flow, c.heavy = Workload{}, flow{}, false
+	c.workload, c.Flow, c.heavy = fair.Workload{}, fair.Flow{}, false
 	return c
 }
 
 // withWorkload notes the workload of a local call.
-func (c *call) withWorkload(load Workload) *call {
-	c.workload, c.flow = load, flow{id: load.Conn}
+func (c *call) withWorkload(load fair.Workload) *call {
+	c.workload, c.Flow = load, fair.Flow{ID: load.Conn}
 	return c
 }
 
@@ -116,13 +118,13 @@ func (c *call) finish(replies [][]byte, err error) {
 // queue holds calls for one consumer. Its producers bound its length (a local caller waits for its
 // reply, a follower has few frames in flight); maxQueueBytes bounds its bytes.
 type queue struct {
-	costs *costs
+	costs *fair.Costs
 
 	mu            sync.Mutex
 	light         []*call // light
 	head          int     // where light begins
 	heavy         []*call // unordered
-	fair          fairQueue
+	fair          fair.Queue
 	cautiousUntil time.Time // until then, calls of unpredicted cost count as heavy
 	lightBatches  int       // batches in light calls that wait
 	bytes         int       // bytes in all calls that wait
@@ -135,7 +137,7 @@ type queue struct {
 	wake      chan struct{}
 }
 
-func newQueue(c *costs) *queue { return &queue{costs: c, wake: make(chan struct{}, 1)} }
+func newQueue(c *fair.Costs) *queue { return &queue{costs: c, wake: make(chan struct{}, 1)} }
 
 // count adds c to the totals, or with -1 takes it off.
 func (q *queue) count(c *call, sign int) {
@@ -151,37 +153,40 @@ func (q *queue) count(c *call, sign int) {
 // predict sets the expected cost of a local call.
 func (q *queue) predict(c *call) {
 	if c.from == nil {
-		units, known := q.costs.estimate(c.workload)
-		c.cost, c.unpredicted = units+uint64(c.size)/bytesPerUnit, !known
+		units, known := q.costs.Estimate(c.workload)
+		c.cost, c.unpredicted = units+uint64(c.size)/fair.BytesPerUnit, !known
 	}
 }
 
 // classLocked decides whether c is heavy. One whose cost is a guess is not trusted to be light in a
 // cautious queue, nor from a flow in debt. But a debt does not delay what is known to be light.
 func (q *queue) classLocked(c *call) {
-	c.heavy = c.cost >= heavyWork || c.unpredicted && (q.fair.inDebt(c.flow) ||
+	c.heavy = c.cost >= fair.HeavyWork || c.unpredicted && (q.fair.InDebt(c.Flow) ||
 		!q.cautiousUntil.IsZero() && time.Now().Before(q.cautiousUntil))
 	if c.heavy {
-		c.place = q.fair.place(c.flow, c.seq)
+		c.Place = q.fair.Place(c.Flow, c.Seq)
 	}
 }
 
 // charge bills a call's work to its flow and records it for later predictions.
 func (q *queue) charge(c *call, work uint64, reply int) {
-	work += uint64(reply) / bytesPerUnit
+	work += uint64(reply) / fair.BytesPerUnit
 	if c.from == nil {
-		q.costs.record(c.workload, work)
+		q.costs.Record(c.workload, work)
 	}
-	if work += uint64(c.size) / bytesPerUnit; !c.heavy && work < heavyWork {
+	if work += uint64(c.size) / fair.BytesPerUnit; !c.heavy && work < fair.HeavyWork {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !c.heavy { // it took no turn
-		c.place = q.fair.place(c.flow, c.seq)
+		c.Place = q.fair.Place(c.Flow, c.Seq)
 	}
-	q.fair.charge(c.place, work)
+	q.fair.Charge(c.Place, work)
 }
+
+// cautionTime is how long a queue stays cautious after light calls turned out heavy.
+const cautionTime = time.Second
 
 // beCautious makes the queue cautious for cautionTime: calls that counted as light did much work.
 func (q *queue) beCautious() {
@@ -215,7 +220,7 @@ func (q *queue) push(c *call) error {
 		return ErrBusy
 	}
 	q.nextSeq++
-	c.seq = q.nextSeq
+	c.Seq = q.nextSeq
 	q.classLocked(c)
 	q.count(c, 1)
 	wake := c.heavy
@@ -242,7 +247,7 @@ func (q *queue) pushFirst(c *call) error {
 	if q.closed != nil {
 		return q.closed
 	}
-	c.seq = 0
+	c.Seq = 0
 	q.count(c, 1)
 	q.light = slices.Insert(q.light, q.head, c)
 	q.wakeAt = 0
@@ -254,7 +259,7 @@ func (q *queue) pushFirst(c *call) error {
 func (q *queue) hasFirst() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.head < len(q.light) && q.light[q.head] != nil && q.light[q.head].seq == 0
+	return q.head < len(q.light) && q.light[q.head] != nil && q.light[q.head].Seq == 0
 }
 
 // appendLocked appends a light call. It reuses the array while half of it is free: a queue that
@@ -295,7 +300,7 @@ func (q *queue) requeue(calls []*call, pause bool) {
 		}
 	}
 	merged = append(merged, rest...)
-	slices.SortStableFunc(merged, func(a, b *call) int { return int(int64(a.seq - b.seq)) })
+	slices.SortStableFunc(merged, func(a, b *call) int { return int(int64(a.Seq - b.Seq)) })
 	q.light, q.head, q.wakeAt = merged, 0, 0
 	if pause {
 		q.restUntil = time.Now().Add(rejectPause)
@@ -359,20 +364,20 @@ func (q *queue) takeHeavy(dst []*call, most int) []*call {
 		return dst
 	}
 	if most > 1 { // thousands may wait, and go together when each asks for little
-		slices.SortFunc(q.heavy, func(a, b *call) int { return a.compare(&b.place) })
+		slices.SortFunc(q.heavy, func(a, b *call) int { return a.Compare(&b.Place) })
 	}
-	next := nextTurn(&q.fair, q.heavy)
+	next := fair.NextTurn(&q.fair, q.heavy)
 	first := q.heavy[next]
 	q.heavy = slices.Insert(slices.Delete(q.heavy, next, next+1), 0, first)
 	var b packer
 	cost, taken := uint64(0), 0
 	for _, c := range q.heavy[:min(most, len(q.heavy))] {
-		if b.calls > 0 && cost+c.cost > quantum || !b.fits(c) {
+		if b.calls > 0 && cost+c.cost > fair.Quantum || !b.fits(c) {
 			break
 		}
 		q.count(c, -1)
 		c.state = callTaken
-		q.fair.advance(c.startTag)
+		q.fair.Serve(c.Place)
 		dst = append(dst, c)
 		cost += c.cost
 		taken++

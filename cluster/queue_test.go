@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 func queuedUnits(q *queue, sizes ...int) []*call {
@@ -33,7 +35,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 			{count: 1, size: 1}}, []int{1, 1, 1}},
 		{"requests at the limit", []call{{count: 4000}, {count: 96}, {count: 1}}, []int{2, 1}},
 	} {
-		q := newQueue(&costs{})
+		q := newQueue(&fair.Costs{})
 		for i := range test.units {
 			test.units[i].batches = make([][]byte, 1)
 			test.units[i].from = &inbound{} // else its bytes would make it heavy
@@ -48,7 +50,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 			t.Errorf("%s: calls are left", test.name)
 		}
 	}
-	q := newQueue(&costs{})
+	q := newQueue(&fair.Costs{})
 	for range maxEntryBatches + 1 {
 		q.push(&call{batches: make([][]byte, 1)})
 	}
@@ -58,7 +60,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 }
 
 func TestQueueOrder(t *testing.T) {
-	q := newQueue(&costs{})
+	q := newQueue(&fair.Costs{})
 	u := queuedUnits(q, 1, 2, 3, 4, 5, 6)
 	first, second := q.take(nil, 1), []*call(nil)
 	q.requeue(first[2:4], false)
@@ -92,7 +94,7 @@ func TestQueueOrder(t *testing.T) {
 }
 
 func TestQueueIsBounded(t *testing.T) {
-	q := newQueue(&costs{})
+	q := newQueue(&fair.Costs{})
 	push := func(size int) (*call, error) {
 		c := &call{batches: make([][]byte, 1), count: 1, size: size, from: &inbound{}}
 		return c, q.push(c)
@@ -128,7 +130,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 func TestQueueWakesWhenEnoughWait(t *testing.T) {
 	simulated(t, func(t *testing.T) {
-		q := newQueue(&costs{})
+		q := newQueue(&fair.Costs{})
 		woken := func() bool {
 			select {
 			case <-q.wake:

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // TestLeaderThatIsNotConfirmed leaves a leader without anybody to ask whether it leads, while Raft
@@ -146,16 +148,16 @@ func TestLeaderOfFollowersWhoseDisksHang(t *testing.T) {
 				}
 			}
 			defer release()
-			load := Workload{Conn: 1, Command: heavyCommand}
-			lead.costs.record(load, units)
+			load := fair.Workload{Conn: 1, Command: heavyCommand}
+			lead.costs.Record(load, units)
 			written := make(chan error, 1)
 			go func() {
 				_, err := lead.Write(context.Background(), load, []byte("nobody"), 1)
 				written <- err
 			}()
 			synctest.Wait() // the write is in flight
-			local := Workload{Conn: 2, Command: newCommand}
-			lead.costs.record(local, heavyWork)
+			local := fair.Workload{Conn: 2, Command: newCommand}
+			lead.costs.Record(local, fair.HeavyWork)
 			if err := lead.Schedule(local, func() {}); err != nil {
 				t.Errorf("beside a write of %d units, a command of the session: %v", units, err)
 			}

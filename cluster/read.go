@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -48,7 +49,7 @@ type Replication struct {
 // On the wire it is a read of an empty batch. A leader of an older version answers with the index
 // alone.
 func (n *Node) Replication(ctx context.Context) (Replication, error) {
-	reply, err := n.Read(ctx, Workload{}, nil)
+	reply, err := n.Read(ctx, fair.Workload{}, nil)
 	if err != nil {
 		return Replication{}, err
 	}
@@ -125,7 +126,7 @@ func (n *Node) readOnce(lead *leadership) bool {
 	for _, c := range light {
 		p.run(c)
 	}
-	if p.work > quantum/2 {
+	if p.work > fair.Quantum/2 {
 		n.reads.beCautious()
 	}
 	if len(p.again) > 0 {
@@ -137,9 +138,9 @@ func (n *Node) readOnce(lead *leadership) bool {
 // readHeavy runs one heavy read when the gate admits it.
 func (n *Node) readHeavy(p readPass, c *call) {
 	defer n.loops.Done()
-	if w := n.gate.acquire(c.flow, n.cfg.ReplyWait, n.closing); w != nil {
+	if w := n.gate.Acquire(c.Flow, n.cfg.ReplyWait, n.closing); w != nil {
 		p.run(c)
-		n.gate.release(w, p.work)
+		n.gate.Release(w, p.work)
 	} else {
 		c.finish(nil, errOverloaded)
 	}
@@ -161,7 +162,7 @@ type readPass struct {
 // for the next pass. If a batch names an instant that does not exist yet, or that may belong to a
 // later leader, the call is parked without an answer.
 func (p *readPass) run(c *call) {
-	if p.work >= quantum && c.from == nil {
+	if p.work >= fair.Quantum && c.from == nil {
 		p.again = append(p.again, c)
 		return
 	}
@@ -186,7 +187,7 @@ func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 	size := 0
 	c.work = nil
 	for i, g := range c.batches {
-		if i > 0 && (size > p.n.cfg.readReplies || p.work >= quantum) {
+		if i > 0 && (size > p.n.cfg.readReplies || p.work >= fair.Quantum) {
 			break // the follower sends the rest again
 		}
 		var reply []byte
@@ -207,7 +208,7 @@ func (p *readPass) replies(c *call) (replies [][]byte, ok bool) {
 		}
 		replies, c.work = append(replies, reply), append(c.work, work)
 		size += len(reply)
-		p.work += work + uint64(len(reply))/bytesPerUnit
+		p.work += work + uint64(len(reply))/fair.BytesPerUnit
 	}
 	// If the term is the same, nothing of a later leader was applied, so the state knows of no
 	// other leader's instants.

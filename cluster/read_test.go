@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 // The clock of a read is not later than the confirmation that the leader leads: followers answer
@@ -24,12 +26,12 @@ func TestClockOfReadsIsConfirmed(t *testing.T) {
 					c.net.pause(f.cfg.ID)
 				}
 			}
-			holder := lead.gate.acquire(flow{id: 1}, time.Hour, lead.closing)
+			holder := lead.gate.Acquire(fair.Flow{ID: 1}, time.Hour, lead.closing)
 			asked := lead.route.Load().lead.Now().ClockMs()
-			u := newLocalCall([]byte("clock"), 1, lead.leaderDeadline(Workload{}))
+			u := newLocalCall([]byte("clock"), 1, lead.leaderDeadline(fair.Workload{}))
 			if heavy {
-				u.workload = Workload{Conn: 2, Command: heavyCommand}
-				lead.reads.costs.record(u.workload, 10_000_000)
+				u.workload = fair.Workload{Conn: 2, Command: heavyCommand}
+				lead.reads.costs.Record(u.workload, 10_000_000)
 			}
 			if err := lead.reads.push(u); err != nil {
 				t.Fatal(err)
@@ -39,7 +41,7 @@ func TestClockOfReadsIsConfirmed(t *testing.T) {
 			for _, f := range c.followers() {
 				c.net.resume(f.cfg.ID)
 			}
-			lead.gate.release(holder, 0)
+			lead.gate.Release(holder, 0)
 			received(t, "the reply", u.done)
 			reply, err := u.take()
 			if err != nil || u.heavy != heavy {

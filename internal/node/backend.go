@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -25,7 +26,7 @@ func (n backend) Write(ctx context.Context, load server.Workload, batch []byte,
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.Write(ctx, cluster.Workload(load), batch, count)
+	b, err := c.Write(ctx, fair.Workload(load), batch, count)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -36,7 +37,7 @@ func (n backend) Read(ctx context.Context, load server.Workload,
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.Read(ctx, cluster.Workload(load), batch)
+	b, err := c.Read(ctx, fair.Workload(load), batch)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -47,7 +48,7 @@ func (n backend) DryRun(ctx context.Context, load server.Workload,
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.DryRun(ctx, cluster.Workload(load), batch)
+	b, err := c.DryRun(ctx, fair.Workload(load), batch)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -57,7 +58,7 @@ func (n backend) ReadLocal(load server.Workload, batch []byte) (commands.Replies
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.ReadLocal(cluster.Workload(load), batch)
+	b, err := c.ReadLocal(fair.Workload(load), batch)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -68,7 +69,7 @@ func (n backend) Schedule(load server.Workload, f func()) error {
 		f()
 		return nil
 	}
-	return replyError(c.Schedule(cluster.Workload(load), f))
+	return replyError(c.Schedule(fair.Workload(load), f))
 }
 
 // Observe implements server.Backend.

@@ -1,4 +1,4 @@
-// Tests of fair shares: turns, predicted costs, and batches of an entry or a frame that did not
+// Tests of fair shares: turns, the doors to them, and batches of an entry or a frame that did not
 // run.
 
 package cluster
@@ -12,11 +12,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coordd/coordd/cluster/fair"
 )
 
 func batchOf(id, command uint64, cost uint64) *call {
-	c := newLocalCall([]byte("g"), 1, time.Now().Add(time.Hour)).withWorkload(Workload{Conn: id,
-		Command: command, Shape: command})
+	load := fair.Workload{Conn: id, Command: command, Shape: command}
+	c := newLocalCall([]byte("g"), 1, time.Now().Add(time.Hour)).withWorkload(load)
 	c.work = []uint64{cost} // what it will turn out to do
 	return c
 }
@@ -57,8 +59,8 @@ func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint6
 // However many heavy batches wait, a light batch is in the next entry, after at most one turn.
 // Flows take turns.
 func TestTurnsGoRound(t *testing.T) {
-	q := newQueue(&costs{})
-	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
+	q := newQueue(&fair.Costs{})
+	q.costs.Record(fair.Workload{Command: heavyCommand}, 10_000_000)
 	want := map[uint64]uint64{}
 	for id := range uint64(20) {
 		want[id+1] = 10_000_000
@@ -72,8 +74,8 @@ func TestTurnsGoRound(t *testing.T) {
 
 // Shares are equal by work, not by batches.
 func TestSharesAreOfWork(t *testing.T) {
-	q := newQueue(&costs{})
-	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
+	q := newQueue(&fair.Costs{})
+	q.costs.Record(fair.Workload{Command: heavyCommand}, 10_000_000)
 	got := turns(t, q, map[uint64]uint64{1: 10_000_000, 2: 1_000_000, 3: 5_000_000}, 400)
 	for id, work := range got {
 		if diff := int64(work) - int64(got[1]); diff > 10_000_000 || diff < -10_000_000 {
@@ -85,9 +87,9 @@ func TestSharesAreOfWork(t *testing.T) {
 // The history of a command predicts a heavy batch of a new connection. A command without history is
 // heavy only in a cautious queue.
 func TestWhatIsExpected(t *testing.T) {
-	q := newQueue(&costs{})
-	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
-	q.costs.record(Workload{Command: lightCommand}, 10)
+	q := newQueue(&fair.Costs{})
+	q.costs.Record(fair.Workload{Command: heavyCommand}, 10_000_000)
+	q.costs.Record(fair.Workload{Command: lightCommand}, 10)
 	heavy := func(c *call) bool {
 		q.push(c)
 		return c.heavy
@@ -96,7 +98,7 @@ func TestWhatIsExpected(t *testing.T) {
 		heavy(batchOf(3, newCommand, 0)) || heavy(newLocalCall(nil, 1, time.Now())) {
 		t.Error("with nothing else to go by")
 	}
-	if c := newLocalCall(make([]byte, heavyWork*bytesPerUnit), 1, time.Now()); !heavy(c) {
+	if c := newLocalCall(make([]byte, fair.HeavyWork*fair.BytesPerUnit), 1, time.Now()); !heavy(c) {
 		t.Error("a large batch is light")
 	}
 	q.beCautious()
@@ -107,15 +109,16 @@ func TestWhatIsExpected(t *testing.T) {
 	debtor := batchOf(4, lightCommand, 0)
 	q.push(debtor)
 	q.charge(debtor, 10_000_000, 0)
-	if q.costs.record(Workload{Command: lightCommand}, 0); !heavy(batchOf(4, lightCommand, 0)) {
+	q.costs.Record(fair.Workload{Command: lightCommand}, 0)
+	if !heavy(batchOf(4, lightCommand, 0)) {
 		t.Error("a flow that was just served much does not wait")
 	}
 }
 
 // A flow that owes nothing is next, however many wait: it may ask for little.
 func TestFreshSourceIsNext(t *testing.T) {
-	q := newQueue(&costs{})
-	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
+	q := newQueue(&fair.Costs{})
+	q.costs.Record(fair.Workload{Command: heavyCommand}, 10_000_000)
 	want := map[uint64]uint64{}
 	for id := range uint64(20) {
 		want[id+1] = 10_000_000
@@ -136,56 +139,31 @@ func TestFreshSourceIsNext(t *testing.T) {
 	}
 }
 
-// A flow that takes one turn and never returns is forgotten eventually; one that waits is passed by
-// one newcomer at most.
-func TestFlowsAreBounded(t *testing.T) {
-	q := newQueue(&costs{})
-	q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
-	debtor := batchOf(1, heavyCommand, 0)
-	q.push(debtor)
-	q.takeHeavy(nil, 1)
-	q.charge(debtor, 10_000_000, 0)
-	q.push(batchOf(1, heavyCommand, 0))
-	served := -1
-	for turn := range 3 * maxFlows {
-		q.push(batchOf(uint64(turn+2), heavyCommand, 0))
-		c := q.takeHeavy(nil, 1)[0]
-		if c.flow.id == 1 {
-			served = turn
-		}
-		if q.charge(c, 10_000_000, 0); len(q.fair.finishTags) > maxFlows {
-			t.Fatalf("%d flows are remembered", len(q.fair.finishTags))
-		}
-	}
-	if served < 0 || served > 2 { // the first newcomer came in the same turn
-		t.Errorf("the one that waits was served in turn %d", served)
-	}
-}
-
 // Clients that open a connection for each request, a light client beside each: the light ones wait
 // for nobody, though they were heavy once. Heavy ones that stay connected wait for about as many
 // turns as there are others, and those that do not have every second turn at least.
 func TestReconnectingFlows(t *testing.T) {
+	const rounds = 512 // fewer flows than are remembered
 	for _, staying := range []int{1, 2, 20} {
 		for _, reconnecting := range []int{1, 2, 12} {
-			q := newQueue(&costs{})
-			q.costs.record(Workload{Command: heavyCommand}, 10_000_000)
-			q.costs.record(Workload{Command: lightCommand}, 10)
+			q := newQueue(&fair.Costs{})
+			q.costs.Record(fair.Workload{Command: heavyCommand}, 10_000_000)
+			q.costs.Record(fair.Workload{Command: lightCommand}, 10)
 			all := staying + reconnecting
 			since := make([]int, all+1) // the turn after which a flow began to wait, by its id
 			for id := 1; id <= all; id++ {
 				q.push(batchOf(uint64(id), heavyCommand, 0))
 			}
 			stays, reconnects := 0, 0 // the longest waits after the first round
-			for turn := range maxFlows / 2 {
+			for turn := range rounds {
 				c := q.takeHeavy(nil, 1)[0]
 				q.charge(c, 10_000_000, 0)
-				light := batchOf(c.flow.id, lightCommand, 10)
+				light := batchOf(c.Flow.ID, lightCommand, 10)
 				if q.push(light); light.heavy {
 					t.Fatal("a light one of a client that was heavy once waits for a turn")
 				}
 				q.take(nil, 1)
-				id := int(c.flow.id)
+				id := int(c.Flow.ID)
 				if id <= staying {
 					stays = max(stays, turn-since[id])
 					since[id] = turn + 1
@@ -199,7 +177,7 @@ func TestReconnectingFlows(t *testing.T) {
 				q.push(batchOf(uint64(id), heavyCommand, 0))
 			}
 			for id := 1; id <= staying; id++ {
-				stays = max(stays, maxFlows/2-since[id])
+				stays = max(stays, rounds-since[id])
 			}
 			if stays > 2*(all-1) || reconnects > 2*reconnecting {
 				t.Errorf("of %d clients %d reconnect, and wait for %d turns; the others for %d",
@@ -211,8 +189,8 @@ func TestReconnectingFlows(t *testing.T) {
 
 // A flow in debt waits for its turn with what nobody knows to be light.
 func TestDebtDelaysTheUnknown(t *testing.T) {
-	q := newQueue(&costs{})
-	q.costs.record(Workload{Command: lightCommand}, 10)
+	q := newQueue(&fair.Costs{})
+	q.costs.Record(fair.Workload{Command: lightCommand}, 10)
 	debtor := batchOf(1, heavyCommand, 0)
 	if q.push(debtor); debtor.heavy {
 		t.Fatal("the first one is known to be heavy")
@@ -230,12 +208,13 @@ func TestDebtDelaysTheUnknown(t *testing.T) {
 
 // Calls that are served together are in order.
 func TestTurnsTogether(t *testing.T) {
-	q := newQueue(&costs{})
+	q := newQueue(&fair.Costs{})
 	const units = 2 * maxEntryBatches
 	for i := range uint64(units) {
-		f := flow{id: i + 1}
-		q.fair.finishTags = map[flow]uint64{f: 1 + i*7919%units}
-		q.push(batchOf(f.id, lightCommand, 0))
+		f := fair.Flow{ID: i + 1}
+		q.fair = fair.Queue{}
+		q.fair.Charge(fair.Place{Flow: f}, 1+i*7919%units)
+		q.push(batchOf(f.ID, lightCommand, 0))
 	}
 	q.withdraw(q.heavy[5])
 	var last *call
@@ -245,7 +224,7 @@ func TestTurnsTogether(t *testing.T) {
 			t.Fatalf("%d of %d have their turn", len(taken), most)
 		}
 		for _, c := range taken {
-			if last != nil && !last.before(&c.place) {
+			if last != nil && last.Compare(&c.Place) >= 0 {
 				t.Fatalf("%+v came behind %+v", c, last)
 			}
 			last = c
@@ -256,64 +235,9 @@ func TestTurnsTogether(t *testing.T) {
 	}
 }
 
-func TestCosts(t *testing.T) {
-	var c costs
-	one, other := Workload{Command: 5, Shape: 8<<32 | 8}, Workload{Command: 5, Shape: 9<<32 | 9}
-	if _, known := c.estimate(one); known {
-		t.Error("an empty table knows something")
-	}
-	c.record(one, 1<<20)
-	c.record(one, 1<<10)
-	if got, _ := c.estimate(one); got < 1<<19 || got > 1<<20 {
-		t.Errorf("after one light batch %d are expected", got)
-	}
-	for range 30 {
-		c.record(one, 0)
-	}
-	if got, known := c.estimate(one); got >= 2*costGrain || !known {
-		t.Errorf("after many light batches %d are expected", got)
-	}
-	c.record(one, 1<<63)
-	if got, known := c.estimate(one); got < heavyWork || !known {
-		t.Errorf("after an endless one %d", got)
-	}
-	if _, known := c.estimate(Workload{Command: 5 + 1<<32*uint64(len(c.slots))}); known {
-		t.Error("another hash in the same slot is taken for it")
-	}
-	if got, known := c.estimate(other); got < heavyWork || !known {
-		t.Error("the command is not asked where the shape is new")
-	}
-	for range 30 {
-		c.record(other, 0)
-	}
-	if got, _ := c.estimate(other); got >= 2*costGrain {
-		t.Errorf("a light key of a command that is heavy elsewhere is expected to do %d", got)
-	}
-	if got, _ := c.estimate(one); got < heavyWork {
-		t.Errorf("a heavy key of a command that is light elsewhere is expected to do %d", got)
-	}
-}
-
-// A command whose cost does not depend on its key takes one slot, however many keys there are.
-func TestCostsOfOneCommand(t *testing.T) {
-	var c costs
-	for i := range uint64(1000) {
-		c.record(Workload{Command: 5, Shape: i<<32 | i | 1}, costGrain-1)
-	}
-	used := 0
-	for i := range c.slots {
-		if c.slots[i].Load() != 0 {
-			used++
-		}
-	}
-	if used != 1 {
-		t.Errorf("%d slots are in use", used)
-	}
-}
-
 // A queue that never empties keeps only what waits.
 func TestQueueDoesNotGrow(t *testing.T) {
-	q := newQueue(&costs{})
+	q := newQueue(&fair.Costs{})
 	// each fills an entry
 	unit := func() *call { return &call{batches: make([][]byte, 1), count: MaxBatchRequests} }
 	const waiting = 100
@@ -331,92 +255,14 @@ func TestQueueDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestFairGate(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		var s fairGate
-		never := make(chan struct{})
-		first := s.acquire(flow{id: 1}, time.Hour, never)
-		var order []uint64
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		enter := func(id uint64, at int) {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				w := s.acquire(flow{id: id}, time.Hour, never)
-				mu.Lock()
-				order = append(order, id)
-				mu.Unlock()
-				s.release(w, 1000)
-			}()
-			eventually(t, "the next waits", func() bool {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				return len(s.waiting) == at
-			})
-		}
-		s.fair.charge(place{flow: flow{id: 2}}, 500) // it has had more than the others
-		enter(2, 1)
-		enter(3, 2)
-		enter(4, 3)
-		if w := s.acquire(flow{id: 5}, time.Nanosecond, never); w != nil {
-			t.Error("two are let in")
-		}
-		stop := make(chan struct{})
-		close(stop)
-		if w := s.acquire(flow{id: 5}, time.Hour, stop); w != nil {
-			t.Error("one is let in that is to stop")
-		}
-		s.release(first, 0)
-		wg.Wait()
-		if fmt.Sprint(order) != "[3 4 2]" {
-			t.Errorf("order %v", order)
-		}
-		if s.busy || len(s.waiting) != 0 {
-			t.Error("it is still busy")
-		}
-	})
-}
-
-// Who opens a connection for each piece of work does not keep the gate from one that stays.
-func TestFairGateOfReconnectingFlows(t *testing.T) {
-	simulated(t, func(t *testing.T) {
-		var s fairGate
-		never := make(chan struct{})
-		served := make(chan *ticket)
-		enter := func(id uint64, waiting int) {
-			go func() { served <- s.acquire(flow{id: id}, time.Hour, never) }()
-			eventually(t, "the next waits", func() bool {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				return len(s.waiting) == waiting
-			})
-		}
-		s.release(s.acquire(flow{id: 1}, time.Hour, never), 1000)
-		holder := s.acquire(flow{id: 2}, time.Hour, never)
-		enter(1, 1)
-		turns := 0
-		for ; holder.flow.id != 1 && turns < 100; turns++ {
-			enter(uint64(3+turns), 2)
-			s.release(holder, 1000)
-			holder = <-served
-		}
-		if turns > 3 {
-			t.Errorf("the one that stays waited for %d turns", turns)
-		}
-		s.release(holder, 0)
-		s.release(<-served, 0)
-	})
-}
-
 // Heavy writes and heavy reads, which exclude each other, have one turn together, so that a light
 // write waits for one of them at the most. Who no longer leads gives it back.
 func TestHeavyWritesTakeTurnsWithReads(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		lead := c.leader()
-		load := Workload{Conn: 2, Command: heavyCommand}
-		lead.writes.costs.record(load, 10_000_000)
+		load := fair.Workload{Conn: 2, Command: heavyCommand}
+		lead.writes.costs.Record(load, 10_000_000)
 		heavy := func() *call {
 			u := newLocalCall([]byte("heavy"), 1, lead.leaderDeadline(load)).withWorkload(load)
 			if err := lead.writes.push(u); err != nil || !u.heavy {
@@ -425,13 +271,13 @@ func TestHeavyWritesTakeTurnsWithReads(t *testing.T) {
 			synctest.Wait()
 			return u
 		}
-		holder := lead.gate.acquire(flow{id: 1}, time.Hour, lead.closing)
+		holder := lead.gate.Acquire(fair.Flow{ID: 1}, time.Hour, lead.closing)
 		u := heavy()
 		c.write(lead, "light")
 		if got := c.read(lead, "all"); got != "light" {
 			t.Errorf("beside a heavy read: %q", got)
 		}
-		lead.gate.release(holder, 0)
+		lead.gate.Release(holder, 0)
 		received(t, "the heavy write", u.done)
 		if _, err := u.take(); err != nil {
 			t.Fatal(err)
@@ -439,18 +285,21 @@ func TestHeavyWritesTakeTurnsWithReads(t *testing.T) {
 		free := func(what string) {
 			t.Helper()
 			eventually(t, what, func() bool {
-				lead.gate.mu.Lock()
-				defer lead.gate.mu.Unlock()
-				return !lead.gate.busy
+				w := lead.gate.Acquire(fair.Flow{ID: 3}, time.Nanosecond, lead.closing)
+				if w == nil {
+					return false
+				}
+				lead.gate.Release(w, 0)
+				return true
 			})
 		}
 		free("a turn that has ended")
 
-		holder = lead.gate.acquire(flow{id: 1}, time.Hour, lead.closing)
+		holder = lead.gate.Acquire(fair.Flow{ID: 1}, time.Hour, lead.closing)
 		u = heavy()
 		c.net.isolate(lead.cfg.ID)
 		eventually(t, "it no longer leads", func() bool { return lead.route.Load().lead == nil })
-		lead.gate.release(holder, 0)
+		lead.gate.Release(holder, 0)
 		free("a turn without leadership")
 		received(t, "the refusal", u.done)
 		if _, err := u.take(); err == nil {
@@ -467,8 +316,8 @@ func TestForwardedConnectionsHaveTurnsOfTheirOwn(t *testing.T) {
 		lead, other := c.leader(), c.followers()[0]
 		var wg sync.WaitGroup
 		write := func(n *Node, conn uint64, work int, name string) {
-			load := Workload{Conn: conn, Command: heavyCommand}
-			n.costs.record(load, 10_000_000)
+			load := fair.Workload{Conn: conn, Command: heavyCommand}
+			n.costs.Record(load, 10_000_000)
 			wg.Go(func() {
 				batch := fmt.Sprintf("work:%d:%s", work, name)
 				if _, err := n.Write(context.Background(), load, []byte(batch), 1); err != nil {
@@ -487,12 +336,12 @@ func TestForwardedConnectionsHaveTurnsOfTheirOwn(t *testing.T) {
 		wg.Wait()
 		write(lead, 3, 2_000_000, "less")
 		wg.Wait()
-		holder := lead.gate.acquire(flow{id: 9}, time.Hour, lead.closing)
+		holder := lead.gate.Acquire(fair.Flow{ID: 9}, time.Hour, lead.closing)
 		write(lead, 3, 2_000_000, "more")
 		waiting(1)
 		write(other, 2, 2_000_000, "first")
 		waiting(2)
-		lead.gate.release(holder, 0)
+		lead.gate.Release(holder, 0)
 		wg.Wait()
 		const want = "work:4000000:much work:2000000:less work:2000000:first work:2000000:more"
 		if got := strings.Join(c.converged(), " "); got != want {
@@ -501,42 +350,17 @@ func TestForwardedConnectionsHaveTurnsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// Small work bypasses the gate until it adds up to much.
-func TestExemptWorkIsBounded(t *testing.T) {
-	var s fairGate
-	done := uint64(0)
-	for range 1000 {
-		if !s.exempt(20_000) { // half a millisecond
-			break
-		}
-		s.settleExempt(flow{id: 1}, 20_000, 20_000)
-		done += 20_000
-	}
-	if took := time.Duration(done) * workUnitTime; took > 2*exemptBurst {
-		t.Errorf("%v of work took no turn", took)
-	}
-	var atOnce fairGate
-	exempt := 0
-	for ; exempt < 1000 && atOnce.exempt(100_000); exempt++ {
-	}
-	if took := time.Duration(exempt*100_000) * workUnitTime; took > 2*exemptBurst {
-		t.Errorf("%v of work that has not ended takes no turn", took)
-	}
-	if !s.exempt(exemptWork-1) || s.exempt(heavyWork) {
-		t.Error("what is tiny is always free, what is heavy never")
-	}
-}
-
 // TestPredictionsAreNotTrusted has many do at once what was cheap before, or never seen, while
 // another has the turn: of reads little more runs than was predicted, and of what cannot be aborted
 // a few pieces. All are answered at their turn.
 func TestPredictionsAreNotTrusted(t *testing.T) {
 	const many = 64
-	cheap := Workload{Command: heavyCommand, Shape: heavyCommand}
-	unseen := Workload{Command: newCommand, Shape: newCommand}
-	atOnce := func(t *testing.T, n *Node, load Workload, run func(Workload) error,
+	const tinyWork, mostExempt = 512, 4 // what bypasses a fair.Gate
+	cheap := fair.Workload{Command: heavyCommand, Shape: heavyCommand}
+	unseen := fair.Workload{Command: newCommand, Shape: newCommand}
+	atOnce := func(t *testing.T, n *Node, load fair.Workload, run func(fair.Workload) error,
 		meanwhile func(what string)) {
-		holder := n.gate.acquire(flow{id: many}, time.Hour, n.closing)
+		holder := n.gate.Acquire(fair.Flow{ID: many}, time.Hour, n.closing)
 		var wg sync.WaitGroup
 		for k := range uint64(many) {
 			load := load
@@ -549,7 +373,7 @@ func TestPredictionsAreNotTrusted(t *testing.T) {
 		}
 		synctest.Wait()
 		meanwhile(fmt.Sprintf("of a command known as cheap: %v", load.Command == cheap.Command))
-		n.gate.release(holder, 0)
+		n.gate.Release(holder, 0)
 		wg.Wait()
 	}
 	simulated(t, func(t *testing.T) {
@@ -557,17 +381,17 @@ func TestPredictionsAreNotTrusted(t *testing.T) {
 		n := c.leader()
 		machine := c.toys[n.cfg.ID]
 		c.write(n, "before")
-		for _, load := range []Workload{cheap, unseen} {
+		for _, load := range []fair.Workload{cheap, unseen} {
 			if load == cheap {
-				n.costs.record(load, 0)
+				n.costs.Record(load, 0)
 			}
 			before := machine.readWork.Load()
-			read := func(load Workload) error {
+			read := func(load fair.Workload) error {
 				_, err := n.ReadLocal(load, []byte("work:10000000:x"))
 				return err
 			}
 			atOnce(t, n, load, read, func(what string) {
-				if work := machine.readWork.Load() - before; work > many*4*exemptWork {
+				if work := machine.readWork.Load() - before; work > many*4*tinyWork {
 					t.Errorf("reads %s: %d units of work without a turn", what, work)
 				}
 			})
@@ -578,20 +402,20 @@ func TestPredictionsAreNotTrusted(t *testing.T) {
 	})
 	simulated(t, func(t *testing.T) {
 		n := newCluster(t, 1, nil).leader()
-		for _, load := range []Workload{cheap, unseen} {
+		for _, load := range []fair.Workload{cheap, unseen} {
 			if load == cheap {
-				n.costs.record(load, 0)
+				n.costs.Record(load, 0)
 			}
 			var running atomic.Int32
 			end := make(chan struct{})
-			work := func(load Workload) error {
+			work := func(load fair.Workload) error {
 				return n.Schedule(load, func() {
 					running.Add(1)
 					<-end
 				})
 			}
 			atOnce(t, n, load, work, func(what string) {
-				if got := running.Load(); got > maxExempt {
+				if got := running.Load(); got > mostExempt {
 					t.Errorf("%d pieces of work %s run at once without a turn", got, what)
 				}
 				close(end)
@@ -615,10 +439,11 @@ func TestBatchesThatDidNotRunRunLater(t *testing.T) {
 				wg.Add(1)
 				go func() {
 					defer wg.Done()
-					load := Workload{Conn: uint64(k + 1), Command: uint64(k+1) << 33,
+					load := fair.Workload{Conn: uint64(k + 1), Command: uint64(k+1) << 33,
 						Shape: uint64(k+1) << 33}
 					for i := range rounds {
-						batch := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*quantum*2/3, n.cfg.ID, k, i)
+						batch := fmt.Sprintf("work:%d:%s-%d-%d", (k%3)*fair.Quantum*2/3, n.cfg.ID,
+							k, i)
 						reply, err := n.Write(context.Background(), load, []byte(batch), 1)
 						if err != nil || !strings.HasSuffix(string(reply), ":"+batch) {
 							t.Errorf("%s: %q %v", batch, reply, err)
