@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // TestBroadcast counts how often await checks its condition: once, and once per notify.
@@ -50,7 +52,7 @@ func TestCallsToRemovedMembersSleep(t *testing.T) {
 		eventually(t, "the follower is registered",
 			func() bool { return lead.admitted(gone.cfg.ID) })
 		c.close(gone.cfg.ID)
-		if err := lead.ChangeMembers(MemberChange{Kind: RemoveMember,
+		if err := lead.ChangeMembers(membership.Change{Kind: membership.Remove,
 			ID: gone.cfg.ID}); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 
@@ -263,7 +264,7 @@ func TestRefetchSalvagesWhatLeadsToTheLog(t *testing.T) {
 // grow lets n2 and n3 join n1.
 func grow(c *testCluster) {
 	for _, id := range []string{"n2", "n3"} {
-		err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: id,
+		err := c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: id,
 			PeerAddr: c.joiner(id, true).Status().PeerAddr})
 		if err != nil {
 			c.t.Fatal(err)
@@ -275,7 +276,7 @@ func grow(c *testCluster) {
 // shrink removes all but the leader.
 func shrink(c *testCluster) {
 	for _, n := range c.followers() {
-		err := c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: n.cfg.ID})
+		err := c.leader().ChangeMembers(membership.Change{Kind: membership.Remove, ID: n.cfg.ID})
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // damageSnapshots makes what is in a closed node's snapshots unreadable.
@@ -66,7 +68,8 @@ func TestRefetch(t *testing.T) {
 			for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 				time.Sleep(time.Second)
 				a, b := c.nodes[broken].Status(), c.nodes[behind].Status()
-				if a.Role == RoleLeader || b.Role == RoleLeader || a.Ready && !a.Loading {
+				if a.Role == membership.Leader || b.Role == membership.Leader ||
+					a.Ready && !a.Loading {
 					t.Fatalf("without the node that has all: %+v, %+v", a, b)
 				}
 			}
@@ -138,7 +141,7 @@ func TestRefetchedNodeIsNoJoiner(t *testing.T) {
 		})
 		n3 := c.joiner("n3", true)
 		added := Member{ID: "n3", PeerAddr: n3.Status().PeerAddr}
-		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: added.ID,
+		if err := c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: added.ID,
 			PeerAddr: added.PeerAddr}); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +199,7 @@ func TestRefetchedNodeStaysInItsCluster(t *testing.T) {
 			return strings.Contains(a.Status().Stranger, other)
 		})
 		// an operator's error, which is refused if the node answers
-		add := MemberChange{Kind: AddMember, ID: "a", PeerAddr: a.Status().PeerAddr}
+		add := membership.Change{Kind: membership.Add, ID: "a", PeerAddr: a.Status().PeerAddr}
 		if err := p.leader().ChangeMembers(add); !errors.Is(err, ErrRefused) {
 			t.Fatal(err)
 		}
@@ -299,7 +302,8 @@ func TestRefetchedNodeWasRemoved(t *testing.T) {
 		p, _ := refetchedPods(t)
 		p.run("b")
 		p.run("c")
-		if err := p.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: "a"}); err != nil {
+		gone := membership.Change{Kind: membership.Remove, ID: "a"}
+		if err := p.leader().ChangeMembers(gone); err != nil {
 			t.Fatal(err)
 		}
 		a := p.run("a")

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // seed replaces the directory of a member of c.
@@ -115,7 +116,7 @@ func TestJoinerOfARestoredCluster(t *testing.T) {
 			c.write(lead, "a")
 			n4 := c.joiner("n4", true)
 			full["n4"].Store(true)
-			if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+			if err := lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n4",
 				PeerAddr: n4.Status().PeerAddr}); err != nil {
 				t.Fatal(err)
 			}

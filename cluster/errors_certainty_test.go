@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // TestDrainNoticeFollowsReplies: a drain notice says that everything was answered. If it overtook a
@@ -172,7 +174,7 @@ func TestRemovalHalfDone(t *testing.T) {
 		}
 		started[lead.cfg.ID].Store(&begin)
 		if err := lead.makeChange(lead.route.Load().lead,
-			MemberChange{Kind: RemoveMember, ID: gone}); errors.Is(err, ErrNotRun) {
+			membership.Change{Kind: membership.Remove, ID: gone}); errors.Is(err, ErrNotRun) {
 			t.Errorf("it ran half, and is said not to have run: %v", err)
 		}
 		if s, ok := lead.member(gone); ok && s.Suffrage == raft.Voter {
@@ -188,7 +190,8 @@ func TestConcurrentChange(t *testing.T) {
 		n := alone(t, newToy())
 		n.changing <- struct{}{}
 		defer func() { <-n.changing }()
-		err := n.ChangeMembers(MemberChange{Kind: AddMember, ID: "n2", PeerAddr: "127.0.0.1:1"})
+		err := n.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n2",
+			PeerAddr: "127.0.0.1:1"})
 		if !errors.Is(err, ErrNotRun) {
 			t.Errorf("%v", err)
 		}

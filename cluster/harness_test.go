@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -287,7 +288,7 @@ func (c *testCluster) leader() *Node {
 			c.net.mu.Lock()
 			cut := c.net.cut[id]
 			c.net.mu.Unlock()
-			if s := n.Status(); !cut && s.Role == RoleLeader && s.Ready {
+			if s := n.Status(); !cut && s.Role == membership.Leader && s.Ready {
 				lead = n
 				return true
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -70,7 +71,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 		c.die(lead.cfg.ID)
 		eventually(t, "another node leads", func() bool {
 			for _, n := range c.nodes {
-				if s := n.Status(); n != lead && s.Role == RoleLeader && s.Ready {
+				if s := n.Status(); n != lead && s.Role == membership.Leader && s.Ready {
 					return n.raft.CurrentTerm() == term+1
 				}
 			}
@@ -108,7 +109,7 @@ func TestRefusedCandidateIsFollowed(t *testing.T) {
 			c.net.isolate(lead.cfg.ID) // and not die: the other one would stand by itself
 			short.stand(term)
 			eventually(t, "the other one leads", func() bool {
-				return long.Status().Role == RoleLeader && long.Status().Ready
+				return long.Status().Role == membership.Leader && long.Status().Ready
 			})
 			if took := time.Since(died); took > limit {
 				t.Errorf("the election took %v", took)
@@ -143,10 +144,11 @@ func TestLateAskerDeposesNobody(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		second.stand(term)
 		eventually(t, "the first one leads", func() bool {
-			return first.Status().Role == RoleLeader && first.Status().Ready
+			return first.Status().Role == membership.Leader && first.Status().Ready
 		})
 		time.Sleep(slowBeat)
-		if now := first.raft.CurrentTerm(); now != term+1 || first.Status().Role != RoleLeader {
+		if now := first.raft.CurrentTerm(); now != term+1 ||
+			first.Status().Role != membership.Leader {
 			t.Errorf("term %d after %d", now, term)
 		}
 	})
@@ -169,7 +171,7 @@ func TestLeaderThatOneFollowerLosesStays(t *testing.T) {
 			c.write(lead, "w")
 		}
 		c.converged()
-		if s := lead.Status(); s.Role != RoleLeader || lead.raft.CurrentTerm() != term {
+		if s := lead.Status(); s.Role != membership.Leader || lead.raft.CurrentTerm() != term {
 			t.Errorf("the leader of term %d is %v in term %d", term, s.Role,
 				lead.raft.CurrentTerm())
 		}
@@ -258,7 +260,7 @@ func TestElectionOnSlowDisks(t *testing.T) {
 		eventually(t, "another node leads", func() bool {
 			return slices.ContainsFunc(slices.Collect(maps.Values(c.nodes)), func(n *Node) bool {
 				s := n.Status()
-				return n != lead && s.Role == RoleLeader && s.Ready
+				return n != lead && s.Role == membership.Leader && s.Ready
 			})
 		})
 		for _, n := range c.nodes {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
@@ -55,7 +56,8 @@ func TestAddRefusesWhatIsNoAddress(t *testing.T) {
 		c.write(n, "a")
 		for _, addr := range noAddresses {
 			before := n.raft.LastIndex()
-			err := n.ChangeMembers(MemberChange{Kind: AddMember, ID: "n9", PeerAddr: addr})
+			err := n.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n9",
+				PeerAddr: addr})
 			if !errors.Is(err, ErrRefused) || n.raft.LastIndex() != before {
 				t.Errorf("RAFT ADD n9 %.50q: %v", addr, err)
 			}
@@ -89,7 +91,7 @@ func TestEarlierAddresses(t *testing.T) {
 	if len(n.Status().Members) != 3 {
 		t.Errorf("members: %+v", n.Status().Members)
 	}
-	if err := n.ChangeMembers(MemberChange{Kind: RemoveMember, ID: "n5"}); err != nil {
+	if err := n.ChangeMembers(membership.Change{Kind: membership.Remove, ID: "n5"}); err != nil {
 		t.Error(err)
 	}
 	if err := n.Snapshot(); err != nil {
@@ -158,7 +160,7 @@ func TestMembersSayNothingOfOthers(t *testing.T) {
 		want := maps.Clone(lead.view().register.incarnations)
 		n4 := c.joiner("n4", true)
 		n4.incarnation = "x,n1=0000,n2=0000,n3=0000"
-		if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+		if err := lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n4",
 			PeerAddr: n4.mux.Addr().String()}); !errors.Is(err, ErrNotRun) {
 			t.Errorf("n4 was added: %v", err)
 		}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 const (
@@ -21,15 +23,15 @@ const (
 
 // adminRequest is the question, in JSON so that later versions can extend it.
 type adminRequest struct {
-	Change *MemberChange `json:"change,omitempty"` // nil: only list the members
-	About  string        `json:"about,omitempty"`  // what is the node of this id?
+	Change *membership.Change `json:"change,omitempty"` // nil: only list the members
+	About  string             `json:"about,omitempty"`  // what is the node of this id?
 }
 
 // adminReply is the answer.
 type adminReply struct {
-	Outcome string         `json:"outcome"`
-	Reason  string         `json:"reason,omitempty"`
-	Members []MemberStatus `json:"members,omitempty"`
+	Outcome string              `json:"outcome"`
+	Reason  string              `json:"reason,omitempty"`
+	Members []membership.Member `json:"members,omitempty"`
 	// Standing is what the node asked About is, a name of standingNames; empty: an older version.
 	Standing string `json:"standing,omitempty"`
 	missed   bool   // nobody was asked
@@ -59,14 +61,14 @@ func (r *adminReply) err() error {
 // ChangeMembers has the leader, whichever node that is, change the members, and returns when the
 // change is committed. Errors: ErrRefused with the reason; ErrNotRun if no leader was found in
 // time; ErrUnknown: LeaderMembers shows the outcome. Changes run one at a time.
-func (n *Node) ChangeMembers(c MemberChange) error {
+func (n *Node) ChangeMembers(c membership.Change) error {
 	_, err := n.askLeader(adminRequest{Change: &c}, adminWait)
 	return err
 }
 
 // LeaderMembers returns the members as the leader knows them. The error is ErrNotRun, or ErrUnknown
 // if the leader does not answer.
-func (n *Node) LeaderMembers() ([]MemberStatus, error) {
+func (n *Node) LeaderMembers() ([]membership.Member, error) {
 	r, err := n.askLeader(adminRequest{}, n.cfg.LeaderWait)
 	return r.Members, err
 }

@@ -12,23 +12,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-)
 
-// Kinds of a MemberChange.
-const (
-	AddMember      = "add"      // without a vote until it has caught up
-	RemoveMember   = "remove"   // for good: the id is never reused
-	PromoteMember  = "promote"  // give a member that has caught up its vote now
-	TransferLeader = "transfer" // transfer leadership
+	"github.com/coordd/coordd/cluster/membership"
 )
-
-// MemberChange is one membership change.
-type MemberChange struct {
-	Kind string `json:"kind"`
-	// of the member; empty with TransferLeader: the one with the longest log
-	ID       string `json:"id,omitempty"`
-	PeerAddr string `json:"peer_addr,omitempty"` // of AddMember
-}
 
 const (
 	askAloneEvery = time.Second // without a leader, members are asked as often as one would
@@ -53,8 +39,8 @@ var errCatchingUp = errors.New("it has not caught up")
 
 // makeChange makes a change on the leader and returns when it is committed. Errors: ErrRefused,
 // ErrNotRun (ask the current leader), ErrUnknown.
-func (n *Node) makeChange(lead *leadership, c MemberChange) error {
-	if c.Kind == AddMember {
+func (n *Node) makeChange(lead *leadership, c membership.Change) error {
+	if c.Kind == membership.Add {
 		// before this act holds up others, the leader's own too: who is there may answer nothing
 		if done, err := n.mayAdd(c.ID, c.PeerAddr); done || err != nil {
 			return err
@@ -73,19 +59,19 @@ func (n *Node) makeChange(lead *leadership, c MemberChange) error {
 		return errStopping
 	}
 	defer func() { <-n.changing }()
-	if c.Kind != TransferLeader {
+	if c.Kind != membership.Transfer {
 		if err := n.awaitCommitted(lead, late.C); err != nil {
 			return err
 		}
 	}
 	switch c.Kind {
-	case AddMember:
+	case membership.Add:
 		return n.addMember(c.ID, c.PeerAddr)
-	case RemoveMember:
+	case membership.Remove:
 		return n.removeMember(c.ID)
-	case PromoteMember:
+	case membership.Promote:
 		return n.promoteMember(lead, c.ID)
-	case TransferLeader:
+	case membership.Transfer:
 		if c.ID == n.cfg.ID {
 			return refused(fmt.Sprintf("%s leads already", c.ID))
 		}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // joiner opens a node that waits to be added to the cluster.
@@ -70,7 +72,7 @@ func TestHangingJoinersHoldUpNobody(t *testing.T) {
 						return
 					default:
 					}
-					err := lead.ChangeMembers(MemberChange{Kind: AddMember,
+					err := lead.ChangeMembers(membership.Change{Kind: membership.Add,
 						ID: fmt.Sprint("hangs", i), PeerAddr: ln.Addr().String()})
 					if !errors.Is(err, ErrNotRun) {
 						t.Errorf("a node that does not answer: %v", err)
@@ -79,7 +81,7 @@ func TestHangingJoinersHoldUpNobody(t *testing.T) {
 			})
 		}
 		n4 := c.joiner("n4", true)
-		if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+		if err := lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n4",
 			PeerAddr: n4.Status().PeerAddr}); err != nil {
 			t.Error(err)
 		}
@@ -99,8 +101,8 @@ func TestNothingIsSoBeforeItIsCommitted(t *testing.T) {
 			return len(voters(c.leader().configuration())) == 3
 		})
 		addr := c.joiner("n5", true).Status().PeerAddr
-		add := MemberChange{Kind: AddMember, ID: "n5", PeerAddr: addr}
-		for _, change := range []MemberChange{add, {Kind: RemoveMember, ID: "n4"}} {
+		add := membership.Change{Kind: membership.Add, ID: "n5", PeerAddr: addr}
+		for _, change := range []membership.Change{add, {Kind: membership.Remove, ID: "n4"}} {
 			c.converged()
 			lead := c.leader()
 			_, was := lead.member(change.ID)
@@ -148,7 +150,7 @@ func TestForeignersAreNotAdded(t *testing.T) {
 		c.write(lead, "a")
 		other := c.joiner("x1", false)
 		eventually(t, "x1 leads another cluster", func() bool { return other.Status().Ready })
-		err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "x1",
+		err := lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: "x1",
 			PeerAddr: other.Status().PeerAddr})
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "belongs to cluster") {
 			t.Errorf("x1: %v", err)
@@ -166,7 +168,7 @@ func TestJoinerFoundsNothing(t *testing.T) {
 		if s := n2.Status(); !s.Joining || s.Ready || len(s.Members) != 0 {
 			t.Errorf("before: %+v", s)
 		}
-		if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
+		if err := c.nodes["n1"].ChangeMembers(membership.Change{Kind: membership.Add, ID: "n2",
 			PeerAddr: "127.0.0.1:1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +177,7 @@ func TestJoinerFoundsNothing(t *testing.T) {
 		if s := n2.Status(); !s.Joining {
 			t.Errorf("again: %+v", s)
 		}
-		if err := c.nodes["n1"].ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
+		if err := c.nodes["n1"].ChangeMembers(membership.Change{Kind: membership.Add, ID: "n2",
 			PeerAddr: n2.Status().PeerAddr}); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +207,8 @@ func TestRemovedWhileAway(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		gone := c.followers()[0].cfg.ID
 		c.close(gone)
-		if err := c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: gone}); err != nil {
+		err := c.leader().ChangeMembers(membership.Change{Kind: membership.Remove, ID: gone})
+		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -220,7 +223,7 @@ func TestRemovedWhileAway(t *testing.T) {
 				"write":  errorOf(n.write(t.Context(), []byte("w"), 1)),
 				"read":   errorOf(n.read(t.Context(), []byte("r"))),
 				"local":  errorOf(n.readLocal([]byte("r"))),
-				"change": n.ChangeMembers(MemberChange{Kind: RemoveMember, ID: "n1"}),
+				"change": n.ChangeMembers(membership.Change{Kind: membership.Remove, ID: "n1"}),
 			} {
 				if !errors.Is(err, ErrNotRun) || !strings.Contains(err.Error(),
 					"node "+gone+" was removed from the cluster") {
@@ -312,7 +315,7 @@ func TestTransferLosesNothing(t *testing.T) {
 		}
 		for range 6 {
 			n := c.followers()[0]
-			if err := n.ChangeMembers(MemberChange{Kind: TransferLeader}); err != nil {
+			if err := n.ChangeMembers(membership.Change{Kind: membership.Transfer}); err != nil {
 				t.Error(err)
 			}
 			c.leader()
@@ -338,7 +341,7 @@ func TestTwoVotersRemovedAtOnce(t *testing.T) {
 		errs := make(chan error, 2)
 		for _, n := range others[:2] {
 			go func() {
-				errs <- lead.ChangeMembers(MemberChange{Kind: RemoveMember,
+				errs <- lead.ChangeMembers(membership.Change{Kind: membership.Remove,
 					ID: n.cfg.ID})
 			}()
 		}
@@ -408,13 +411,14 @@ func TestTransferToWhoReplays(t *testing.T) {
 			l.ask(0)
 			return l.holds(lead.raft.CurrentTerm(), lead.raft.LastIndex(), 0)
 		})
-		err := lead.ChangeMembers(MemberChange{Kind: TransferLeader, ID: slow})
+		err := lead.ChangeMembers(membership.Change{Kind: membership.Transfer, ID: slow})
 		if !errors.Is(err, ErrRefused) || lead.raft.State() != raft.Leader {
 			t.Errorf("a member that replays: %v, then %v", err, lead.raft.State())
 		}
 		c.toys[slow].apply.Unlock()
 		c.converged()
-		if err := lead.ChangeMembers(MemberChange{Kind: TransferLeader, ID: slow}); err != nil {
+		err = lead.ChangeMembers(membership.Change{Kind: membership.Transfer, ID: slow})
+		if err != nil {
 			t.Error(err)
 		}
 	})

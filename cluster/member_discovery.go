@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 const (
@@ -370,9 +372,10 @@ func (n *Node) lookForStrangers(ctx context.Context) {
 
 // askToJoin asks the members to add this node, until one of them does.
 func (n *Node) askToJoin(members []sighting) (w waiting) {
+	change := membership.Change{Kind: membership.Add, ID: n.cfg.ID,
+		PeerAddr: n.mux.Addr().String()}
 	for _, s := range members {
-		r, err := n.exchange(s.h.id, s.addr, adminRequest{Change: &MemberChange{Kind: AddMember,
-			ID: n.cfg.ID, PeerAddr: n.mux.Addr().String()}})
+		r, err := n.exchange(s.h.id, s.addr, adminRequest{Change: &change})
 		if err == nil {
 			err = r.err()
 		}
@@ -454,7 +457,7 @@ func (n *Node) metAwaiting() (ids []string) {
 // answerStranger answers a node that is no member. It may ask to be added itself, if this node
 // discovers others, too: with TLS, its certificate names it.
 func (n *Node) answerStranger(peer hello, q adminRequest) adminReply {
-	if n.cfg.Discover == nil || q.Change == nil || q.Change.Kind != AddMember ||
+	if n.cfg.Discover == nil || q.Change == nil || q.Change.Kind != membership.Add ||
 		q.Change.ID != peer.id || q.Change.PeerAddr != peer.peerAddr {
 		return adminReply{Outcome: outcomeRefused,
 			Reason: fmt.Sprintf("node %q is not a member", peer.id)}

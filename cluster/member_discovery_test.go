@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 func TestPlanDiscovery(t *testing.T) {
@@ -318,7 +320,8 @@ func TestPodsFindEachOther(t *testing.T) {
 		if got := p.sameCluster(); got != cluster {
 			t.Errorf("the cluster is %s, it was %s", got, cluster)
 		}
-		if err := p.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: "p1"}); err != nil {
+		gone := membership.Change{Kind: membership.Remove, ID: "p1"}
+		if err := p.leader().ChangeMembers(gone); err != nil {
 			t.Fatal(err)
 		}
 		p.awaitVoters("p2", "p3", "q1")
@@ -628,14 +631,14 @@ func TestStrangersAreNotAdded(t *testing.T) {
 		c := newCluster(t, 1, nil)
 		n1 := c.nodes["n1"]
 		n9 := c.joiner("n9", true)
-		ask := func(change MemberChange) error {
+		ask := func(change membership.Change) error {
 			r, err := n9.exchange("n1", n1.mux.Addr().String(), adminRequest{Change: &change})
 			return errors.Join(err, r.err())
 		}
 		if _, err := n9.Found(); !errors.Is(err, ErrRefused) {
 			t.Errorf("a node that waits to be added, told to found a cluster: %v", err)
 		}
-		own := MemberChange{Kind: AddMember, ID: "n9", PeerAddr: n9.mux.Addr().String()}
+		own := membership.Change{Kind: membership.Add, ID: "n9", PeerAddr: n9.mux.Addr().String()}
 		if err := ask(own); err == nil || !strings.Contains(err.Error(), "is not a member") {
 			t.Errorf("without discovery: %v", err)
 		}
@@ -645,10 +648,10 @@ func TestStrangersAreNotAdded(t *testing.T) {
 		c.close("n1")
 		c.reopen("n1")
 		n1 = c.leader()
-		for _, change := range []MemberChange{{Kind: RemoveMember, ID: "n9"},
-			{Kind: TransferLeader},
-			{Kind: AddMember, ID: "n8", PeerAddr: own.PeerAddr},
-			{Kind: AddMember, ID: "n9", PeerAddr: "127.0.0.1:1"}} {
+		for _, change := range []membership.Change{{Kind: membership.Remove, ID: "n9"},
+			{Kind: membership.Transfer},
+			{Kind: membership.Add, ID: "n8", PeerAddr: own.PeerAddr},
+			{Kind: membership.Add, ID: "n9", PeerAddr: "127.0.0.1:1"}} {
 			if err := ask(change); !errors.Is(err, ErrRefused) {
 				t.Errorf("%+v: %v", change, err)
 			}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // lateCluster is a cluster of which no node is open yet.
@@ -47,7 +49,7 @@ func (c *testCluster) fails(id, want string) {
 	case <-time.After(20 * time.Second):
 		c.t.Fatalf("%s goes on: %+v", id, c.nodes[id].Status())
 	}
-	if s := c.nodes[id].Status(); s.Ready || s.Role == RoleLeader {
+	if s := c.nodes[id].Status(); s.Ready || s.Role == membership.Leader {
 		c.t.Errorf("%s serves: %+v", id, s)
 	}
 	if err := errorOf(c.nodes[id].write(c.t.Context(), []byte("w"), 1)); err == nil ||

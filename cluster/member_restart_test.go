@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/detector"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/wait"
@@ -73,7 +74,7 @@ func (l *lives) join() (id string) {
 	id = fmt.Sprint("n", l.next)
 	l.next++
 	l.start(id, true)
-	if err := l.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: id,
+	if err := l.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: id,
 		PeerAddr: l.addrs[id]}); err != nil {
 		l.t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func (l *lives) remove(id string) {
 	l.t.Helper()
 	eventually(l.t, id+" is removed", func() bool {
 		lead := l.leader()
-		_ = lead.ChangeMembers(MemberChange{Kind: RemoveMember, ID: id})
+		_ = lead.ChangeMembers(membership.Change{Kind: membership.Remove, ID: id})
 		_, is := lead.member(id)
 		return !is
 	})
@@ -142,7 +143,7 @@ func (l *lives) serves(after string) {
 	}()
 	wait.For(l.t, time.Minute, "a leader after "+after, func() bool {
 		for _, n := range l.nodes {
-			if s := n.Status(); s.Role == RoleLeader && s.Ready {
+			if s := n.Status(); s.Role == membership.Leader && s.Ready {
 				return true
 			}
 		}

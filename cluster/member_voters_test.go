@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 
@@ -244,9 +245,9 @@ func TestRemovalBesideAFullDisk(t *testing.T) {
 			c.converged()
 			full[bad].Store(true)
 			t.Cleanup(func() { full[bad].Store(false) }) // before the nodes are closed
-			remove := MemberChange{Kind: RemoveMember, ID: needed}
+			remove := membership.Change{Kind: membership.Remove, ID: needed}
 			refusedFor(t, bad, lead.ChangeMembers(remove))
-			refusedFor(t, bad, lead.ChangeMembers(MemberChange{Kind: RemoveMember,
+			refusedFor(t, bad, lead.ChangeMembers(membership.Change{Kind: membership.Remove,
 				ID: lead.cfg.ID}))
 			c.write(lead, "b")
 			full[bad].Store(false)

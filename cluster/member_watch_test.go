@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // awaitVoters waits until exactly these are the voters.
@@ -22,13 +24,13 @@ func (c *testCluster) awaitVoters(ids ...string) {
 }
 
 // statusOf returns what the leader knows of a member.
-func (c *testCluster) statusOf(id string) MemberStatus {
+func (c *testCluster) statusOf(id string) membership.Member {
 	for _, m := range c.leader().Status().Members {
 		if m.ID == id {
 			return m
 		}
 	}
-	return MemberStatus{}
+	return membership.Member{}
 }
 
 // TestAutoremove loses members of a cluster that removes unreachable ones: a fourth voter goes, a
@@ -38,7 +40,7 @@ func TestAutoremove(t *testing.T) {
 		const after = 400 * time.Millisecond
 		c := newCluster(t, 3, func(cfg *Config) { cfg.AutoremoveAfter = after })
 		add := func(n *Node) error {
-			return c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: n.cfg.ID,
+			return c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: n.cfg.ID,
 				PeerAddr: n.Status().PeerAddr})
 		}
 		if err := add(c.joiner("n4", true)); err != nil {
@@ -61,7 +63,7 @@ func TestAutoremove(t *testing.T) {
 		eventually(t, "it is due", func() bool {
 			return lead.unreachableFor(gone) > 2*after
 		})
-		if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n9",
+		if err := lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n9",
 			PeerAddr: lead.Status().PeerAddr}); !errors.Is(err, ErrRefused) {
 			t.Errorf("the leader's address: %v", err)
 		}
@@ -92,7 +94,7 @@ func TestAutoremove(t *testing.T) {
 		})
 		c.awaitVoters(append(want, "n5")...)
 
-		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n6",
+		if err := c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: "n6",
 			PeerAddr: "127.0.0.1:1"}); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +133,7 @@ func TestLearner(t *testing.T) {
 		c := newCluster(t, 3, func(cfg *Config) { cfg.Learner = learners[cfg.ID] })
 		c.write(c.leader(), "a")
 		n4 := c.joiner("n4", true)
-		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+		if err := c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: "n4",
 			PeerAddr: n4.Status().PeerAddr}); err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +143,7 @@ func TestLearner(t *testing.T) {
 			return err == nil && string(reply) == "1" && c.statusOf("n4").Applied >=
 				c.leader().Status().Commit
 		})
-		err := c.leader().ChangeMembers(MemberChange{Kind: PromoteMember, ID: "n4"})
+		err := c.leader().ChangeMembers(membership.Change{Kind: membership.Promote, ID: "n4"})
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "runs with --learner") {
 			t.Errorf("promotion: %v", err)
 		}
@@ -349,13 +351,13 @@ func TestNoReportFromBeforeARestart(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		lead, id := c.leader(), c.followers()[0].cfg.ID
-		seen := func() MemberStatus {
+		seen := func() membership.Member {
 			for _, m := range lead.Status().Members {
 				if m.ID == id {
 					return m
 				}
 			}
-			return MemberStatus{}
+			return membership.Member{}
 		}
 		reported := func(least uint64) func() bool {
 			return func() bool {
@@ -420,7 +422,7 @@ func TestNoPromotionBesideALostVoter(t *testing.T) {
 				return lead.unreachableFor(gone) > heardLately
 			})
 			n4 := c.joiner("n4", true)
-			if err := lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+			if err := lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n4",
 				PeerAddr: n4.Status().PeerAddr}); err != nil {
 				t.Fatal(err)
 			}

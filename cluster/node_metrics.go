@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/metrics"
 )
 
@@ -143,8 +144,8 @@ func (n *Node) GiveMetrics(o metrics.Out) {
 	n.giveStores(o, &st)
 }
 
-func (n *Node) giveRaft(o metrics.Out, st *Status) {
-	for _, role := range []string{RoleLeader, RoleFollower, RoleCandidate} {
+func (n *Node) giveRaft(o metrics.Out, st *membership.Status) {
+	for _, role := range []string{membership.Leader, membership.Follower, membership.Candidate} {
 		o.Flag(metricRole, role == st.Role, role)
 	}
 	o.Flag(metricLeader, st.Ready)
@@ -165,7 +166,7 @@ func (n *Node) giveRaft(o metrics.Out, st *Status) {
 	o.Value(metricKnown, float64(st.KnownLevel))
 }
 
-func (n *Node) giveMembers(o metrics.Out, st *Status) {
+func (n *Node) giveMembers(o metrics.Out, st *membership.Status) {
 	voters, others := 0, 0
 	for _, m := range st.Members {
 		if m.Voter {
@@ -178,9 +179,9 @@ func (n *Node) giveMembers(o metrics.Out, st *Status) {
 		}
 		o.Flag(metricConnected, m.Connected, m.ID)
 		if m.State != "" {
-			o.Flag(metricDiffers, m.State == StateDiffers, m.ID)
+			o.Flag(metricDiffers, m.State == membership.Differs, m.ID)
 		}
-		if st.Role == RoleLeader {
+		if st.Role == membership.Leader {
 			o.Value(metricLag, float64(st.LastLog-min(m.LastLog, st.LastLog)), m.ID)
 			if m.LastContact >= 0 {
 				o.Value(metricHeard, m.LastContact.Seconds(), m.ID)
@@ -211,7 +212,7 @@ func (n *Node) giveEntries(o metrics.Out) {
 	}
 }
 
-func (n *Node) giveStores(o metrics.Out, st *Status) {
+func (n *Node) giveStores(o metrics.Out, st *membership.Status) {
 	o.Histogram(metricLogWrite, n.logs.took.Read())
 	o.Value(metricLogBytes, float64(n.logs.written.Load()))
 	o.Flag(metricLogFailing, st.LogTrouble != "")

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/tamper"
 )
 
@@ -83,7 +84,7 @@ func (z *fuzzed) intact(t *testing.T, sent ...[]byte) {
 		z.may[string(b)] = true
 	}
 	s := z.n.Status()
-	if s.Term != z.term || s.Role != RoleLeader || len(s.Members) != len(z.members) {
+	if s.Term != z.term || s.Role != membership.Leader || len(s.Members) != len(z.members) {
 		t.Fatalf("the node is %v in term %d with %d members; it led in term %d", s.Role, s.Term,
 			len(s.Members), z.term)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 func TestIsolatedLeader(t *testing.T) {
@@ -151,7 +153,7 @@ func TestReadsAcrossPartitions(t *testing.T) {
 			}
 			eventually(t, "another leader", func() bool {
 				for id, n := range c.nodes {
-					if s := n.Status(); id != old && s.Role == RoleLeader && s.Ready {
+					if s := n.Status(); id != old && s.Role == membership.Leader && s.Ready {
 						_, err := n.write(context.Background(), []byte("w"), 1)
 						mu.Lock()
 						if err == nil {

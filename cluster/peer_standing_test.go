@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 
@@ -40,14 +41,15 @@ func TestStandings(t *testing.T) {
 		})
 		for _, id := range []string{"n4", "n5"} {
 			n := c.joiner(id, true)
-			if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: id,
+			if err := c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: id,
 				PeerAddr: n.Status().PeerAddr}); err != nil {
 				t.Fatal(err)
 			}
 			c.ready(id)
 		}
 		c.awaitVoters("n1", "n2", "n3", "n5")
-		if err := c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: "n5"}); err != nil {
+		err := c.leader().ChangeMembers(membership.Change{Kind: membership.Remove, ID: "n5"})
+		if err != nil {
 			t.Fatal(err)
 		}
 		c.close("n5")
@@ -121,7 +123,7 @@ func TestUnknownLeader(t *testing.T) {
 		c.converged()
 		c.close("n5")
 		n6 := c.joiner("n6", true)
-		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n6",
+		if err := c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: "n6",
 			PeerAddr: n6.Status().PeerAddr}); err != nil {
 			t.Fatal(err)
 		}
@@ -239,20 +241,20 @@ func TestAllMembersReplaced(t *testing.T) {
 		for i := range 4 {
 			old, new := fmt.Sprint("n", i+1), fmt.Sprint("n", i+6)
 			n := c.joiner(new, true)
-			change := func(m MemberChange) {
+			change := func(m membership.Change) {
 				t.Helper()
 				eventually(t, fmt.Sprint("the change ", m), func() bool {
 					return c.leader().ChangeMembers(m) == nil
 				})
 			}
-			change(MemberChange{Kind: AddMember, ID: new, PeerAddr: n.Status().PeerAddr})
+			change(membership.Change{Kind: membership.Add, ID: new, PeerAddr: n.Status().PeerAddr})
 			eventually(t, new+" is a voter", func() bool {
 				return c.leader().ownStanding(new) == standingVoter
 			})
 			eventually(t, "another one leads", func() bool {
 				return c.leader() != c.nodes[old] || c.leader().TransferLeadership("") == nil
 			})
-			change(MemberChange{Kind: RemoveMember, ID: old})
+			change(membership.Change{Kind: membership.Remove, ID: old})
 			c.close(old)
 		}
 		c.write(c.leader(), "b")
@@ -281,7 +283,8 @@ func newestMajorityElects(t *testing.T, changes string, fromEnd bool) {
 	change := func(kind, id, addr string) {
 		t.Helper()
 		eventually(t, fmt.Sprint("the change ", kind, " of ", id), func() bool {
-			return c.leader().ChangeMembers(MemberChange{Kind: kind, ID: id, PeerAddr: addr}) == nil
+			c := c.leader().ChangeMembers(membership.Change{Kind: kind, ID: id, PeerAddr: addr})
+			return c == nil
 		})
 	}
 	const away = "n3"
@@ -291,10 +294,10 @@ func newestMajorityElects(t *testing.T, changes string, fromEnd bool) {
 	for _, what := range strings.Fields(changes) {
 		switch id := "n" + what[1:]; what[0] {
 		case '+':
-			change(AddMember, id, c.joiner(id, true).Status().PeerAddr)
-			change(PromoteMember, id, "")
+			change(membership.Add, id, c.joiner(id, true).Status().PeerAddr)
+			change(membership.Promote, id, "")
 		case '-':
-			change(RemoveMember, id, "")
+			change(membership.Remove, id, "")
 			c.close(id)
 		}
 	}
@@ -329,14 +332,15 @@ func TestNewestMajorityOfALearner(t *testing.T) {
 			t.Helper()
 			addr := c.joiner(id, true).Status().PeerAddr
 			eventually(t, "it is added: "+id, func() bool {
-				return c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: id,
+				return c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: id,
 					PeerAddr: addr}) == nil
 			})
 		}
 		remove := func(id string) {
 			t.Helper()
 			eventually(t, "it is removed: "+id, func() bool {
-				return c.leader().ChangeMembers(MemberChange{Kind: RemoveMember, ID: id}) == nil
+				gone := membership.Change{Kind: membership.Remove, ID: id}
+				return c.leader().ChangeMembers(gone) == nil
 			})
 			c.close(id)
 		}
@@ -350,7 +354,7 @@ func TestNewestMajorityOfALearner(t *testing.T) {
 				return lead != nil && l.caughtUp(lead, id) == nil
 			})
 			c.net.isolate(id)
-			err := c.leader().ChangeMembers(MemberChange{Kind: PromoteMember, ID: id})
+			err := c.leader().ChangeMembers(membership.Change{Kind: membership.Promote, ID: id})
 			if err == nil && c.nodes[id].ownStanding(id) == standingLearner {
 				missed = id
 			} else if remove(id); i == 40 {

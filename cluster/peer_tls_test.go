@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/certs"
 	"github.com/coordd/coordd/internal/tlsconf"
 )
@@ -108,7 +109,7 @@ func TestClusterOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		n4 := c.joiner("n4", true)
-		if err := c.leader().ChangeMembers(MemberChange{Kind: AddMember, ID: "n4",
+		if err := c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: "n4",
 			PeerAddr: n4.Status().PeerAddr}); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +132,7 @@ func TestJoinAcrossTLS(t *testing.T) {
 			c := newCluster(t, 1, without)
 			lead := c.leader()
 			join := func() error {
-				return lead.ChangeMembers(MemberChange{Kind: AddMember, ID: "n2",
+				return lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: "n2",
 					PeerAddr: c.nodes["n2"].Status().PeerAddr})
 			}
 			c.change = with

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // TestLeaderThatIsNotConfirmed leaves a leader without anybody to ask whether it leads, while Raft
@@ -91,7 +92,7 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 			_, err := follower.write(context.Background(), []byte("meanwhile"), 1)
 			return err == nil
 		})
-		if s := lead.Status(); s.Role == RoleLeader || s.LogTrouble == "" {
+		if s := lead.Status(); s.Role == membership.Leader || s.LogTrouble == "" {
 			t.Errorf("the node whose disk hangs says %+v", s)
 		}
 		for name, f := range map[string]func() error{
@@ -171,7 +172,7 @@ func TestLeaderOfFollowersWhoseDisksHang(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "it leads no more", func() bool {
-				return lead.Status().Role != RoleLeader
+				return lead.Status().Role != membership.Leader
 			})
 			release()
 			eventually(t, "writes", func() bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -34,27 +35,18 @@ func (n *Node) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// Replication is what the leader knows of how far the log is replicated.
-type Replication struct {
-	// Index: every write acknowledged before the call is at or below it.
-	Index uint64
-	// Others are the indexes up to which the voters other than the leader are known to have stored
-	// and applied the log, in no order. A voter may be further than the leader has heard.
-	Others []uint64
-}
-
 // Replication asks the leader, whichever node that is, and has it confirm its leadership. The error
 // is ErrNotRun, also when ctx ends the wait.
 //
 // On the wire it is a read of an empty batch. A leader of an older version answers with the index
 // alone.
-func (n *Node) Replication(ctx context.Context) (Replication, error) {
+func (n *Node) Replication(ctx context.Context) (membership.Replication, error) {
 	reply, err := n.Read(ctx, fair.Workload{}, nil)
 	if err != nil {
-		return Replication{}, err
+		return membership.Replication{}, err
 	}
 	c := wire.NewCursor(reply)
-	h := Replication{Index: c.Uvarint()}
+	h := membership.Replication{Index: c.Uvarint()}
 	if c.Failed() {
 		return h, notRun(
 			"the leader does not report what it has applied: it may run an older version")

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // failed waits until a node ends by itself, and closes it.
@@ -33,7 +35,7 @@ func (c *testCluster) sound() {
 				return false
 			}
 			for _, m := range n.Status().Members {
-				if m.Connected && m.State != StateEqual {
+				if m.Connected && m.State != membership.Equal {
 					return false
 				}
 			}
@@ -105,7 +107,7 @@ func TestWrongNodeEnds(t *testing.T) {
 				}
 			}
 			eventually(t, "the wrong node does not lead", func() bool {
-				return wrong.Status().Role != RoleLeader
+				return wrong.Status().Role != membership.Leader
 			})
 			c.close(id)
 			c.write(c.leader(), "others")
@@ -167,7 +169,7 @@ func TestNoMajorityEndsNobody(t *testing.T) {
 			eventually(t, "each sees that the others differ", func() bool {
 				for id, n := range c.nodes {
 					for _, m := range c.members {
-						if m.ID != id && stateOf(n, m.ID) != StateDiffers {
+						if m.ID != id && stateOf(n, m.ID) != membership.Differs {
 							return false
 						}
 					}
@@ -195,7 +197,7 @@ func TestOneMemberEndsNobody(t *testing.T) {
 			at := newestOf(n)
 			n.heard.take(member, 1<<60, sumsReport{1, stateSum{at, sum}, nil})
 			eventually(t, "n1 has compared", func() bool {
-				return stateOf(n, member) == StateDiffers && len(n.heard.wake) == 0
+				return stateOf(n, member) == membership.Differs && len(n.heard.wake) == 0
 			})
 		}
 		say("n2", 1)
@@ -232,8 +234,8 @@ func TestLearnersDoNotDecide(t *testing.T) {
 		}
 		for _, f := range c.followers() {
 			eventually(t, "the difference is seen", func() bool {
-				return stateOf(lead, f.cfg.ID) == StateDiffers &&
-					stateOf(f, lead.cfg.ID) == StateDiffers
+				return stateOf(lead, f.cfg.ID) == membership.Differs &&
+					stateOf(f, lead.cfg.ID) == membership.Differs
 			})
 		}
 		for id, n := range c.nodes {

@@ -203,12 +203,12 @@ func (st *Status) successor(c *failoverCall) (id string, err error) {
 	}
 	to := net.JoinHostPort(c.host, c.port)
 	for _, m := range online {
-		if m.isAt(to) {
+		if isAt(&m, to) {
 			return m.ID, nil
 		}
 	}
 	for _, m := range st.Members {
-		if m.ID != st.NodeID && m.isAt(to) {
+		if m.ID != st.ID && isAt(&m, to) {
 			return "", errNotOnline
 		}
 	}

@@ -6,23 +6,25 @@ import (
 	"context"
 	"errors"
 	"io"
-	"time"
 
+	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 )
 
-// Workload says which connection sends a batch and what the batch does, so that one busy connection
-// does not delay the others.
-type Workload struct {
-	Conn uint64 // the connection; 0: the server itself
-	// a hash of the command; 0: unknown. Batches with the same hash should cost alike
-	Command uint64
-	Shape   uint64 // a hash of the command and its first key
-	Light   bool   // of O(log n) work besides its bytes
-	// how long it waits for a leader; 0: as long as the node lets requests wait, negative: not
-	LeaderWait time.Duration
-}
+// What nodes of a cluster and their servers have in common.
+type (
+	// Workload says which connection sends a batch and what the batch does, so that one busy
+	// connection does not delay the others.
+	Workload = fair.Workload
+	// Member is a node of the cluster.
+	Member = membership.Member
+	// MemberChange is a membership change.
+	MemberChange = membership.Change
+	// Replication is what the leader knows of how far the log is replicated.
+	Replication = membership.Replication
+)
 
 // Outcome says what an Error means for the requests that it answers.
 type Outcome uint8
@@ -145,15 +147,6 @@ type Backend interface {
 	Role() string
 }
 
-// Replication is what the leader knows of how far the log is replicated.
-type Replication struct {
-	// Index: every write acknowledged before the question is at or below it.
-	Index uint64
-	// Others are the indexes up to which the voters other than the leader are known to have stored
-	// and applied the log, in no order.
-	Others []uint64
-}
-
 // Backup is the state at one moment. It can be written several times, while commands run, with
 // identical bytes.
 type Backup interface {
@@ -164,39 +157,11 @@ type Backup interface {
 
 // Status is what INFO, ROLE, WAIT and the health pages show about the node and its cluster.
 type Status struct {
-	NodeID     string
-	Role       string // leader, follower or candidate
-	LeaderID   string // empty: unknown
-	LeaderAddr string // client address of the leader, host:port
-	Ready      bool   // accepts commands
+	membership.Status
 	// why clients should not be sent to the node; empty: they may be, if it is ready
 	NotReady string
 	// the operator's next act against NotReady; empty: none, or it depends on the other members
 	Next string
-	// why it cannot store entries, empty: it can. Without, it still accepts commands, which the
-	// others store
-	LogTrouble string
-	// why its newest snapshot could not be read back; empty: it could
-	SnapshotTrouble string
-	Removed         bool // the node was removed from the cluster
-	Joining         bool // waiting to be added to a cluster
-	Loading         bool // loading a snapshot, or applying the log of before the start
-
-	Term, Commit, Applied, LastLog uint64 // Raft's term; log indexes
-	ClockMs                        int64  // the cluster clock, ms
-	// since a follower last heard from the leader; 0 on the leader
-	LeaderContact time.Duration
-	Members       []Member
-
-	// Behind is how many entries committed by the leader this node has yet to apply, and BehindFor
-	// how long it has been behind, as far as it knows.
-	Behind    uint64
-	BehindFor time.Duration
-
-	SnapshotIndex     uint64    // of the newest snapshot; 0: none
-	SnapshotTime      time.Time // when it was taken
-	Level, KnownLevel uint64    // feature level of the state, and the newest that this node knows
-	Snapshotting      bool      // one is being written or received
 }
 
 // Stats counts what the state holds.
@@ -212,58 +177,6 @@ type Stats struct {
 	ScriptSeconds              float64
 	Notify                     commands.NotifyFlags
 	Memory, MaxMemory          int64 // what the data counts and may count, bytes; 0: no limit
-}
-
-// ChangeKind is a kind of membership change.
-type ChangeKind string
-
-// Kinds of membership changes.
-const (
-	AddMember      ChangeKind = "add" // PeerAddr is the new node's
-	RemoveMember   ChangeKind = "remove"
-	PromoteMember  ChangeKind = "promote"
-	TransferLeader ChangeKind = "transfer" // ID may be empty: the most up-to-date voter
-)
-
-// MemberChange is a membership change.
-type MemberChange struct {
-	Kind         ChangeKind
-	ID, PeerAddr string
-}
-
-// Member is a node of the cluster.
-type Member struct {
-	ID         string
-	PeerAddr   string
-	ClientAddr string // empty: unknown
-	TLSAddr    string // for clients over TLS; empty: unknown
-	Voter      bool
-	Connected  bool   // this node has a connection to it
-	Fault      string // why this node has none; empty: it has, or has not tried yet
-	Inbound    bool   // it has a connection to this node
-	// the newest feature level it knows, as last reported to the leader; 0: unknown
-	KnownLevel uint64
-	Version    string        // of its coordd; empty: unknown
-	Build      string        // what that was built from; empty: unknown
-	Uptime     time.Duration // unknown unless Version is known
-	Zone       string        // its availability zone; empty: unknown
-	Priority   uint64        // for leading: the highest leads; 0: unknown
-	Learner    bool          // it never becomes a voter
-	State      string        // equal to the leader's or differs; empty: not compared yet
-	// RemoveIn is when the leader removes the member, which it cannot reach; 0: not counted down;
-	// the least duration above 0: as soon as another member makes up for it
-	RemoveIn time.Duration
-	// LastLog is the index up to which the member's log is known to be durable; 0 except on the
-	// leader.
-	LastLog uint64
-	// Applied is the index up to which the member is known to have applied the log; 0 except on
-	// the leader.
-	Applied uint64
-	// ReportedAt is the leader's commit index when the member reported LastLog and Applied; 0:
-	// unknown.
-	ReportedAt uint64
-	// LastContact is the time since the leader last heard from it; negative except on the leader.
-	LastContact time.Duration
 }
 
 // DatabaseStatus counts the keys of a database.

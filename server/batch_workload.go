@@ -47,7 +47,7 @@ func isLight(spec *commands.Spec) bool {
 }
 
 // sized distinguishes batches, or calls, of different lengths.
-func (load Workload) sized(n int) Workload {
+func sized(load Workload, n int) Workload {
 	size := uint64(bits.Len(uint(n)))
 	load.Command, load.Shape = load.Command*hashStep+size<<1|1, load.Shape*hashStep+size<<1|1
 	return load
@@ -55,7 +55,7 @@ func (load Workload) sized(n int) Workload {
 
 // workload describes the current batch of count requests.
 func (s *session) workload(count int) Workload {
-	load := s.batch.load.sized(count)
+	load := sized(s.batch.load, count)
 	load.Conn, load.LeaderWait = s.id, s.leaderWait()
 	return load
 }
@@ -78,7 +78,7 @@ func (s *session) leaderWait() time.Duration {
 // localWorkload describes a command that the session answers itself.
 func (s *session) localWorkload(spec *commands.Spec, args [][]byte) Workload {
 	h := xxhash.Sum64String(spec.FullName()) | 1
-	load := Workload{Command: h, Shape: h}.sized(len(args))
+	load := sized(Workload{Command: h, Shape: h}, len(args))
 	load.Conn = s.id
 	return load
 }

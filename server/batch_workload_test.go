@@ -22,7 +22,7 @@ func TestWorkloadsDistinguishBatches(t *testing.T) {
 			cmds = append(cmds, args)
 			spec = table.Get(args[0])
 		}
-		return workloadOf(0, spec, cmds).sized(len(cmds))
+		return sized(workloadOf(0, spec, cmds), len(cmds))
 	}
 	for _, c := range []struct {
 		a, b           string

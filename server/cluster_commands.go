@@ -34,7 +34,7 @@ var clusterSpecs = []commands.Spec{{
 			clusterInfo),
 		clusterSub("myid", 2, "3.0.0", "", "Returns the id of this node, derived from its name.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
+				s.w.BulkString(clusterID(s.srv.backend.Status().ID))
 			}),
 		clusterSub("myshardid", 2, "7.2.0", "", "Returns the id of the single shard.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
@@ -214,7 +214,7 @@ func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
 			health = "loading" // it has not caught up
 		}
 		offset := int64(m.Applied) // 0 if unknown
-		if m.ID == st.NodeID {
+		if m.ID == st.ID {
 			offset = int64(st.Applied)
 		}
 		fields := 7
@@ -260,7 +260,7 @@ func (st *Status) clusterLine(m *Member) string {
 	}
 	var flags []string
 	master, slots := "-", ""
-	if m.ID == st.NodeID {
+	if m.ID == st.ID {
 		flags = append(flags, "myself")
 	}
 	if m.ID == st.LeaderID {
@@ -322,7 +322,7 @@ func clusterLinks(s *session, _ *commands.Spec, _ [][]byte) {
 	st := s.srv.backend.Status()
 	var members []Member
 	for _, m := range st.Members {
-		if m.Connected && m.ID != st.NodeID {
+		if m.Connected && m.ID != st.ID {
 			members = append(members, m)
 		}
 	}

@@ -71,7 +71,7 @@ func (st *Status) leader() *Member {
 }
 
 // up reports whether a member runs, as far as this node knows.
-func (st *Status) up(m *Member) bool { return m.Connected || m.ID == st.NodeID }
+func (st *Status) up(m *Member) bool { return m.Connected || m.ID == st.ID }
 
 // settled returns the leader that clients can be sent to. Followers of a killed leader take a
 // while to miss it, but their connections to it break immediately.
@@ -80,7 +80,7 @@ func (st *Status) settled() *leaderView {
 	if m == nil || m.ClientAddr == "" && m.TLSAddr == "" || !st.up(m) {
 		return nil
 	}
-	return &leaderView{self: m.ID == st.NodeID, addr: m.ClientAddr, onTLS: m.TLSAddr}
+	return &leaderView{self: m.ID == st.ID, addr: m.ClientAddr, onTLS: m.TLSAddr}
 }
 
 // cutOff reports whether this node has no reachable leader. A client that waited for one in vain

@@ -25,7 +25,7 @@ func (n *node) lead(id string) {
 		if m := st.member(id); m != nil {
 			st.LeaderAddr = m.ClientAddr
 		}
-		if id == st.NodeID {
+		if id == st.ID {
 			st.Role = "leader"
 		}
 	})
@@ -316,7 +316,7 @@ func TestMembersWithoutALeader(t *testing.T) {
 		n.fake.set(func() {
 			n.fake.fail = commands.Error("CLUSTERDOWN no leader")
 			n.fake.st.Removed, n.fake.st.LeaderID = test.removed, test.leader
-			n.fake.st.LeaderContact = test.contact
+			n.fake.st.LastContact = test.contact
 		})
 		got := c.call("RAFT", "MEMBERS")
 		if all := strings.Count(got, source); all != strings.Count(got, source+"$"+

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands"
 )
 
@@ -124,7 +125,7 @@ func raftMembers(s *session, _ *commands.Spec, args [][]byte) {
 	st := s.srv.backend.Status() // as of now: who leads may have been waited for
 	source, asked := "leader", st.LeaderID
 	if local || err != nil {
-		source, asked = st.ownView(local), st.NodeID
+		source, asked = st.ownView(local), st.ID
 		if members = st.Members; len(members) == 0 {
 			s.fail(cmp.Or[error](err, errNoMembers))
 			return
@@ -140,7 +141,7 @@ func raftMembers(s *session, _ *commands.Spec, args [][]byte) {
 	for _, m := range members {
 		role := "learner"
 		switch {
-		case st.Removed && m.ID == st.NodeID:
+		case st.Removed && m.ID == st.ID:
 			role = "removed"
 		case m.ID == st.LeaderID:
 			role = "leader"
@@ -184,7 +185,7 @@ func raftMembers(s *session, _ *commands.Spec, args [][]byte) {
 			{"version", m.Version}, {"uptime-seconds", uptime},
 			{"availability-zone", m.Zone}, {"leader-priority", int64(m.Priority)},
 			{"permanent-learner", int64(number(m.Learner))},
-			{"removed-in-seconds", m.removedIn()},
+			{"removed-in-seconds", removedIn(&m)},
 			{"build", m.Build}, {"state", m.State}, {"connection-to", to},
 			{"connection-from", from}, {"source", source},
 		})
@@ -201,9 +202,9 @@ func (st *Status) ownView(wanted bool) string {
 		return "this node"
 	case st.LeaderID != "":
 		return "this node, since the leader did not answer"
-	case st.LeaderContact > 0:
+	case st.LastContact > 0:
 		return fmt.Sprintf("this node, which last heard from a leader %v ago",
-			st.LeaderContact.Round(time.Millisecond))
+			st.LastContact.Round(time.Millisecond))
 	}
 	return "this node, which has heard from no leader since it started"
 }
@@ -220,7 +221,7 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 	}
 	state, next := st.trouble()
 	s.pairs([]pair{
-		{"id", st.NodeID}, {"role", role}, {"state", cmp.Or(state, "ready")}, {"next", next},
+		{"id", st.ID}, {"role", role}, {"state", cmp.Or(state, "ready")}, {"next", next},
 		{"leader", st.LeaderID}, {"leader-address", st.LeaderAddr},
 		{"voters", int64(voters)}, {"learners", int64(len(st.Members) - voters)},
 		{"term", int64(st.Term)}, {"commit", int64(st.Commit)},
@@ -232,7 +233,7 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 
 // removedIn returns in how many seconds the leader removes an unreachable member; -1: it is not
 // counted down, 0: it is due.
-func (m *Member) removedIn() int64 {
+func removedIn(m *Member) int64 {
 	if m.RemoveIn == 0 {
 		return -1
 	}
@@ -294,15 +295,15 @@ func raftFound(s *session, _ *commands.Spec, args [][]byte) {
 }
 
 func raftAdd(s *session, _ *commands.Spec, args [][]byte) {
-	s.change(MemberChange{Kind: AddMember, ID: string(args[2]), PeerAddr: string(args[3])})
+	s.change(MemberChange{Kind: membership.Add, ID: string(args[2]), PeerAddr: string(args[3])})
 }
 
 func raftRemove(s *session, _ *commands.Spec, args [][]byte) {
-	s.change(MemberChange{Kind: RemoveMember, ID: string(args[2])})
+	s.change(MemberChange{Kind: membership.Remove, ID: string(args[2])})
 }
 
 func raftPromote(s *session, _ *commands.Spec, args [][]byte) {
-	s.change(MemberChange{Kind: PromoteMember, ID: string(args[2])})
+	s.change(MemberChange{Kind: membership.Promote, ID: string(args[2])})
 }
 
 // raftScripts replies with one map per script, as this node has applied them.
@@ -350,7 +351,7 @@ func raftSetTime(s *session, _ *commands.Spec, args [][]byte) {
 }
 
 func raftTransfer(s *session, _ *commands.Spec, args [][]byte) {
-	c := MemberChange{Kind: TransferLeader}
+	c := MemberChange{Kind: membership.Transfer}
 	switch len(args) {
 	case 2:
 	case 3:

@@ -94,7 +94,7 @@ func configSub(name string, arity int, syntax, summary string,
 func (st *Status) online() []Member {
 	var members []Member
 	for _, m := range st.Members {
-		if m.ID != st.NodeID && m.Connected && m.LastContact >= 0 && m.LastContact < onlineContact {
+		if m.ID != st.ID && m.Connected && m.LastContact >= 0 && m.LastContact < onlineContact {
 			members = append(members, m)
 		}
 	}
@@ -102,12 +102,12 @@ func (st *Status) online() []Member {
 }
 
 // isAt reports whether an address is one of the member's.
-func (m *Member) isAt(addr string) bool {
+func isAt(m *Member, addr string) bool {
 	return addr == m.ClientAddr || addr == m.TLSAddr || addr == m.PeerAddr
 }
 
 // clientHostPort returns the member's client address if known, otherwise its peer address.
-func (m *Member) clientHostPort() (host, port string) {
+func clientHostPort(m *Member) (host, port string) {
 	addr := m.ClientAddr
 	if addr == "" {
 		addr = m.PeerAddr
@@ -132,7 +132,7 @@ func role(s *session, _ *commands.Spec, _ [][]byte) {
 		s.w.Int(int64(st.Commit))
 		s.w.Array(len(online))
 		for i := range online {
-			host, port := online[i].clientHostPort()
+			host, port := clientHostPort(&online[i])
 			s.w.Array(3)
 			s.w.BulkString(host)
 			s.w.BulkString(port)

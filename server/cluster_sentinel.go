@@ -33,7 +33,7 @@ var sentinelSpecs = []commands.Spec{{
 			ofMaster(sentinelQuorum)),
 		sentinelSub("myid", 2, "6.2.0", "", "Returns the id of this node, derived from its name.",
 			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.w.BulkString(clusterID(s.srv.backend.Status().NodeID))
+				s.w.BulkString(clusterID(s.srv.backend.Status().ID))
 			}),
 		helpSpec("SENTINEL", "6.2.0", "sentinel",
 			"CKQUORUM <master-name>",
@@ -167,7 +167,7 @@ func (st *Status) masterInstance(name string, leader *Member) *instance {
 	i.add("role-reported", "master")
 	i.number("config-epoch", int64(st.Term))
 	i.number("num-slaves", int64(len(st.others(leader.ID))))
-	i.number("num-other-sentinels", int64(len(st.others(st.NodeID))))
+	i.number("num-other-sentinels", int64(len(st.others(st.ID))))
 	i.number("quorum", int64(voters/2+1))
 	return i
 }
@@ -216,7 +216,7 @@ func sentinelReplicas(s *session, st *Status) {
 		i.add("master-host", host)
 		i.add("master-port", port)
 		i.number("slave-priority", priority)
-		if m.ID == st.NodeID {
+		if m.ID == st.ID {
 			i.number("slave-repl-offset", int64(st.Applied))
 		} else if m.Applied > 0 {
 			i.number("slave-repl-offset", int64(m.Applied))
@@ -227,7 +227,7 @@ func sentinelReplicas(s *session, st *Status) {
 }
 
 func sentinelSentinels(s *session, st *Status) {
-	members := st.others(st.NodeID)
+	members := st.others(st.ID)
 	s.w.Array(len(members))
 	for _, m := range members {
 		st.instance(m, "", "sentinel").write(s.w)

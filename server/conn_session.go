@@ -166,8 +166,9 @@ type shared struct {
 
 // noted is what others note about a session, each under its own lock or in its own goroutine.
 type noted struct {
-	attention attention   // of cron
-	swollen   time.Time   // of cron: since when the output exceeds the soft limit; zero: it does not
+	attention attention // of cron
+	// of cron: since when the output exceeds the soft limit; zero: it does not
+	swollen   time.Time
 	load      sessionLoad // of delivery
 	turn      turn        // guarded by intake.mu
 	answering replyTurn   // guarded by replyRoom.mu

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -73,8 +74,8 @@ var testTable = sync.OnceValue(func() *commands.Table {
 func newFake() *fakeBackend {
 	f := &fakeBackend{leaderChanged: make(chan struct{}, 1), level: commands.FeatureLevel,
 		table: testTable()}
-	f.st = Status{
-		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true,
+	f.st.Status = membership.Status{
+		ID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: "10.0.0.1:7001", Ready: true,
 		Term: 3, Commit: 100, Applied: 100, LastLog: 100, Level: 1, KnownLevel: 1,
 		Members: []Member{
 			{ID: "n1", PeerAddr: "10.0.0.1:8001", ClientAddr: "10.0.0.1:7001", Voter: true,
@@ -92,7 +93,7 @@ func (f *fakeBackend) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.machine, f.index, f.clockMs, f.calls = fsm.NewMachine(f.table), 1, 1000, nil
-	f.machine.SetNode(f.st.NodeID)
+	f.machine.SetNode(f.st.ID)
 	if _, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs,
 		Level: f.level}, false); err != nil {
 		panic(err)
@@ -316,7 +317,7 @@ func (f *fakeBackend) Snapshot() error {
 func (f *fakeBackend) ChangeMembers(c MemberChange) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls = append(f.calls, strings.TrimSpace(string(c.Kind)+" "+c.ID+" "+c.PeerAddr))
+	f.calls = append(f.calls, strings.TrimSpace(c.Kind+" "+c.ID+" "+c.PeerAddr))
 	if f.fail == nil && c.ID == "n0" {
 		return commands.Error("ERR there is no member n0")
 	}

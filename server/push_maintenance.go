@@ -151,7 +151,7 @@ func (m *maintenance) tellMoving(s *session, c *maintained, st *Status) {
 	}
 	var others []string
 	for _, other := range st.seenBy(s).Members {
-		if other.ID != st.NodeID && other.Connected && other.ClientAddr != "" {
+		if other.ID != st.ID && other.Connected && other.ClientAddr != "" {
 			others = append(others, other.ClientAddr)
 		}
 	}

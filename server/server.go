@@ -232,7 +232,7 @@ type observations struct {
 	state   metrics.Asker[Stats]
 }
 
-// standing is what clients are told of leaders, and of this node.
+// standing is what clients learn about leaders, and about this node.
 type standing struct {
 	maintenance maintenance
 	leader      atomic.Pointer[leaderView] // nil: no leader to send clients to

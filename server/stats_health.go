@@ -36,7 +36,7 @@ func (s *Server) HealthHandler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		st := s.backend.Status()
-		body := map[string]any{"node": st.NodeID, "role": st.Role, "leader": st.LeaderID,
+		body := map[string]any{"node": st.ID, "role": st.Role, "leader": st.LeaderID,
 			"term": st.Term, "applied": st.Applied, "behind": st.Behind, "status": "ready"}
 		code := http.StatusOK
 		if reason, next := s.notReady(&st); reason != "" {

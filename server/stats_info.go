@@ -305,7 +305,7 @@ func infoReplication(t *infoText) {
 		t.field("role", "master")
 		t.field("connected_slaves", len(online))
 		for i, m := range online {
-			host, port := m.clientHostPort()
+			host, port := clientHostPort(&m)
 			fmt.Fprintf(t, "slave%d:ip=%s,port=%s,state=online,offset=%d,lag=%d\r\n", i, host, port,
 				m.Applied, int64(m.LastContact.Seconds()))
 		}
@@ -324,10 +324,10 @@ func infoReplication(t *infoText) {
 	t.field("master_host", host)
 	t.field("master_port", port)
 	t.field("master_link_status", link)
-	t.field("master_last_io_seconds_ago", int64(st.LeaderContact.Seconds()))
+	t.field("master_last_io_seconds_ago", int64(st.LastContact.Seconds()))
 	t.field("master_sync_in_progress", 0)
 	if link == "down" {
-		t.field("master_link_down_since_seconds", int64(st.LeaderContact.Seconds()))
+		t.field("master_link_down_since_seconds", int64(st.LastContact.Seconds()))
 	}
 	t.field("slave_read_repl_offset", st.LastLog)
 	t.field("slave_repl_offset", st.Applied)
@@ -403,7 +403,7 @@ func infoCoordd(t *infoText) {
 	if st.Ready {
 		ready = 1
 	}
-	t.field("node_id", st.NodeID)
+	t.field("node_id", st.ID)
 	t.field("raft_role", st.Role)
 	t.field("raft_term", st.Term)
 	t.field("raft_commit_index", st.Commit)
@@ -413,7 +413,7 @@ func infoCoordd(t *infoText) {
 	t.field("known_feature_level", st.KnownLevel)
 	t.field("leader_id", st.LeaderID)
 	t.field("leader_addr", st.seenBy(t.asker).LeaderAddr)
-	t.field("leader_contact_ms", st.LeaderContact.Milliseconds())
+	t.field("leader_contact_ms", st.LastContact.Milliseconds())
 	t.field("cluster_clock_ms", st.ClockMs)
 	t.field("unauthenticated_clients", t.srv.unauthenticated.Len())
 	t.field("unauthenticated_closed", t.srv.stats.unauthenticatedClosed.Load())
@@ -446,6 +446,6 @@ func infoCoordd(t *infoText) {
 	for i, m := range st.Members {
 		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,tls=%s,voter=%t,match=%d,zone=%s,"+
 			"priority=%d,learner=%t,removed_in=%d\r\n", i, m.ID, m.PeerAddr, m.ClientAddr,
-			m.TLSAddr, m.Voter, m.LastLog, m.Zone, m.Priority, m.Learner, m.removedIn())
+			m.TLSAddr, m.Voter, m.LastLog, m.Zone, m.Priority, m.Learner, removedIn(&m))
 	}
 }

@@ -55,7 +55,7 @@ type machineWaits struct {
 
 // join makes a waiter of a command that may come to wait in the machine.
 func (m *machineWaits) join(s *session) *waiter {
-	m.named.Do(func() { m.node = []byte(s.srv.backend.Status().NodeID) })
+	m.named.Do(func() { m.node = []byte(s.srv.backend.Status().ID) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.waiting == nil {
@@ -469,7 +469,7 @@ func (s *Server) watchWaits() {
 			s.changeWaits(commands.SettingServeWaits)
 		}
 		for _, id := range nodes {
-			if id != st.NodeID && (!st.hears(id) || st.restarted(id, started)) {
+			if id != st.ID && (!st.hears(id) || st.restarted(id, started)) {
 				s.changeWaits(commands.SettingDropWaits, id)
 			}
 		}

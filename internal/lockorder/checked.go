@@ -110,7 +110,8 @@ func site() *node {
 	n := sites[pc[0]]
 	if n == nil {
 		frame, _ := runtime.CallersFrames(pc[:]).Next()
-		n = &node{where: fmt.Sprintf("%s:%d", frame.Function, frame.Line), after: map[*node]string{}}
+		n = &node{after: map[*node]string{}}
+		n.where = fmt.Sprintf("%s:%d", frame.Function, frame.Line)
 		sites[pc[0]] = n
 	}
 	return n

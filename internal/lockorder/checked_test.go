@@ -31,7 +31,8 @@ func TestContradictionIsFound(t *testing.T) {
 		t.Fatal(found)
 	}
 	found := order(y.lockB, y.lockA, y.b.Unlock, y.a.Unlock)
-	if text, _ := found.(string); !strings.Contains(text, "lockA") || !strings.Contains(text, "lockB") {
+	text, _ := found.(string)
+	if !strings.Contains(text, "lockA") || !strings.Contains(text, "lockB") {
 		t.Fatal("found: ", found)
 	}
 	if found := order(x.lockA, y.lockA, x.a.Unlock, y.a.Unlock); found == nil {

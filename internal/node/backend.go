@@ -7,8 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/coordd/coordd/cluster"
-	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -26,7 +25,7 @@ func (n backend) Write(ctx context.Context, load server.Workload, batch []byte,
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.Write(ctx, fair.Workload(load), batch, count)
+	b, err := c.Write(ctx, load, batch, count)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -37,7 +36,7 @@ func (n backend) Read(ctx context.Context, load server.Workload,
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.Read(ctx, fair.Workload(load), batch)
+	b, err := c.Read(ctx, load, batch)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -48,7 +47,7 @@ func (n backend) DryRun(ctx context.Context, load server.Workload,
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.DryRun(ctx, fair.Workload(load), batch)
+	b, err := c.DryRun(ctx, load, batch)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -58,7 +57,7 @@ func (n backend) ReadLocal(load server.Workload, batch []byte) (commands.Replies
 	if c == nil {
 		return commands.Replies{}, errLoads
 	}
-	b, err := c.ReadLocal(fair.Workload(load), batch)
+	b, err := c.ReadLocal(load, batch)
 	return commands.RepliesOf(b), replyError(err)
 }
 
@@ -69,7 +68,7 @@ func (n backend) Schedule(load server.Workload, f func()) error {
 		f()
 		return nil
 	}
-	return replyError(c.Schedule(fair.Workload(load), f))
+	return replyError(c.Schedule(load, f))
 }
 
 // Observe implements server.Backend.
@@ -125,22 +124,13 @@ func (n backend) Snapshot() error {
 	return c.Snapshot()
 }
 
-// changeKinds maps the server's kinds of changes to the words that nodes send each other.
-var changeKinds = map[server.ChangeKind]string{
-	server.AddMember:      cluster.AddMember,
-	server.RemoveMember:   cluster.RemoveMember,
-	server.PromoteMember:  cluster.PromoteMember,
-	server.TransferLeader: cluster.TransferLeader,
-}
-
 // ChangeMembers implements server.Backend.
 func (n backend) ChangeMembers(c server.MemberChange) error {
 	m := n.loaded.Load()
 	if m == nil {
 		return errLoads
 	}
-	return replyError(m.ChangeMembers(cluster.MemberChange{Kind: changeKinds[c.Kind], ID: c.ID,
-		PeerAddr: c.PeerAddr}))
+	return replyError(m.ChangeMembers(c))
 }
 
 // Found implements server.Backend.
@@ -168,15 +158,7 @@ func (n backend) LeaderMembers() ([]server.Member, error) {
 		return nil, errLoads
 	}
 	members, err := m.LeaderMembers()
-	return serverMembers(members), replyError(err)
-}
-
-func serverMembers(members []cluster.MemberStatus) []server.Member {
-	var out []server.Member
-	for _, p := range members {
-		out = append(out, server.Member(p))
-	}
-	return out
+	return members, replyError(err)
 }
 
 // Replication implements server.Backend.
@@ -186,7 +168,7 @@ func (n backend) Replication(ctx context.Context) (server.Replication, error) {
 		return server.Replication{}, errLoads
 	}
 	r, err := c.Replication(ctx)
-	return server.Replication(r), replyError(err)
+	return r, replyError(err)
 }
 
 // HasOthers implements server.Backend.
@@ -256,7 +238,7 @@ func (n backend) Role() string {
 	if c := n.loaded.Load(); c != nil {
 		return c.Status().Role
 	}
-	return cluster.RoleFollower
+	return membership.Follower
 }
 
 // Stats implements server.Backend.
@@ -287,21 +269,14 @@ func (n backend) ScriptFlags(s commands.Script) (commands.FunctionFlags, bool) {
 func (n backend) Status() server.Status {
 	open := n.loaded.Load()
 	if open == nil {
-		return server.Status{NodeID: n.cfg.ID, Role: cluster.RoleFollower, Loading: true,
+		return server.Status{
+			Status:   membership.Status{ID: n.cfg.ID, Role: membership.Follower, Loading: true},
 			NotReady: "LOADING: this node is loading its data",
 			Next:     "wait: it reads its snapshot and its log"}
 	}
 	c := open.Status()
-	s := server.Status{
-		NodeID: c.ID, Role: c.Role, LeaderID: c.LeaderID, LeaderAddr: c.LeaderAddr, Ready: c.Ready,
-		Term: c.Term, Commit: c.Commit, Applied: c.Applied, LastLog: c.LastLog, ClockMs: c.ClockMs,
-		LeaderContact: max(c.LastContact, 0),
-		SnapshotIndex: c.SnapshotIndex, SnapshotTime: c.SnapshotTime, Snapshotting: c.Snapshotting,
-		Loading: c.Loading,
-		Level:   c.Level, KnownLevel: c.KnownLevel, Behind: c.Behind, BehindFor: c.BehindFor,
-		LogTrouble: c.LogTrouble, SnapshotTrouble: c.SnapshotTrouble,
-	}
-	s.Removed, s.Joining = c.Removed, c.Joining
+	c.LastContact = max(c.LastContact, 0)
+	s := server.Status{Status: c}
 	switch {
 	case c.Removed:
 		s.NotReady = "this node was removed from the cluster"
@@ -330,12 +305,11 @@ func (n backend) Status() server.Status {
 		s.NotReady = "no leader is reachable, or the leader has not committed an entry of its term"
 		s.Next = toLead(c.Members)
 	}
-	s.Members = serverMembers(c.Members)
 	return s
 }
 
 // toLead says what has to be done for a cluster to have a leader, as one of its members sees it.
-func toLead(members []cluster.MemberStatus) string {
+func toLead(members []server.Member) string {
 	voters, away := 0, []string{}
 	for _, m := range members {
 		if m.Voter {

@@ -5,26 +5,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // TestToLead: a voter that hangs keeps its connections, and is missing all the same.
 func TestToLead(t *testing.T) {
-	own := cluster.MemberStatus{ID: "n1", Voter: true, Connected: true}
-	with := func(id string, connected bool, contact time.Duration) cluster.MemberStatus {
-		return cluster.MemberStatus{ID: id, Voter: true, Connected: connected, LastContact: contact}
+	own := membership.Member{ID: "n1", Voter: true, Connected: true}
+	with := func(id string, connected bool, contact time.Duration) membership.Member {
+		return membership.Member{ID: id, Voter: true, Connected: connected, LastContact: contact}
 	}
 	well, down := with("n2", true, time.Second), with("n3", false, time.Second)
 	hangs, new := with("n3", true, 40*time.Second), with("n3", true, -1)
 	for _, test := range []struct {
-		members []cluster.MemberStatus
+		members []membership.Member
 		says    string
 	}{
-		{[]cluster.MemberStatus{own, well, hangs}, "a majority is reachable"},
-		{[]cluster.MemberStatus{own, well, down}, "a majority is reachable"},
-		{[]cluster.MemberStatus{own, with("n2", true, time.Minute), hangs}, "start 1 of n2, n3 on"},
-		{[]cluster.MemberStatus{own, with("n2", true, time.Minute), down}, "start 1 of n2, n3 on"},
-		{[]cluster.MemberStatus{own, new}, "start 1 of n3 on"},
+		{[]membership.Member{own, well, hangs}, "a majority is reachable"},
+		{[]membership.Member{own, well, down}, "a majority is reachable"},
+		{[]membership.Member{own, with("n2", true, time.Minute), hangs}, "start 1 of n2, n3 on"},
+		{[]membership.Member{own, with("n2", true, time.Minute), down}, "start 1 of n2, n3 on"},
+		{[]membership.Member{own, new}, "start 1 of n3 on"},
 	} {
 		if got := toLead(test.members); !strings.HasPrefix(got, test.says) {
 			t.Errorf("%+v: %q, want %q", test.members, got, test.says)

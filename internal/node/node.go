@@ -20,6 +20,7 @@ import (
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/fsm"
@@ -440,7 +441,7 @@ func (n *Node) Close() error {
 func (n *Node) Locks() *locks.Observer { return n.locks }
 
 // Leads reports whether the node believes that it leads its cluster.
-func (n *Node) Leads() bool { return n.cluster.Status().Role == cluster.RoleLeader }
+func (n *Node) Leads() bool { return n.cluster.Status().Role == membership.Leader }
 
 // ID returns the node's id.
 func (n *Node) ID() string { return n.cfg.ID }

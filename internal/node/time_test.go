@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -151,7 +151,7 @@ func TestWindowByScriptIsTrue(t *testing.T) {
 			return admitted() >= had+2*limit
 		})
 		for k, n := range nodes {
-			if n.cluster.Status().Role == cluster.RoleLeader {
+			if n.cluster.Status().Role == membership.Leader {
 				clocks[k].jump(d)
 				if i%2 == 1 {
 					_ = n.cluster.TransferLeadership("")
@@ -232,7 +232,7 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 			}
 		}
 		for _, n := range nodes {
-			if n.cluster.Status().Role == cluster.RoleLeader {
+			if n.cluster.Status().Role == membership.Leader {
 				wait.For(t, 20*time.Second, "another leader", func() bool {
 					return n.cluster.TransferLeadership("") == nil
 				})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -229,10 +230,10 @@ func (n *singleNode) Watch(on bool) {
 }
 
 func (n *singleNode) Status() server.Status {
-	return server.Status{
-		NodeID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: n.addr, Ready: true, Term: 1,
+	return server.Status{Status: membership.Status{
+		ID: "n1", Role: "leader", LeaderID: "n1", LeaderAddr: n.addr, Ready: true, Term: 1,
 		Members: []server.Member{{ID: "n1", ClientAddr: n.addr, Voter: true}},
-	}
+	}}
 }
 
 func (n *singleNode) Stats() server.Stats {

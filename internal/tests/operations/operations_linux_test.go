@@ -134,7 +134,8 @@ func TestOperations(t *testing.T) {
 			t.Skip("SKIPPED: " + err.Error())
 		}
 	}
-	debian(t) // which needs the network of this machine
+	debian(t) // which needs the network of this machine, as building does
+	t.Setenv(distVar, built(t))
 	if !enter(t) {
 		return
 	}
@@ -158,10 +159,13 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// distVar names the directory with a release that is built already.
+const distVar = "COORDD_OPERATIONS_DIST"
+
 // built returns the directory with the release of this commit, of which the documents speak.
 func built(t *testing.T) string {
 	t.Helper()
-	if dist := os.Getenv("COORDD_OPERATIONS_DIST"); dist != "" {
+	if dist := os.Getenv(distVar); dist != "" {
 		return dist
 	}
 	dir := filepath.Join(t.TempDir(), "source")
