@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/internal/tests/detector"
+	"github.com/coordd/coordd/internal/tests/logdisk"
 )
 
 // stoppedNode is the data directory of a node that was stopped: it has voted, has a snapshot, and
@@ -65,20 +67,13 @@ func onlySegment(t *testing.T, dir string) string {
 func tear(t *testing.T, dir string) {
 	t.Helper()
 	segment := onlySegment(t, dir)
-	f, err := os.OpenFile(segment, os.O_RDWR, 0)
+	data, err := os.ReadFile(segment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	end, err := lastByte(f, 0, info.Size())
-	if err == nil {
-		_, err = f.WriteAt([]byte{frameOfEntry, 0, 0, 0, 200, 0, 0, 0, 1, 2, 3}, padded(end))
-	}
-	if err != nil {
+	end := walPadded(len(bytes.TrimRight(data, "\x00")))
+	copy(data[end:], []byte{walEntry, 0, 0, 0, 200, 0, 0, 0, 1, 2, 3})
+	if err := os.WriteFile(segment, data, fileMode); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -141,7 +136,7 @@ func TestEachBitOfADataDirectory(t *testing.T) {
 	if len(want.Batches) != 20 {
 		t.Fatalf("%+v", want)
 	}
-	from := begin(t)
+	from := logdisk.FirstBit(t)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if base := filepath.Base(name); base == stableName || base == walMetaName {
 			continue // of earlier releases
@@ -154,7 +149,7 @@ func TestEachBitOfADataDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, bit := range bitsOf(before[name], from) {
+		for _, bit := range logdisk.Bits(before[name], from) {
 			at := int64(bit / 8)
 			if _, err := f.WriteAt([]byte{data[at] ^ 1<<(bit%8)}, at); err != nil {
 				t.Fatal(err)

@@ -21,6 +21,7 @@ type DirError struct {
 }
 
 func (e *DirError) Error() string { return e.err.Error() }
+
 func (e *DirError) Unwrap() error { return e.err }
 
 func dirErrorf(next, format string, args ...any) error {
@@ -126,6 +127,11 @@ func tighten(dir string) error {
 
 // firstLevel is the level that needs no line.
 const firstLevel = 1
+
+// markedLevel is the feature level from which on a directory has the mark of its log, its promises
+// and the list of its segments in files of coordd: a release that does not write them refuses the
+// directory.
+const markedLevel = 3
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -350,3 +356,6 @@ func writeVersion(dir string, v dirVersion, place func(from, to string) error) e
 	}
 	return files.SyncDir(dir)
 }
+
+// missing reports whether an error says that there is no file.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -16,10 +16,11 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // lookAt opens the stores in a data directory for reading. Until they are closed no node starts on
@@ -64,7 +65,7 @@ func lookAtLog(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s
 	if err := v.unchanged(dir); err != nil { // an earlier release has the lock of its file alone
 		return s, err
 	}
-	files := &lookFiles{osFiles: osFiles{walfs.New()}}
+	files := &lookFiles{System: disk.NewSystem()}
 	s.closers = append(s.closers, files)
 	if s.stable, err = openStable(files, dir, earlierStable, level); err != nil {
 		return s, err
@@ -90,8 +91,9 @@ func lookAtLog(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s
 			}
 		}
 	} else {
-		log, err := openWAL(filepath.Join(dir, walName), files, earlierMeta, segmentSize, level,
-			logger)
+		log, err := openWAL(filepath.Join(dir, walName), walOptions{Files: files,
+			Earlier: earlierMeta, Marked: marked(level), SegmentSize: segmentSize, Logger: logger,
+			LibLogger: newRaftLogger(logger)})
 		if err != nil {
 			return s, fmt.Errorf("cannot read the log in data directory %s: %w", dir, err)
 		}
@@ -157,7 +159,7 @@ func (m metaCopy) Load(string) (types.PersistentState, error) { return m.BoltMet
 
 // lookFiles is the file system, of which nothing changes: what is written stays in memory.
 type lookFiles struct {
-	osFiles
+	disk.System
 	mu      sync.Mutex
 	written map[string]*lookFile
 }
@@ -210,7 +212,7 @@ func (v *lookFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
 	if f != nil {
 		return f, nil
 	}
-	return v.osFiles.OpenReader(dir, name)
+	return v.System.OpenReader(dir, name)
 }
 
 // Close closes the files, for good.

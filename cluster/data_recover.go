@@ -120,7 +120,7 @@ func (o *Offline) Contents() (Contents, error) {
 			h.LastEntry = l.Data
 		}
 	})
-	if had := owedIn(o.stores.stable); !(mark{h.LastIndex, h.LastTerm}).reaches(had) {
+	if had := owedIn(o.stores.stable); !(position{h.LastIndex, h.LastTerm}).reaches(had) {
 		h.Owed, h.Kept = had.last, keptByRefetch(o.dir)
 	}
 	return h, err

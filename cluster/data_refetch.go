@@ -4,10 +4,8 @@
 package cluster
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -16,9 +14,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/raft"
-	wal "github.com/hashicorp/raft-wal"
-	walfs "github.com/hashicorp/raft-wal/fs"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/files"
 )
 
@@ -178,27 +175,30 @@ func (s *stableStore) checkRefetched(dir string) error {
 		"coordd refetch was interrupted in data directory %s: run it again", dir)
 }
 
+// position is the end of a log: the index and the term of its last entry; term 0: unknown.
+type position struct{ last, term uint64 }
+
 // reaches reports whether a log that ends here is at least as new as one that ends there. It
 // compares as Raft does, but by the index alone where the term there is unknown.
-func (m mark) reaches(there mark) bool {
-	if there.term == 0 || m.term == there.term {
-		return m.last >= there.last
+func (p position) reaches(there position) bool {
+	if there.term == 0 || p.term == there.term {
+		return p.last >= there.last
 	}
-	return m.term > there.term
+	return p.term > there.term
 }
 
 // owedIn returns what the node of a stable store owes; term 0: unknown.
-func owedIn(s *stableStore) mark { return mark{s.number(owedKey), s.number(owedTermKey)} }
+func owedIn(s *stableStore) position { return position{s.number(owedKey), s.number(owedTermKey)} }
 
 // newestMembers is the newest of the configurations that it was told of, in whatever order their
 // sources were read.
 type newestMembers struct {
-	at mark // the newest entry at which it is known to hold
+	at position // the newest entry at which it is known to hold
 	is raft.Configuration
 }
 
 // note notes a configuration that holds at an entry: its own, or the last one of a snapshot.
-func (m *newestMembers) note(at mark, is raft.Configuration) {
+func (m *newestMembers) note(at position, is raft.Configuration) {
 	if at.reaches(m.at) {
 		m.at, m.is = at, is
 	}
@@ -206,7 +206,7 @@ func (m *newestMembers) note(at mark, is raft.Configuration) {
 
 // onDisk is what a data directory shows of the node that ran there.
 type onDisk struct {
-	last     mark // the newest entry that it had; term 0 where that cannot be told
+	last     position // the newest entry that it had; term 0 where that cannot be told
 	members  newestMembers
 	commands bool // there is an entry for the machine, or a snapshot
 	salvaged bool // the members are those that can be read; there may be newer ones
@@ -226,7 +226,7 @@ func lookOnDisk(dir string, v dirVersion, logger *slog.Logger) (d onDisk, err er
 		return d, err
 	}
 	s, err := lookAtLog(closers{}, dir, v, logger)
-	if errors.Is(err, ErrDamaged) {
+	if errors.Is(err, disk.ErrDamaged) {
 		return d, d.noteDamaged(dir, v.logStore)
 	}
 	if err != nil {
@@ -263,10 +263,10 @@ func (d *onDisk) noteSnapshots(dir string, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.last, d.commands = mark{index, term}, index > 0
+	d.last, d.commands = position{index, term}, index > 0
 	list, err := snapshots.List()
 	for _, is := range list {
-		d.members.note(mark{is.Index, is.Term}, is.Configuration)
+		d.members.note(position{is.Index, is.Term}, is.Configuration)
 	}
 	return err
 }
@@ -274,7 +274,7 @@ func (d *onDisk) noteSnapshots(dir string, logger *slog.Logger) error {
 // note notes an entry of the log.
 func (d *onDisk) note(l *raft.Log) {
 	d.noteContent(l)
-	if at := (mark{l.Index, l.Term}); at.reaches(d.last) {
+	if at := (position{l.Index, l.Term}); at.reaches(d.last) {
 		d.last = at
 	}
 }
@@ -283,7 +283,7 @@ func (d *onDisk) note(l *raft.Log) {
 func (d *onDisk) noteContent(l *raft.Log) {
 	switch l.Type {
 	case raft.LogConfiguration:
-		d.members.note(mark{l.Index, l.Term}, raft.DecodeConfiguration(l.Data))
+		d.members.note(position{l.Index, l.Term}, raft.DecodeConfiguration(l.Data))
 	case raft.LogCommand:
 		d.commands = true
 	}
@@ -295,18 +295,17 @@ func (d *onDisk) noteDamaged(dir, kind string) error {
 	if kind == LogStoreBolt {
 		marked = dir
 	}
-	content, err := readSlots(osFiles{walfs.New()}, marked, markName, markSlot)
-	far, ok := decodeMark(content)
+	far, ok, err := readMark(disk.NewSystem(), marked)
 	if err != nil || !ok {
 		return errors.Join(err, fmt.Errorf("it cannot be told how far the log in "+
 			"data directory %s went: RAFT REMOVE the node, and --join an empty one under a new id",
 			dir))
 	}
-	d.last = mark{last: max(far.last, d.last.last)}
+	d.last = position{last: max(far, d.last.last)}
 	return d.salvageAll(dir)
 }
 
-// salvageAll is salvage of all segments in a data directory.
+// salvageAll notes what can still be read in all segments in a data directory.
 func (d *onDisk) salvageAll(dir string) error {
 	d.salvaged = true
 	names, err := entriesOf(filepath.Join(dir, walName), "", ".wal")
@@ -314,57 +313,13 @@ func (d *onDisk) salvageAll(dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := d.salvage(name); err != nil {
+		last, err := salvage(name, d.noteContent)
+		d.last.last = max(d.last.last, last)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// salvage notes the index of the last entry of a segment that may be damaged, and what its batches
-// say that are as they were written. Behind damage it looks for the next frame, wherever it is:
-// what only seems to be an entry lets the node owe more than it must.
-func (d *onDisk) salvage(name string) error {
-	var base uint64
-	if _, err := fmt.Sscanf(filepath.Base(name), "%d-", &base); err != nil {
-		return fmt.Errorf("%s is no name of a segment", name)
-	}
-	b, err := os.ReadFile(name)
-	var batch []raft.Log // what seems to be entries, from begun on
-	for at, begun := segmentHeaderLen, 0; at+segmentFrameLen <= len(b); {
-		head, rest := b[at:at+segmentFrameLen], b[at+segmentFrameLen:]
-		kind, n := binary.LittleEndian.Uint32(head), binary.LittleEndian.Uint32(head[4:])
-		var l raft.Log
-		switch {
-		case kind == frameOfEntry && int64(n) <= int64(len(rest)) &&
-			decodeEntry(rest[:n], &l) == nil && l.Index >= base &&
-			l.Index-base <= uint64(at/segmentFrameLen):
-			d.last.last = max(d.last.last, l.Index)
-			batch = append(batch, l)
-			at += segmentFrameLen + int(padded(int64(n)))
-			continue
-		case kind == frameOfCommit && n == crc32.Checksum(b[begun:at], castagnoli):
-			for _, l := range batch {
-				d.noteContent(&l)
-			}
-		case kind == frameOfIndex && int64(n) <= int64(len(rest)):
-			at += segmentFrameLen + int(padded(int64(n)))
-			continue
-		}
-		at += segmentFrameLen
-		batch, begun = nil, at // a batch may begin behind damage
-	}
-	return err
-}
-
-// decodeEntry decodes what may be no entry, of which raft-wal panics.
-func decodeEntry(b []byte, l *raft.Log) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
-		}
-	}()
-	return (&wal.BinaryCodec{}).Decode(b, l)
 }
 
 // moveState moves log and snapshots into a new directory. The snapshots go last: without them a
@@ -430,11 +385,11 @@ func (n *Node) owes() bool {
 
 // mayVote returns why this node may not vote for a candidate whose log ends so; nil: it may. It
 // compares as Raft does, but with the log that this node has no more.
-func (n *Node) mayVote(candidate string, ends mark) error {
+func (n *Node) mayVote(candidate string, ends position) error {
 	if !n.owes() {
 		return nil
 	}
-	owed := mark{n.owed.Load(), n.stores.stable.number(owedTermKey)}
+	owed := position{n.owed.Load(), n.stores.stable.number(owedTermKey)}
 	if owed.term > 0 && ends.reaches(owed) {
 		return nil
 	}
@@ -446,4 +401,5 @@ func (n *Node) mayVote(candidate string, ends mark) error {
 
 // errOwes refuses votes.
 var errOwes = errors.New("this node has not got its state again, and votes only for who has all " +
+
 	"that it had")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
@@ -40,11 +41,11 @@ func TestRefetchOfADamagedLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data[bytes.LastIndexByte(data, frameOfCommit)] ^= 0x80 // the header of the last frame
+		data[bytes.LastIndexByte(data, walCommit)] ^= 0x80 // the header of the last frame
 		if err := os.WriteFile(segment, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.tryOpen(broken, nil); !errors.Is(err, ErrDamaged) {
+		if err := c.tryOpen(broken, nil); !errors.Is(err, disk.ErrDamaged) {
 			t.Fatalf("a node starts on a damaged log: %v", err)
 		}
 		if done, err := Refetch(dir, newToy(), testLogger()); err != nil || done.Owed < want {
@@ -82,21 +83,21 @@ func TestRefetchSalvages(t *testing.T) {
 		}
 		end := len(bytes.TrimRight(data, "\x00"))
 		data = data[:min(len(data), end+tail)]
-		for at := segmentHeaderLen; at < end; at += segmentFrameLen { // each word in turn
+		for at := walHeader; at < end; at += walFrame { // each word in turn
 			old := bytes.Clone(data)
-			for i := range segmentFrameLen {
+			for i := range walFrame {
 				old[at+i] ^= 0xff
 			}
 			if err := os.WriteFile(segment, old, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			var found onDisk
-			err := found.salvage(segment)
-			if last := found.last.last; err != nil || last > want+1 || last < want-1 {
+			last, err := salvage(segment, found.noteContent)
+			if err != nil || last > want+1 || last < want-1 {
 				// it may be part of the last one
 				t.Fatalf("byte %d: %d, %v; it had entry %d", at, last, err, want)
 			}
-			if at+2*segmentFrameLen > end && found.cluster() != cluster {
+			if at+2*walFrame > end && found.cluster() != cluster {
 				t.Errorf("the end is damaged: cluster %q, it was in %s", found.cluster(), cluster)
 			}
 		}
@@ -152,14 +153,14 @@ func TestRefetchGoesByTheNewestMembers(t *testing.T) {
 			damage := func(at int) {
 				t.Helper()
 				now := bytes.Clone(whole)
-				for i := range segmentFrameLen {
+				for i := range walFrame {
 					now[at+i] ^= 0xff
 				}
 				if err := os.WriteFile(segment, now, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for at := segmentHeaderLen; at < end; at += segmentFrameLen { // each word in turn
+			for at := walHeader; at < end; at += walFrame { // each word in turn
 				if at >= from && at < to {
 					continue
 				}
@@ -171,7 +172,7 @@ func TestRefetchGoesByTheNewestMembers(t *testing.T) {
 						have, found.cluster(), want, cluster, err)
 				}
 			}
-			damage(segmentHeaderLen + segmentFrameLen)
+			damage(walHeader + walFrame)
 			_, err = Refetch(dir, newToy(), testLogger())
 			if alone := len(want) == 1; alone != (err != nil) ||
 				alone && !strings.Contains(err.Error(), "the only voter in the newest") {
@@ -202,7 +203,8 @@ func TestRefetchGoesByASnapshotThatReplacedTheLog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			is := mark{before.last.last + 10 - min(back, before.last.last+9), before.last.term + 1}
+			is := position{before.last.last + 10 - min(back, before.last.last+9),
+				before.last.term + 1}
 			alone := raft.Configuration{Servers: before.members.is.Servers[:1]}
 			snapshots := &snapshotFiles{filepath.Join(dir, snapshotsName), testLogger()}
 			sink, err := snapshots.Create(1, is.last, is.term, alone, is.last, nil)
@@ -283,18 +285,28 @@ func shrink(c *testCluster) {
 	}
 }
 
+// raft-wal's segments: after a header there are frames of 8 bytes and a payload, padded to 8.
+const (
+	walHeader = 32
+	walFrame  = 8
+	walEntry  = 1
+	walCommit = 3 // has no payload
+)
+
+func walPadded(n int) int { return (n + walFrame - 1) / walFrame * walFrame }
+
 // batchAt returns where the batch in a segment begins and ends that has a byte.
 func batchAt(segment []byte, at int) (from, to int) {
-	for next := segmentHeaderLen; to <= at; {
+	for next := walHeader; to <= at; {
 		from = next
 		for to = 0; to == 0; {
 			n := int(binary.LittleEndian.Uint32(segment[next+4:]))
 			switch segment[next] {
-			case frameOfCommit:
-				next += segmentFrameLen
+			case walCommit:
+				next += walFrame
 				to = next
 			default:
-				next += segmentFrameLen + int(padded(int64(n)))
+				next += walFrame + walPadded(n)
 			}
 		}
 	}

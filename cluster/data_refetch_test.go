@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/cluster/membership"
 )
 
@@ -385,7 +386,7 @@ func TestSnapshotsWithoutFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.tryOpen(id, nil); !errors.Is(err, ErrDamaged) {
+			if err := c.tryOpen(id, nil); !errors.Is(err, disk.ErrDamaged) {
 				t.Fatalf("it starts: %v", err)
 			}
 			if _, err = Refetch(dir, newToy(), testLogger()); err != nil {

@@ -13,24 +13,25 @@ import (
 	"syscall"
 	"testing"
 
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // withoutMark is a disk that has no room for the mark of a log.
-type withoutMark struct{ osFiles }
+type withoutMark struct{ disk.System }
 
 func (v withoutMark) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	if name == markName {
 		return nil, syscall.ENOSPC
 	}
-	return v.osFiles.Create(dir, name, size)
+	return v.System.Create(dir, name, size)
 }
 
 // without calls f while no mark can be made.
 func without(f func() error) error {
 	was := logFiles
-	logFiles = withoutMark{osFiles{walfs.New()}}
+	logFiles = withoutMark{disk.NewSystem()}
 	defer func() { logFiles = was }()
 	return f()
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	walfs "github.com/hashicorp/raft-wal/fs"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -51,25 +51,25 @@ type stableStore struct {
 	took atomic.Int64 // ns of the newest write
 
 	mu     sync.Mutex
-	slots  *slotFile
+	slots  *disk.Slots
 	values map[string][]byte
 	voting []byte // the term of a vote whose candidate Raft has not named yet
 }
 
 // openStable opens the record in a directory.
-func openStable(files fileLayer, dir string, earlier raft.StableStore,
+func openStable(files disk.Files, dir string, earlier raft.StableStore,
 	level func() uint64) (*stableStore, error) {
 	s := &stableStore{level: level, earlier: earlier, fatal: func(error) {},
 		values: map[string][]byte{}}
-	slots, content, err := openSlots(files, dir, promisesName, promisesSlot)
+	slots, content, err := disk.OpenSlots(files, dir, promisesName, promisesSlot)
 	if err != nil && !missing(err) {
 		return nil, err
 	}
 	s.slots = slots
 	if level() >= markedLevel || earlier == nil && content != nil {
 		if s.values, err = valuesOf(content, err); err != nil {
-			return nil, errors.Join(damagedf(filepath.Join(dir, promisesName), "%v", err),
-				slots.close())
+			return nil, errors.Join(disk.Damagedf(filepath.Join(dir, promisesName), "%v", err),
+				slots.Close())
 		}
 		return s, nil
 	}
@@ -79,7 +79,7 @@ func openStable(files fileLayer, dir string, earlier raft.StableStore,
 		}
 		value, err := lookUp(earlier, key)
 		if err != nil {
-			return nil, errors.Join(err, slots.close())
+			return nil, errors.Join(err, slots.Close())
 		}
 		if value != nil {
 			s.values[string(key)] = value
@@ -89,12 +89,12 @@ func openStable(files fileLayer, dir string, earlier raft.StableStore,
 	case bytes.Equal(now, content):
 		return s, nil
 	case s.slots == nil:
-		s.slots, err = makeSlots(files, dir, promisesName, promisesSlot, now)
+		s.slots, err = disk.MakeSlots(files, dir, promisesName, promisesSlot, now)
 	default:
-		err = s.slots.commit(now)
+		err = s.slots.Commit(now)
 	}
 	if err != nil {
-		return nil, errors.Join(err, slots.close())
+		return nil, errors.Join(err, slots.Close())
 	}
 	return s, nil
 }
@@ -102,7 +102,7 @@ func openStable(files fileLayer, dir string, earlier raft.StableStore,
 // checkPromises reports why a node would not start with the record in a directory of a level. It
 // writes nothing, and a node may run there.
 func checkPromises(dir string, level uint64) error {
-	content, err := readSlots(osFiles{walfs.New()}, dir, promisesName, promisesSlot)
+	content, err := disk.ReadSlots(disk.NewSystem(), dir, promisesName, promisesSlot)
 	switch {
 	case level < markedLevel && (missing(err) || err == nil && content == nil):
 		return nil
@@ -111,7 +111,7 @@ func checkPromises(dir string, level uint64) error {
 	}
 	values, err := valuesOf(content, err)
 	if err != nil {
-		return damagedf(filepath.Join(dir, promisesName), "%v", err)
+		return disk.Damagedf(filepath.Join(dir, promisesName), "%v", err)
 	}
 	return (&stableStore{values: values}).checkRefetched(dir)
 }
@@ -133,14 +133,14 @@ func valuesOf(content []byte, err error) (map[string][]byte, error) {
 func (s *stableStore) renew() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.slots.renew()
+	return s.slots.Renew()
 }
 
 // Close closes the file.
 func (s *stableStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.slots.close()
+	return s.slots.Close()
 }
 
 // lookUp returns a value of Raft's stores, nil if there is none: they have no error value for it.
@@ -281,7 +281,7 @@ func (s *stableStore) writeLocked(changes ...change) error {
 	}
 	if err == nil {
 		began := time.Now()
-		err = s.slots.commit(s.encode())
+		err = s.slots.Commit(s.encode())
 		s.took.Store(int64(time.Since(began)))
 	}
 	if err != nil {

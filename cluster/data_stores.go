@@ -15,11 +15,11 @@ import (
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 	"go.etcd.io/bbolt"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/files"
 )
 
@@ -144,7 +144,7 @@ func openPromises(lock io.Closer, dir string, was *dirVersion, level func() uint
 			return s, err
 		}
 	}
-	if s.stable, err = openStable(osFiles{walfs.New()}, dir, earlier, level); err != nil {
+	if s.stable, err = openStable(disk.NewSystem(), dir, earlier, level); err != nil {
 		return s, err
 	}
 	s.closers = append(s.closers, s.stable)
@@ -196,8 +196,16 @@ func removeStale(path string) error {
 	return nil
 }
 
+// walMetaName is the list of segments that earlier releases read.
+const walMetaName = metadb.FileName
+
+// marked reports whether a directory has reached markedLevel.
+func marked(level func() uint64) func() bool {
+	return func() bool { return level() >= markedLevel }
+}
+
 // logFiles is where logs are; tests let it fail.
-var logFiles fileLayer = osFiles{walfs.New()}
+var logFiles disk.Files = disk.NewSystem()
 
 // openLog opens the log.
 func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interface {
@@ -215,7 +223,8 @@ func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interf
 	if level() < markedLevel {
 		earlier = &metadb.BoltMetaDB{}
 	}
-	log, err := openWAL(walDir, logFiles, earlier, segmentSize, level, logger)
+	log, err := openWAL(walDir, walOptions{Files: logFiles, Earlier: earlier, Marked: marked(level),
+		SegmentSize: segmentSize, Logger: logger, LibLogger: newRaftLogger(logger)})
 	if err == nil && earlier == nil {
 		err = removeStale(filepath.Join(walDir, walMetaName))
 	}
@@ -223,6 +232,41 @@ func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interf
 		return nil, fmt.Errorf("cannot open the log in data directory %s: %w", dir, err)
 	}
 	return log, nil
+}
+
+// openBoltLog opens a log of kind bolt in a data directory of a level.
+func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*boltLog, error) {
+	path := filepath.Join(dir, boltLogName)
+	marked := level() >= markedLevel
+	if err := boltFile(path); marked && err != nil {
+		return nil, err
+	}
+	store, err := openBolt(path, dir)
+	if err != nil {
+		return nil, err
+	}
+	return newBolt(store, path, logFiles, marked, logger)
+}
+
+// boltFile refuses a file that is missing or empty, which bbolt would make again.
+func boltFile(path string) error {
+	switch is, err := os.Stat(path); {
+	case missing(err):
+		return disk.Damagedf(path, "the file is missing")
+	case err == nil && is.Size() == 0:
+		return disk.Damagedf(path, "the file is empty")
+	default:
+		return err
+	}
+}
+
+// boltReached checks that a log has what the mark in its data directory says.
+func boltReached(l raft.LogStore, dir string) error {
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	return checkMark(disk.NewSystem(), dir, filepath.Join(dir, boltLogName), last)
 }
 
 // openBolt opens a raft-boltdb store.

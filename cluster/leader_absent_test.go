@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
@@ -135,10 +136,7 @@ func TestLateAskerDeposesNobody(t *testing.T) {
 				t.Errorf("%s asks: %v", by.cfg.ID, err)
 			}
 		}
-		s := second.stores.stable
-		s.mu.Lock()
-		s.slots.f = slowFile{s.slots.f, 200 * time.Millisecond}
-		s.mu.Unlock()
+		slowPromises(t, second, 200*time.Millisecond)
 		c.net.isolate(lead.cfg.ID)
 		first.stand(term)
 		time.Sleep(100 * time.Millisecond)
@@ -237,16 +235,40 @@ func (f slowFile) Sync() error {
 	return f.WritableFile.Sync()
 }
 
+type slowFiles struct {
+	disk.System
+	takes time.Duration
+}
+
+func (v slowFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := v.System.OpenWriter(dir, name)
+	return slowFile{f, v.takes}, err
+}
+
+// slowPromises has a node take its time to store its promises.
+func slowPromises(t *testing.T, n *Node, takes time.Duration) {
+	t.Helper()
+	s := n.stores.stable
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slots, _, err := disk.OpenSlots(slowFiles{disk.NewSystem(), takes}, n.cfg.DataDir, promisesName,
+		promisesSlot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.slots.Close(); err != nil {
+		t.Error(err)
+	}
+	s.slots = slots
+}
+
 // TestElectionOnSlowDisks kills leaders whose followers store a vote slowly: the second follower
 // waits until the first has won.
 func TestElectionOnSlowDisks(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		c := newSlowCluster(t, 3)
 		for _, n := range c.nodes {
-			s := n.stores.stable
-			s.mu.Lock()
-			s.slots.f = slowFile{s.slots.f, 200 * time.Millisecond}
-			s.mu.Unlock()
+			slowPromises(t, n, 200*time.Millisecond)
 		}
 		lead := c.leader()
 		if err := lead.TransferLeadership(""); err != nil { // they learn how slow they are

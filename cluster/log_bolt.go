@@ -5,12 +5,12 @@ package cluster
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	walfs "github.com/hashicorp/raft-wal/fs"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // boltLog is such a log. bbolt makes a file that is missing, and of one with a changed bit it
@@ -20,20 +20,15 @@ type boltLog struct {
 	mark durableMark
 }
 
-// openBoltLog opens the log in a data directory of a level.
-func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*boltLog, error) {
-	path := filepath.Join(dir, boltLogName)
-	marked := level() >= markedLevel
-	if err := boltFile(path); marked && err != nil {
-		return nil, err
-	}
-	store, err := openBolt(path, dir)
-	if err != nil {
-		return nil, err
-	}
-	l := &boltLog{BoltStore: store, mark: durableMark{files: logFiles, dir: dir, logger: logger}}
-	if marked {
-		err = boltReached(l, dir)
+// newBolt returns a log over a store that was just opened from the file at path, and closes the
+// store if that fails. marked: the log must reach its mark.
+func newBolt(store *raftboltdb.BoltStore, path string, files disk.Files, marked bool,
+	logger *slog.Logger) (*boltLog, error) {
+	dir := filepath.Dir(path)
+	l := &boltLog{BoltStore: store, mark: durableMark{files: files, dir: dir, logger: logger}}
+	last, err := l.LastIndex()
+	if err == nil && marked {
+		err = checkMark(disk.NewSystem(), dir, path, last)
 	}
 	if err == nil {
 		err = l.mark.start(l)
@@ -44,29 +39,11 @@ func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*boltLog
 	return l, nil
 }
 
-// boltFile refuses a file that is missing or empty, which bbolt would make again.
-func boltFile(path string) error {
-	switch is, err := os.Stat(path); {
-	case missing(err):
-		return damagedf(path, "the file is missing")
-	case err == nil && is.Size() == 0:
-		return damagedf(path, "the file is empty")
-	default:
-		return err
-	}
-}
+// EnsureMark implements Marked.
+func (l *boltLog) EnsureMark() error { return l.mark.exists() }
 
-// boltReached checks that a log has what the mark in its data directory says.
-func boltReached(l raft.LogStore, dir string) error {
-	last, err := l.LastIndex()
-	if err != nil {
-		return err
-	}
-	return reached(osFiles{walfs.New()}, dir, filepath.Join(dir, boltLogName), last)
-}
-
-// durable implements markedLog.
-func (l *boltLog) durable() *durableMark { return &l.mark }
+// SyncMark implements Marked.
+func (l *boltLog) SyncMark() { l.mark.sync() }
 
 // StoreLogs implements raft.LogStore.
 func (l *boltLog) StoreLogs(logs []*raft.Log) error {

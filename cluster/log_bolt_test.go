@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // A log of kind bolt that was lost, emptied or set back is refused, as bbolt would not, and the
@@ -44,7 +46,7 @@ func TestLostBoltLog(t *testing.T) {
 			if err := lose(path, earlier); err != nil {
 				t.Fatal(err)
 			}
-			if err := c.tryOpen(id, nil); !errors.Is(err, ErrDamaged) {
+			if err := c.tryOpen(id, nil); !errors.Is(err, disk.ErrDamaged) {
 				t.Fatalf("it starts: %v", err)
 			}
 			done, err := Refetch(dir, newToy(), testLogger())

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/internal/tests/logdisk"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/hashicorp/raft"
 )
@@ -39,7 +40,7 @@ func (p powerLog) StoreLogs(logs []*raft.Log) error {
 	p.held.Lock()
 	defer p.held.Unlock()
 	if p.lost.Load() {
-		return errPowerless
+		return logdisk.ErrPowerless
 	}
 	return p.LogStore.StoreLogs(logs)
 }
@@ -401,7 +402,7 @@ func TestFailedDeferredWriteEndsTheProcess(t *testing.T) {
 					t.Error("the entry is durable")
 				}
 			})
-			if err := <-h.ended; !errors.Is(err, errPowerless) || len(h.ended) > 0 {
+			if err := <-h.ended; !errors.Is(err, logdisk.ErrPowerless) || len(h.ended) > 0 {
 				t.Errorf("the process ends with %v, and %d more", err, len(h.ended))
 			}
 			h.lost.Store(false)
@@ -425,7 +426,7 @@ func TestNothingIsDeferredWithoutRoom(t *testing.T) {
 		h := newHeldLog()
 		h.room.Store(sealReserve)
 		h.lost.Store(true)
-		if err := h.StoreLogs(command(1)); !errors.Is(err, errPowerless) {
+		if err := h.StoreLogs(command(1)); !errors.Is(err, logdisk.ErrPowerless) {
 			t.Errorf("%v", err)
 		}
 		if len(h.ended) > 0 {
@@ -434,15 +435,21 @@ func TestNothingIsDeferredWithoutRoom(t *testing.T) {
 	})
 }
 
+// openOnDisk opens a log on a disk in memory.
+func openOnDisk(d *logdisk.Disk, segment int) (*walLog, error) {
+	return openWAL("wal", walOptions{Files: d, SegmentSize: segment, Marked: d.Marked,
+		Logger: testLogger(), LibLogger: newRaftLogger(testLogger())})
+}
+
 // An append for which there is room creates no file and uses only space that is reserved.
 func TestRoomOfTheLog(t *testing.T) {
 	t.Parallel() // in memory, beside each other
 	const segment, size = 2 << 20, 100 << 10
 	for _, disk := range []string{"", "full", "sparse"} {
 		creations, full := 0, disk == "full"
-		d := newCrashDisk(-1)
-		d.sparse = disk == "sparse"
-		d.fail = func(_ int, what string) (error, bool) {
+		d := logdisk.New(-1)
+		d.Sparse = disk == "sparse"
+		d.Fail = func(_ int, what string) (error, bool) {
 			if !strings.HasPrefix(what, "create") || !strings.HasSuffix(what, ".wal") {
 				return nil, false
 			}
@@ -451,18 +458,18 @@ func TestRoomOfTheLog(t *testing.T) {
 			}
 			return nil, false
 		}
-		log, err := openCrashDisk(d, segment)
+		log, err := openOnDisk(d, segment)
 		if err != nil {
 			t.Fatal(err)
 		}
 		roomy, created := 0, 0
 		for i := range uint64(100) {
 			room, before := log.Room() >= size+deferredOverhead+sealReserve, creations
-			if err := log.StoreLogs(entriesFrom(i+1, "x", size)); err != nil {
+			if err := log.StoreLogs(logdisk.Entries(i+1, "x", size)); err != nil {
 				t.Fatal(err)
 			}
 			// which waits for the next segment, if one is due
-			_ = log.w.Load().DeleteRange(1<<40, 1<<40)
+			_ = log.DeleteRange(1<<40, 1<<40)
 			if room {
 				roomy++
 			}
@@ -486,8 +493,8 @@ func TestRoomOfTheLog(t *testing.T) {
 func TestRoomCountsTheIndex(t *testing.T) {
 	t.Parallel() // in memory, beside each other
 	const segment, many, few = 16 << 20, 4000, 100
-	d := newCrashDisk(-1)
-	log, err := openCrashDisk(d, segment)
+	d := logdisk.New(-1)
+	log, err := openOnDisk(d, segment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -496,16 +503,16 @@ func TestRoomCountsTheIndex(t *testing.T) {
 		if next == 1 || log.Room() > 3<<20 {
 			count = many
 		}
-		logs := entriesFrom(next, "x", slices.Repeat([]int{1}, count)...)
+		logs := logdisk.Entries(next, "x", slices.Repeat([]int{1}, count)...)
 		next += uint64(count)
 		roomy := deferredSize(logs)+sealReserve <= log.Room()
 		if err := log.StoreLogs(logs); err != nil {
 			t.Fatal(err)
 		}
-		_ = log.w.Load().DeleteRange(1<<40, 1<<40) // which waits for the next segment
-		for name, f := range d.names {
-			if roomy && len(f.data) > segment {
-				t.Errorf("entry %d: there was room, and %s has %d bytes", next, name, len(f.data))
+		_ = log.DeleteRange(1<<40, 1<<40) // which waits for the next segment
+		for name, f := range d.Names {
+			if roomy && len(f.Data) > segment {
+				t.Errorf("entry %d: there was room, and %s has %d bytes", next, name, len(f.Data))
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/internal/tests/logdisk"
 )
 
 // refusingLog is a log store that fails while an error is set.
@@ -194,8 +195,8 @@ func TestWholeLogIsReplaced(t *testing.T) {
 // If the process is killed, or dropping the log fails, when a snapshot arrives, the log ends before
 // the snapshot. The next entry is stored all the same.
 func TestLogGoesOnBehindASnapshot(t *testing.T) {
-	d := newCrashDisk(-1)
-	log, err := openCrashDisk(d, crashSegment)
+	d := logdisk.New(-1)
+	log, err := openOnDisk(d, logdisk.Segment)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,14 +207,14 @@ func TestLogGoesOnBehindASnapshot(t *testing.T) {
 		})
 	snapshot := uint64(0)
 	s.covered = func() uint64 { return snapshot }
-	if err := s.StoreLogs(entriesFrom(1, "a", 10, 10, 10, 10, 10)); err != nil {
+	if err := s.StoreLogs(logdisk.Entries(1, "a", 10, 10, 10, 10, 10)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.StoreLogs(entriesFrom(101, "b", 10)); err == nil {
+	if err := s.StoreLogs(logdisk.Entries(101, "b", 10)); err == nil {
 		t.Fatal("the log has a gap that no snapshot covers")
 	}
 	snapshot = 100
-	if err := s.StoreLogs(entriesFrom(101, "b", 10, 10)); err != nil {
+	if err := s.StoreLogs(logdisk.Entries(101, "b", 10, 10)); err != nil {
 		t.Fatal(err)
 	}
 	first, err1 := s.FirstIndex()

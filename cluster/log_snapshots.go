@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // snapshotSeen describes a finished snapshot.
@@ -71,7 +73,7 @@ func newSnapshotStore(inner raft.SnapshotStore, log raft.LogStore, dir string,
 func (s *snapshotStore) begins() error {
 	first, err := s.log.FirstIndex()
 	if err == nil && first > s.newest.Load().index+1 {
-		err = damagedf(filepath.Join(s.dir, snapshotsName),
+		err = disk.Damagedf(filepath.Join(s.dir, snapshotsName),
 			"no snapshot is there that leads to the log, which begins at entry %d", first)
 	}
 	return err
@@ -236,7 +238,7 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 // checked returns the error of a snapshot that could not be written. If there was no room, the next
 // one finds more.
 func (s *snapshotStore) checked(err error) error {
-	if noSpace(err) {
+	if disk.NoSpace(err) {
 		s.makeRoom()
 	}
 	return err
@@ -307,7 +309,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
 	k.size += int64(n)
 	k.s.written.Add(int64(n))
-	if noSpace(err) {
+	if disk.NoSpace(err) {
 		k.s.makeRoom()
 	}
 	return n, err

@@ -26,6 +26,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/files"
 )
 
@@ -126,17 +127,17 @@ func (s *snapshotFiles) describe(name string) (d snapshotDescription, err error)
 	text, err := os.ReadFile(path)
 	switch {
 	case missing(err):
-		return d, damagedf(path, "the file is missing")
+		return d, disk.Damagedf(path, "the file is missing")
 	case err != nil:
 		return d, err
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
-		return d, damagedf(path, "%v", err)
+		return d, disk.Damagedf(path, "%v", err)
 	}
 	term, index, _ := parseSnapshotName(name)
 	if d.ID != name || d.Term != term || d.Index != index || !d.whole(text) ||
 		len(d.CRC) != crc64.Size {
-		return d, damagedf(path, "it is not as it was written")
+		return d, disk.Damagedf(path, "it is not as it was written")
 	}
 	return d, nil
 }
@@ -193,7 +194,7 @@ func (s *snapshotFiles) check(id string, read func(io.Reader) error) error {
 	f, err := os.Open(path)
 	switch {
 	case missing(err):
-		return damagedf(path, "the file is missing")
+		return disk.Damagedf(path, "the file is missing")
 	case err != nil:
 		return err
 	}
@@ -203,7 +204,7 @@ func (s *snapshotFiles) check(id string, read func(io.Reader) error) error {
 		return err
 	}
 	if !bytes.Equal(sum.Sum(nil), d.CRC) {
-		return damagedf(path, "its checksum does not match")
+		return disk.Damagedf(path, "its checksum does not match")
 	}
 	return nil
 }

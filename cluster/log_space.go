@@ -9,6 +9,8 @@ import (
 	"math"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // The tests lower these.
@@ -123,7 +125,8 @@ func (n *Node) keepRoom() {
 	s.space = &space{snapshots: s.snapshots,
 		ask: func() diskSpace { return n.cfg.spaceOf(n.cfg.DataDir) }}
 	if log, ok := s.log.(*walLog); ok { // the file of another never shrinks, and is used again
-		log.space, s.snapshots.space = s.space, s.space
+		log.Limit(s.space.left)
+		s.snapshots.space = s.space
 	}
 }
 
@@ -138,9 +141,5 @@ func (n *Node) spareRoom() {
 // refused reports whether the newest entries were refused for lack of room.
 func (s *logStore) refused() bool {
 	r := s.storeFailure.Load()
-	return r != nil && noSpace(r.err)
-}
-
-func noSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return r != nil && disk.NoSpace(r.err)
 }

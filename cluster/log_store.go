@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/metrics"
 )
 
@@ -120,8 +121,10 @@ func (s *logStore) peek(index uint64, out *raft.Log) error {
 		return nil
 	}
 	err := s.LogStore.GetLog(index, out)
-	if errors.Is(err, ErrDamaged) && s.fatal != nil { // Raft would panic, or try again for ever
-		s.fatal(err) // of a simulation returns, and the disk is well from then on
+	if errors.Is(err, disk.ErrDamaged) && s.fatal != nil {
+		// Raft would panic, or try again for ever. A simulation's fatal returns, and the disk is
+		// well from then on.
+		s.fatal(err)
 		err = s.LogStore.GetLog(index, out)
 	}
 	return err
@@ -237,7 +240,7 @@ func (s *logStore) store(logs []*raft.Log, spare bool) error {
 		return s.fail(
 			fmt.Errorf("cannot store entries %d to %d in place of an earlier leader's: %w",
 				logs[0].Index, logs[len(logs)-1].Index, err))
-	case since > s.failWait && !noSpace(err):
+	case since > s.failWait && !disk.NoSpace(err):
 		return s.fail(fmt.Errorf("no log entry could be stored for %v: %w",
 			since.Round(time.Second), err))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -439,7 +440,8 @@ func TestChangedEntryEndsTheNode(t *testing.T) {
 	if err := s.GetLog(4, &l); err != nil || ended != nil {
 		t.Error(err, ended)
 	}
-	if err := s.GetLog(5, &l); !errors.Is(err, ErrDamaged) || !errors.Is(ended, ErrDamaged) {
+	err = s.GetLog(5, &l)
+	if !errors.Is(err, disk.ErrDamaged) || !errors.Is(ended, disk.ErrDamaged) {
 		t.Errorf("%v, the node ends with %v", err, ended)
 	}
 }
@@ -460,5 +462,32 @@ func TestRefusalAfterACutEndsTheProcess(t *testing.T) {
 		{Index: 9, Term: 2, Data: []byte{3}}})
 	if err == nil || ended() == nil {
 		t.Errorf("the process goes on: %v", err)
+	}
+}
+
+// choosy is a log that takes no entry of more than ten bytes.
+type choosy struct{ *raft.InmemStore }
+
+func (choosy) Takes(l *raft.Log) error {
+	if len(l.Data) > 10 {
+		return errors.New("it is too large")
+	}
+	return nil
+}
+
+// An entry that the log does not take is no failure of the log: the next one is stored.
+func TestEntriesThatTheLogDoesNotTake(t *testing.T) {
+	store := newLogStore(choosy{raft.NewInmemStore()}, newArrivals(clock.System{}, nil),
+		func() int64 { return 0 })
+	small, large := &raft.Log{Index: 1, Type: raft.LogNoop, Data: make([]byte, 10)},
+		&raft.Log{Index: 2, Type: raft.LogNoop, Data: make([]byte, 11)}
+	if err := store.StoreLogs([]*raft.Log{small, large}); err == nil {
+		t.Fatal("it was stored")
+	}
+	if store.storeFailure.Load() != nil {
+		t.Fatal("it counts as a failure of the log")
+	}
+	if err := store.StoreLog(small); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -17,20 +17,24 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // walLog is the log. One goroutine writes to it at a time; any number read.
 type walLog struct {
 	dir         string
-	files       fileLayer
+	files       disk.Files
 	meta        *walMeta
 	segmentSize int // 0: raft-wal's own
 	logger      *slog.Logger
-	space       *space // may be nil
+	libLogger   hclog.Logger
+	left        func() int64 // the bytes that the log may take; nil: all
 	mark        durableMark
 	sums        segmentSums
 
@@ -40,14 +44,25 @@ type walLog struct {
 	room   atomic.Int64 // bytes that are reserved in the last segment; 0: unknown
 }
 
-// openWAL opens the log in a directory of a level. earlier is the list of segments that releases
-// before markedLevel read; nil: they never did.
-func openWAL(dir string, files fileLayer, earlier types.MetaStore, segmentSize int,
-	level func() uint64, logger *slog.Logger) (*walLog, error) {
-	l := &walLog{dir: dir, files: files, segmentSize: segmentSize, logger: logger,
-		mark: durableMark{logger: logger}}
-	l.meta = &walMeta{segmentList: &segmentList{files: files, level: level, earlier: earlier},
-		log: l, keep: math.MaxUint64, first: true}
+// walOptions say how a log is opened.
+type walOptions struct {
+	Files disk.Files
+	// Earlier is the list of segments that earlier releases read; nil: they never did.
+	Earlier types.MetaStore
+	// Marked reports whether only releases open the directory that keep a mark and a list of
+	// segments in files of coordd: then both are demanded, and Earlier is no longer written.
+	Marked      func() bool
+	SegmentSize int // 0: raft-wal's own
+	Logger      *slog.Logger
+	LibLogger   hclog.Logger // of raft-wal
+}
+
+// openWAL opens the log in a directory.
+func openWAL(dir string, o walOptions) (*walLog, error) {
+	l := &walLog{dir: dir, files: o.Files, segmentSize: o.SegmentSize, logger: o.Logger,
+		libLogger: o.LibLogger, mark: durableMark{logger: o.Logger}}
+	l.meta = &walMeta{segmentList: &segmentList{files: o.Files, marked: o.Marked,
+		earlier: o.Earlier}, log: l, keep: math.MaxUint64, first: true}
 	w, err := l.open()
 	if err != nil {
 		return nil, errors.Join(err, l.meta.segmentList.Close())
@@ -61,10 +76,15 @@ func openWAL(dir string, files fileLayer, earlier types.MetaStore, segmentSize i
 }
 
 func (l *walLog) open() (*wal.WAL, error) {
-	files := &walFiles{fileLayer: l.files, room: &l.room, opening: true,
-		left: func() int64 { return l.space.left() }}
+	files := &walFiles{Files: l.files, room: &l.room, opening: true,
+		left: func() int64 {
+			if l.left == nil {
+				return math.MaxInt64
+			}
+			return l.left()
+		}}
 	filer := &walFiler{Filer: segment.NewFiler(l.dir, files), files: files, sums: &l.sums}
-	w, err := wal.Open(l.dir, wal.WithLogger(newRaftLogger(l.logger)), wal.WithMetaStore(l.meta),
+	w, err := wal.Open(l.dir, wal.WithLogger(l.libLogger), wal.WithMetaStore(l.meta),
 		wal.WithSegmentFiler(filer), wal.WithSegmentSize(l.segmentSize))
 	return w, files.endOpening(err)
 }
@@ -122,8 +142,15 @@ const noRoom = -1
 // Room implements roomyLog.
 func (l *walLog) Room() int64 { return l.room.Load() }
 
-// durable implements markedLog.
-func (l *walLog) durable() *durableMark { return &l.mark }
+// EnsureMark implements Marked.
+func (l *walLog) EnsureMark() error { return l.mark.exists() }
+
+// SyncMark implements Marked.
+func (l *walLog) SyncMark() { l.mark.sync() }
+
+// Limit has the log reserve no segment for which fewer bytes are left than it has. It is called
+// before anything else is.
+func (l *walLog) Limit(left func() int64) { l.left = left }
 
 // Takes implements choosyLog. raft-wal writes entries of any size, and reads none that is larger
 // than MaxEntrySize.

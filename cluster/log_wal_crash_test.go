@@ -17,14 +17,18 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 
+	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/tests/logdisk"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
+	"github.com/coordd/coordd/internal/tests/wait"
 )
 
 // model is what a log must hold.
@@ -61,15 +65,6 @@ func (m model) differs(log *walLog) string {
 	return ""
 }
 
-func entriesFrom(index uint64, word string, sizes ...int) []*raft.Log {
-	var logs []*raft.Log
-	for i, size := range sizes {
-		data := strings.Repeat(fmt.Sprintf("%s%d.", word, index+uint64(i)), size/3+1)[:size]
-		logs = append(logs, &raft.Log{Index: index + uint64(i), Term: 1, Data: []byte(data)})
-	}
-	return logs
-}
-
 // crashRun is a log, and what it must hold: now, or after the current step.
 type crashRun struct {
 	log        *walLog
@@ -104,7 +99,7 @@ func (r *crashRun) append(logs []*raft.Log) error {
 }
 
 func (r *crashRun) next(word string, sizes ...int) error {
-	return r.append(entriesFrom(r.have.last+1, word, sizes...))
+	return r.append(logdisk.Entries(r.have.last+1, word, sizes...))
 }
 
 func (r *crashRun) cut(low, high uint64) error {
@@ -162,7 +157,7 @@ func (r *crashRun) live() error {
 		// a snapshot took its place
 		func() error { return r.cut(r.have.first, r.have.last) },
 		// far behind it
-		func() error { return r.append(entriesFrom(r.want.last+1000, "m", 10, 4000)) },
+		func() error { return r.append(logdisk.Entries(r.want.last+1000, "m", 10, 4000)) },
 		func() error { return r.next("n", 10) },
 	}
 	for _, step := range steps {
@@ -181,17 +176,26 @@ func (r *crashRun) live() error {
 	return r.next("p", 10)
 }
 
-func openCrashDisk(d *crashDisk, segment int) (*walLog, error) {
-	log, err := openWAL("wal", d, d.earlier(), segment, d.level, slog.New(slog.DiscardHandler))
+func init() { tornBytes, segmentsSlot = logdisk.Sector, 16<<10 }
+
+// openWith opens a log that says nothing.
+func openWith(dir string, files disk.Files, earlier types.MetaStore, segment int,
+	marked func() bool) (*walLog, error) {
+	return openWAL(dir, walOptions{Files: files, Earlier: earlier, SegmentSize: segment,
+		Marked: marked, Logger: slog.New(slog.DiscardHandler), LibLogger: hclog.NewNullLogger()})
+}
+
+func openCrashDisk(d *logdisk.Disk, segment int) (*walLog, error) {
+	log, err := openWith("wal", d, d.Earlier(), segment, d.Marked)
 	if err == nil {
-		d.raised.Store(true)
+		d.Raised.Store(true)
 	}
 	return log, err
 }
 
-func newCrashRun(d *crashDisk) *crashRun {
+func newCrashRun(d *logdisk.Disk) *crashRun {
 	return &crashRun{open: func() (*walLog, error) {
-		return openCrashDisk(d, crashSegment)
+		return openCrashDisk(d, logdisk.Segment)
 	}, have: model{data: map[uint64]string{}}}
 }
 
@@ -240,11 +244,11 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 		every = 4
 	}
 	for last := 0; ; last++ {
-		d := newCrashDisk(last)
-		d.old = old
+		d := logdisk.New(last)
+		d.Old = old
 		r := newCrashRun(d)
 		err := r.live()
-		if !d.failed() {
+		if !d.Failed() {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,25 +262,25 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 		for i, mode := range []string{"synced", "whole", "torn", "torn"} {
 			// steps of the next opening before the power fails again
 			for again := -1; again < 8 && (again < 0 || (last+i)%every == 0); again++ {
-				s := d.survivor(mode, rnd)
+				s := d.Survivor(mode, rnd)
 				if again >= 0 {
-					s.last = again
-					if log, err := openCrashDisk(s, crashSegment); err == nil {
+					s.Last = again
+					if log, err := openCrashDisk(s, logdisk.Segment); err == nil {
 						_ = log.Close()
 					}
-					if !s.failed() {
+					if !s.Failed() {
 						break
 					}
-					s = s.survivor(mode, rnd)
+					s = s.Survivor(mode, rnd)
 				}
-				open := func() (*walLog, error) { return openCrashDisk(s, crashSegment) }
+				open := func() (*walLog, error) { return openCrashDisk(s, logdisk.Segment) }
 				log, err := open()
 				if err == nil {
 					err = goesOn(log, open, r.have, r.want)
 				}
 				if err != nil {
 					t.Fatalf("after step %d (%s), %s, again %d: %v\nsteps of the opening: %q", last,
-						d.steps[last], mode, again, err, s.steps)
+						d.Steps[last], mode, again, err, s.Steps)
 				}
 				opened++
 			}
@@ -311,10 +315,10 @@ func TestLogSurvivesErrors(t *testing.T) {
 			some = failures[:2]
 		}
 		for _, f := range some {
-			d := newCrashDisk(-1)
-			d.old = at%2 == 1
+			d := logdisk.New(-1)
+			d.Old = at%2 == 1
 			left, what := f.times, ""
-			d.fail = func(step int, is string) (error, bool) {
+			d.Fail = func(step int, is string) (error, bool) {
 				if step < at || left == 0 {
 					return nil, false
 				}
@@ -343,14 +347,14 @@ func TestLogSurvivesErrors(t *testing.T) {
 // failure that follows before anything is written.
 func TestLogThatWasOpenedLasts(t *testing.T) {
 	for last := 0; ; last++ {
-		d := newCrashDisk(last)
+		d := logdisk.New(last)
 		r := newCrashRun(d)
 		_ = r.live()
-		if !d.failed() {
+		if !d.Failed() {
 			break
 		}
-		s := d.killed()
-		log, err := openCrashDisk(s, crashSegment)
+		s := d.Killed()
+		log, err := openCrashDisk(s, logdisk.Segment)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -358,33 +362,33 @@ func TestLogThatWasOpenedLasts(t *testing.T) {
 		if have.differs(log) != "" {
 			have = r.want
 		}
-		s = s.survivor("synced", nil)
-		if log, err = openCrashDisk(s, crashSegment); err != nil {
+		s = s.Survivor("synced", nil)
+		if log, err = openCrashDisk(s, logdisk.Segment); err != nil {
 			t.Fatal(err)
 		}
 		if why := have.differs(log); why != "" {
 			t.Fatalf("killed after step %d (%s), opened, and the power failed: %s", last,
-				d.steps[last], why)
+				d.Steps[last], why)
 		}
 	}
 }
 
 // A segment that could not be created is created with the next entry, which is not refused.
 func TestSegmentIsMadeLater(t *testing.T) {
-	d := newCrashDisk(-1)
+	d := logdisk.New(-1)
 	r := newCrashRun(d)
 	if err := errors.Join(r.reopen(), r.next("a", 100)); err != nil {
 		t.Fatal(err)
 	}
 	refused := false
-	d.fail = func(_ int, what string) (error, bool) {
+	d.Fail = func(_ int, what string) (error, bool) {
 		if refused || !strings.HasPrefix(what, "create") {
 			return nil, false
 		}
 		refused = true
 		return syscall.EMFILE, false
 	}
-	if err := errors.Join(r.next("b", crashSegment), r.next("c", 10),
+	if err := errors.Join(r.next("b", logdisk.Segment), r.next("c", 10),
 		goesOn(r.log, r.open, r.have)); err != nil || !refused {
 		t.Fatal(refused, err)
 	}
@@ -394,9 +398,9 @@ func TestSegmentIsMadeLater(t *testing.T) {
 // version left larger.
 func TestCutsKeepNoRoom(t *testing.T) {
 	for _, old := range []bool{false, true} {
-		d := newCrashDisk(-1)
+		d := logdisk.New(-1)
 		if old {
-			d.fail = func(_ int, what string) (error, bool) {
+			d.Fail = func(_ int, what string) (error, bool) {
 				if strings.HasPrefix(what, "truncate") {
 					return syscall.EIO, false
 				}
@@ -414,24 +418,24 @@ func TestCutsKeepNoRoom(t *testing.T) {
 			}
 		}
 		size := func() (all int) {
-			for name, f := range d.names {
+			for name, f := range d.Names {
 				if strings.HasSuffix(name, ".wal") {
-					all += len(f.data)
+					all += len(f.Data)
 				}
 			}
 			return all
 		}
 		if old {
-			if got := size(); got < 13*crashSegment {
+			if got := size(); got < 13*logdisk.Segment {
 				t.Fatalf("%d bytes: the test shows nothing", got)
 			}
-			d.fail = nil
+			d.Fail = nil
 			if err := r.reopen(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := size(); got > 2*crashSegment {
-			t.Errorf("12 entries and 12 cuts take %d bytes, a segment has %d", got, crashSegment)
+		if got := size(); got > 2*logdisk.Segment {
+			t.Errorf("12 entries and 12 cuts take %d bytes, a segment has %d", got, logdisk.Segment)
 		}
 		if err := goesOn(r.log, r.open, r.have); err != nil {
 			t.Error(err)
@@ -442,41 +446,41 @@ func TestCutsKeepNoRoom(t *testing.T) {
 // A segment whose bytes changed on disk does not pass for one that was incompletely written:
 // acknowledged entries follow them.
 func TestChangedBytesAreNoEnd(t *testing.T) {
-	d := newCrashDisk(-1)
+	d := logdisk.New(-1)
 	r := newCrashRun(d)
 	if err := errors.Join(r.reopen(), r.next("a", 100), r.next("b", 100), r.next("c", 100),
 		r.log.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range d.names {
-		f.data[200] ^= 1
+	for _, f := range d.Names {
+		f.Data[200] ^= 1
 	}
-	if log, err := openCrashDisk(d, crashSegment); !errors.Is(err, types.ErrCorrupt) {
+	if log, err := openCrashDisk(d, logdisk.Segment); !errors.Is(err, types.ErrCorrupt) {
 		t.Fatal(log, err)
 	}
 }
 
 // tracedFiles counts the files that were created and not garbage-collected yet, and the open ones.
 type tracedFiles struct {
-	*crashDisk
+	*logdisk.Disk
 	live, open *atomic.Int32
 }
 
 type tracedFile struct {
-	segmentFile
+	disk.File
 	open *atomic.Int32
 }
 
 func (f *tracedFile) Close() error {
 	f.open.Add(-1)
-	return f.segmentFile.Close()
+	return f.File.Close()
 }
 
 func (v tracedFiles) trace(w any, err error) (*tracedFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &tracedFile{w.(segmentFile), v.open}
+	f := &tracedFile{w.(disk.File), v.open}
 	v.live.Add(1)
 	v.open.Add(1)
 	runtime.AddCleanup(f, func(live *atomic.Int32) { live.Add(-1) }, v.live)
@@ -484,15 +488,15 @@ func (v tracedFiles) trace(w any, err error) (*tracedFile, error) {
 }
 
 func (v tracedFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	return orNil[types.WritableFile](v.trace(v.crashDisk.Create(dir, name, size)))
+	return orNil[types.WritableFile](v.trace(v.Disk.Create(dir, name, size)))
 }
 
 func (v tracedFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
-	return orNil[types.WritableFile](v.trace(v.crashDisk.OpenWriter(dir, name)))
+	return orNil[types.WritableFile](v.trace(v.Disk.OpenWriter(dir, name)))
 }
 
 func (v tracedFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
-	return orNil[types.ReadableFile](v.trace(v.crashDisk.OpenReader(dir, name)))
+	return orNil[types.ReadableFile](v.trace(v.Disk.OpenReader(dir, name)))
 }
 
 // orNil is a file as an interface, which is nil where there is an error.
@@ -505,10 +509,9 @@ func orNil[T any](f *tracedFile, err error) (T, error) {
 }
 
 func newTracedRun() (tracedFiles, *crashRun) {
-	v := tracedFiles{newCrashDisk(-1), &atomic.Int32{}, &atomic.Int32{}}
+	v := tracedFiles{logdisk.New(-1), &atomic.Int32{}, &atomic.Int32{}}
 	return v, &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
-		return openWAL("wal", v, v.earlier(), crashSegment, v.level,
-			slog.New(slog.DiscardHandler))
+		return openWith("wal", v, v.Earlier(), logdisk.Segment, v.Marked)
 	}}
 }
 
@@ -519,7 +522,7 @@ func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		if err := r.next("a", crashSegment+1); err != nil {
+		if err := r.next("a", logdisk.Segment+1); err != nil {
 			t.Fatal(err)
 		}
 		r.settle()
@@ -528,40 +531,42 @@ func TestSegmentsThatAreCutOffAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	const beside = 2 // mark and list
-	eventually(t, "two segments are left, and at most one state before that", func() bool {
+	forgotten := func() bool {
 		runtime.GC()
 		return v.open.Load() == beside+2 && v.live.Load() <= beside+3
-	})
+	}
+	wait.For(t, 20*time.Second, "two segments are left, and at most one state before that",
+		forgotten)
 	runtime.KeepAlive(r.log)
 }
 
 // A log that cannot be opened leaves no file open.
 func TestFailedOpeningsLeaveNoFileOpen(t *testing.T) {
 	v, r := newTracedRun()
-	if err := errors.Join(r.reopen(), r.next("a", crashSegment+1), r.next("b", crashSegment+1),
-		r.next("c", 10), r.log.Close()); err != nil {
+	if err := errors.Join(r.reopen(), r.next("a", logdisk.Segment+1),
+		r.next("b", logdisk.Segment+1), r.next("c", 10), r.log.Close()); err != nil {
 		t.Fatal(err)
 	}
-	for name, damage := range map[string]func(f *crashFile){
-		"a segment that was ended has another header": func(f *crashFile) { f.data[0] ^= 1 },
-		"it has none": func(f *crashFile) { f.data = nil },
+	for name, damage := range map[string]func(f *logdisk.File){
+		"a segment that was ended has another header": func(f *logdisk.File) { f.Data[0] ^= 1 },
+		"it has none": func(f *logdisk.File) { f.Data = nil },
 	} {
-		f := v.names[slices.Min(slices.Collect(maps.Keys(v.names)))]
-		was := f.data
-		f.data = slices.Clone(was)
+		f := v.Names[slices.Min(slices.Collect(maps.Keys(v.Names)))]
+		was := f.Data
+		f.Data = slices.Clone(was)
 		damage(f)
 		if log, err := r.open(); err == nil || v.open.Load() != 0 {
 			t.Errorf("%s: %v, %v, and %d files are open", name, log, err, v.open.Load())
 		}
-		f.data = was
+		f.Data = was
 	}
 }
 
 // A process is killed at every step, with the files and bbolt of the real one.
 func TestLogSurvivesKills(t *testing.T) {
-	logger := slog.New(slog.DiscardHandler)
+	never := func() bool { return false }
 	openDir := func(dir string) (*walLog, error) {
-		return openWAL(dir, osFiles{walfs.New()}, &metadb.BoltMetaDB{}, crashSegment, fresh, logger)
+		return openWith(dir, disk.NewSystem(), &metadb.BoltMetaDB{}, logdisk.Segment, never)
 	}
 	dir, copies := filepath.Join(t.TempDir(), "wal"), t.TempDir()
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -569,7 +574,7 @@ func TestLogSurvivesKills(t *testing.T) {
 	}
 	type moment struct{ have, want model }
 	var moments []moment
-	files := killedFiles{fileLayer: osFiles{walfs.New()}}
+	files := killedFiles{Files: disk.NewSystem()}
 	r := &crashRun{have: model{data: map[uint64]string{}}}
 	r.want = r.have
 	files.before = func() {
@@ -582,8 +587,8 @@ func TestLogSurvivesKills(t *testing.T) {
 		moments = append(moments, moment{r.have.clone(), r.want.clone()})
 	}
 	r.open = func() (*walLog, error) {
-		return openWAL(dir, files, &killedMeta{BoltMetaDB: &metadb.BoltMetaDB{},
-			before: files.before}, crashSegment, fresh, logger)
+		return openWith(dir, files, &killedMeta{BoltMetaDB: &metadb.BoltMetaDB{},
+			before: files.before}, logdisk.Segment, never)
 	}
 	if err := r.live(); err != nil {
 		t.Fatal(err)
@@ -607,45 +612,45 @@ func TestLogSurvivesKills(t *testing.T) {
 
 // killedFiles reports each step before and after it.
 type killedFiles struct {
-	fileLayer
+	disk.Files
 	before func()
 }
 
 func (v killedFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	v.before()
 	defer v.before()
-	return v.wrap(v.fileLayer.Create(dir, name, size))
+	return v.wrap(v.Files.Create(dir, name, size))
 }
 
 func (v killedFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
-	return v.wrap(v.fileLayer.OpenWriter(dir, name))
+	return v.wrap(v.Files.OpenWriter(dir, name))
 }
 
 func (v killedFiles) wrap(w types.WritableFile, err error) (types.WritableFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return killedFile{w.(segmentFile), v.before}, nil
+	return killedFile{w.(disk.File), v.before}, nil
 }
 
 func (v killedFiles) Delete(dir, name string) error {
 	v.before()
-	return v.fileLayer.Delete(dir, name)
+	return v.Files.Delete(dir, name)
 }
 
 type killedFile struct {
-	segmentFile
+	disk.File
 	before func()
 }
 
 func (f killedFile) WriteAt(p []byte, at int64) (int, error) {
 	f.before()
-	return f.segmentFile.WriteAt(p, at)
+	return f.File.WriteAt(p, at)
 }
 
 func (f killedFile) Truncate(size int64) error {
 	f.before()
-	return f.segmentFile.Truncate(size)
+	return f.File.Truncate(size)
 }
 
 type killedMeta struct {

@@ -6,25 +6,24 @@ import (
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/segment"
 
-	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/tests/logdisk"
 )
 
 // The log takes an entry of any type up to the size that it reads back, and none that is larger.
 // Such an entry is no failure of the log: the next one is stored.
 func TestTheLogReadsWhatItTakes(t *testing.T) {
-	dir, level := t.TempDir(), func() uint64 { return firstLevel }
+	dir, never := t.TempDir(), func() bool { return false }
 	open := func() *walLog {
-		log, err := openWAL(dir, osFiles{walfs.New()}, nil, crashSegment, level, testLogger())
+		log, err := openWith(dir, disk.NewSystem(), nil, logdisk.Segment, never)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return log
 	}
 	log := open()
-	store := newLogStore(log, newArrivals(clock.System{}, nil), func() int64 { return 0 })
 	entry := func(index uint64, kind raft.LogType, size int) *raft.Log {
 		data := bytes.Repeat([]byte{'x'}, size)
 		e := &raft.Log{Index: index, Term: 1, Type: kind, Data: data[:size-walEntryOverhead]}
@@ -40,18 +39,15 @@ func TestTheLogReadsWhatItTakes(t *testing.T) {
 	for kind, size := range map[raft.LogType]int{raft.LogConfiguration: most + 1,
 		raft.LogCommand: most + walEntryOverhead + 1} {
 		small, large := entry(index, kind, 200), entry(index+1, kind, size)
-		for _, to := range []raft.LogStore{log, store} {
-			if err := to.StoreLogs([]*raft.Log{small, large}); err == nil {
-				t.Fatalf("an entry of %d bytes of type %v was stored", size, kind)
-			}
+		if err := log.StoreLogs([]*raft.Log{small, large}); err == nil {
+			t.Fatalf("an entry of %d bytes of type %v was stored", size, kind)
 		}
 	}
-	if store.storeFailure.Load() != nil || log.failed {
+	if log.failed {
 		t.Fatal("it counts as a failure of the log")
 	}
 	for _, size := range []int{most, 200} {
-		if err := store.StoreLogs([]*raft.Log{entry(index, raft.LogConfiguration,
-			size)}); err != nil {
+		if err := log.StoreLog(entry(index, raft.LogConfiguration, size)); err != nil {
 			t.Fatal(err)
 		}
 		index++

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"sync/atomic"
 
-	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 
-	"github.com/coordd/coordd/internal/files"
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // zeroAhead is how many bytes after the last entry are zeroed in advance. The first write to a
@@ -28,62 +26,9 @@ var zeros [zeroAhead]byte
 // indexEntry is how many bytes an entry takes in the index of a segment.
 const indexEntry = 4
 
-// fileLayer is where the log's files are: the file system, except in tests. Its writable files are
-// segmentFiles.
-type fileLayer = LogFiles
-
-// segmentFile is a writable file of the layer.
-type segmentFile interface {
-	types.WritableFile
-	Size() (int64, error)
-	Truncate(size int64) error
-	Reserved() bool  // all of its blocks are on disk
-	SyncData() error // Sync without the file's times
-}
-
-// osFiles is the file system.
-type osFiles struct{ *walfs.FS }
-
-func (v osFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	w, err := v.FS.Create(dir, name, size)
-	if err != nil {
-		return nil, err
-	}
-	// what raft-wal adds to it, a sync of the directory, walFile does
-	f := osFile{&w.(*walfs.File).File}
-	if err := f.Chmod(fileMode); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-func (v osFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
-	w, err := v.FS.OpenWriter(dir, name)
-	if err != nil {
-		return nil, err
-	}
-	return osFile{w.(*os.File)}, nil
-}
-
-func (osFiles) SyncDir(dir string) error { return files.SyncDir(dir) }
-
-type osFile struct{ *os.File }
-
-func (f osFile) Size() (int64, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
-}
-
-func (f osFile) SyncData() error { return syncData(f.File) }
-
-func (f osFile) Reserved() bool { return reserved(f.File) }
-
 // walFiles is a file layer that writes blocks before they are needed.
 type walFiles struct {
-	fileLayer
+	disk.Files
 	newest  *walFile      // the last one created or opened for writing
 	room    *atomic.Int64 // receives the bytes reserved in it that are left; may be nil
 	left    func() int64  // the bytes that the log may take; nil: all
@@ -113,7 +58,7 @@ func (v *walFiles) note(f io.Closer) {
 
 // OpenReader opens a sealed segment.
 func (v *walFiles) OpenReader(dir, name string) (types.ReadableFile, error) {
-	r, err := v.fileLayer.OpenReader(dir, name)
+	r, err := v.Files.OpenReader(dir, name)
 	if err == nil {
 		v.note(r)
 	}
@@ -128,13 +73,13 @@ func (v *walFiles) Create(dir, name string, size uint64) (types.WritableFile, er
 	if v.left != nil && v.left() < int64(size) {
 		size = 0
 	}
-	f, err := v.fileLayer.Create(dir, name, size)
-	if noSpace(err) {
+	f, err := v.Files.Create(dir, name, size)
+	if disk.NoSpace(err) {
 		if err := v.Delete(dir, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			// the file layer leaves it behind
 			return nil, err
 		}
-		f, err = v.fileLayer.Create(dir, name, 0)
+		f, err = v.Files.Create(dir, name, 0)
 	}
 	if err != nil {
 		return nil, err
@@ -145,7 +90,7 @@ func (v *walFiles) Create(dir, name string, size uint64) (types.WritableFile, er
 // OpenWriter opens the last segment. A killed process may have left entries, and the file's name,
 // that are not durable yet. From now on Raft counts them as stored, so they are synced first.
 func (v *walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := v.fileLayer.OpenWriter(dir, name)
+	f, err := v.Files.OpenWriter(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +105,7 @@ func (v *walFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 }
 
 func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile, error) {
-	f := &walFile{segmentFile: w.(segmentFile), room: v.room,
+	f := &walFile{File: w.(disk.File), room: v.room,
 		syncDir: func() error { return v.SyncDir(dir) }}
 	if v.room != nil {
 		v.room.Store(0) // until it is written
@@ -182,7 +127,7 @@ func (v *walFiles) prepare(dir string, w types.WritableFile) (types.WritableFile
 
 // walFile is a writable segment, written front to back by one goroutine.
 type walFile struct {
-	segmentFile
+	disk.File
 	room    *atomic.Int64 // see walFiles
 	syncDir func() error
 	size    int64 // reserved
@@ -197,11 +142,11 @@ type walFile struct {
 // last complete entry. Failure to write zeros is ignored: the entries will run into the same
 // problem.
 func (f *walFile) WriteAt(p []byte, at int64) (int, error) {
-	n, err := f.segmentFile.WriteAt(p, at)
+	n, err := f.File.WriteAt(p, at)
 	f.end = at + int64(n)
 	if err == nil && f.end > f.zeroed {
 		f.zeroed = max(f.end, min(f.end+zeroAhead, f.size))
-		_, _ = f.segmentFile.WriteAt(zeros[:f.zeroed-f.end], f.end)
+		_, _ = f.File.WriteAt(zeros[:f.zeroed-f.end], f.end)
 	}
 	if f.room != nil {
 		f.room.Store(f.size - f.end - f.index)
@@ -215,7 +160,7 @@ func (f *walFile) Sync() error {
 	if f.synced {
 		return f.SyncData()
 	}
-	if err := f.segmentFile.Sync(); err != nil {
+	if err := f.File.Sync(); err != nil {
 		return err
 	}
 	if err := f.syncDir(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
@@ -25,7 +26,7 @@ func TestZerosStayBehindEntries(t *testing.T) {
 	const size = 4 * zeroAhead
 	seed := seeds.Of(t)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	v, dir := &walFiles{fileLayer: osFiles{walfs.New()}}, t.TempDir()
+	v, dir := &walFiles{Files: disk.NewSystem()}, t.TempDir()
 	f, err := v.Create(dir, "a.wal", size)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +75,7 @@ func TestZerosStayBehindEntries(t *testing.T) {
 
 // Blocks ahead of the entries are zeros on the disk, so that a sync converts no blocks.
 func TestBlocksAreReadyAhead(t *testing.T) {
-	v, dir := &walFiles{fileLayer: osFiles{walfs.New()}}, t.TempDir()
+	v, dir := &walFiles{Files: disk.NewSystem()}, t.TempDir()
 	made, err := v.Create(dir, "a.wal", 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -108,12 +109,12 @@ func TestBlocksAreReadyAhead(t *testing.T) {
 // fullDisk is a file layer that cannot reserve space: like raft-wal's own it leaves the file that
 // it created.
 type fullDisk struct {
-	osFiles
+	disk.System
 	refused int
 }
 
 func (v *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := v.osFiles.Create(dir, name, 0)
+	f, err := v.System.Create(dir, name, 0)
 	if err != nil || size == 0 {
 		return f, err
 	}
@@ -125,10 +126,10 @@ func (v *fullDisk) Create(dir, name string, size uint64) (types.WritableFile, er
 // A log whose disk has no space for another segment stores entries while there is space for those,
 // and holds them all when it is opened again.
 func TestLogOutlivesASegmentWithoutRoom(t *testing.T) {
-	dir, v := t.TempDir(), &fullDisk{osFiles: osFiles{walfs.New()}}
+	dir, v := t.TempDir(), &fullDisk{System: disk.NewSystem()}
 	open := func() *wal.WAL {
 		log, err := wal.Open(dir, wal.WithSegmentSize(64<<10),
-			wal.WithSegmentFiler(segment.NewFiler(dir, &walFiles{fileLayer: v})))
+			wal.WithSegmentFiler(segment.NewFiler(dir, &walFiles{Files: v})))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +167,7 @@ func BenchmarkSync(b *testing.B) {
 			dir := b.TempDir()
 			f, err := walfs.New().Create(dir, "a.wal", 1<<30)
 			if ready {
-				f, err = (&walFiles{fileLayer: osFiles{walfs.New()}}).Create(dir, "b.wal", 1<<30)
+				f, err = (&walFiles{Files: disk.NewSystem()}).Create(dir, "b.wal", 1<<30)
 			}
 			if err != nil {
 				b.Fatal(err)

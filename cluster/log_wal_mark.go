@@ -8,28 +8,29 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // markName is the file, beside the segments or the file of the log.
-const (
-	markName = "durable"
-	markSlot = 4096
-)
+const markName = "durable"
 
-// markedLevel is the feature level from which on a directory has its mark, its promises and the
-// list of its segments in files of coordd: a release that does not write them refuses the
-// directory.
-const markedLevel = 3
+const markSlot = 4096
 
-// markSync is how often the mark is synced. After a power failure it may be so much older than the
-// log; after a kill it is exact.
-const markSync = time.Second
+// Marked is a log that has such a file. It says less than the log holds at the most.
+type Marked interface {
+	// EnsureMark makes sure that there is the file, without which no node starts on a directory
+	// that demands it.
+	EnsureMark() error
+	// SyncMark makes the newest mark durable. It may run beside everything else.
+	SyncMark()
+}
 
 // mark says that the log was durable up to an entry of that index and term; term 0: any.
 type mark struct{ last, term uint64 }
@@ -48,19 +49,14 @@ func decodeMark(b []byte) (m mark, ok bool) {
 	return mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, true
 }
 
-// markedLog is a log that has such a file.
-type markedLog interface {
-	durable() *durableMark
-}
-
 // durableMark keeps the file.
 type durableMark struct {
-	files  fileLayer
+	files  disk.Files
 	dir    string
 	logger *slog.Logger
 
 	mu      sync.Mutex
-	slots   *slotFile // nil: there is no file yet
+	slots   *disk.Slots // nil: there is no file yet
 	newest  mark
 	known   bool // newest was read from the file, or written
 	dirty   bool // to be synced
@@ -72,7 +68,7 @@ type durableMark struct {
 func (d *durableMark) open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.ensure(); !noSpace(err) {
+	if err := d.ensure(); !disk.NoSpace(err) {
 		return err
 	}
 	return nil
@@ -83,16 +79,16 @@ func (d *durableMark) ensure() error {
 	if d.slots != nil {
 		return nil
 	}
-	slots, content, err := openSlots(d.files, d.dir, markName, markSlot)
-	if missing(err) {
-		slots, err = makeSlots(d.files, d.dir, markName, markSlot, nil)
+	slots, content, err := disk.OpenSlots(d.files, d.dir, markName, markSlot)
+	if errors.Is(err, fs.ErrNotExist) {
+		slots, err = disk.MakeSlots(d.files, d.dir, markName, markSlot, nil)
 	}
 	if err != nil {
 		return err
 	}
 	d.slots = slots
 	d.newest, d.known = decodeMark(content)
-	return slots.renew()
+	return slots.Renew()
 }
 
 // start has the mark say where a log ends that was just opened.
@@ -121,23 +117,31 @@ func (d *durableMark) start(log raft.LogStore) error {
 	return nil
 }
 
-// reached checks that a log in file, which ends at an entry, has all that the mark in a directory
+// checkMark checks that a log in file, which ends at an entry, has all that the mark in a directory
 // says.
-func reached(files fileLayer, dir, file string, last uint64) error {
-	content, err := readSlots(files, dir, markName, markSlot)
+func checkMark(files disk.Files, dir, file string, last uint64) error {
+	content, err := disk.ReadSlots(files, dir, markName, markSlot)
 	have, ok := decodeMark(content)
 	switch {
-	case missing(err):
-		return damagedf(filepath.Join(dir, markName), "the file is missing")
+	case errors.Is(err, fs.ErrNotExist):
+		return disk.Damagedf(filepath.Join(dir, markName), "the file is missing")
 	case err != nil:
 		return err
 	case !ok:
-		return damagedf(filepath.Join(dir, markName), "it says nothing that can be read")
+		return disk.Damagedf(filepath.Join(dir, markName), "it says nothing that can be read")
 	case have.last > last:
-		return damagedf(file, "the log ends at entry %d, and entries up to %d were stored", last,
-			have.last)
+		return disk.Damagedf(file, "the log ends at entry %d, and entries up to %d were stored",
+			last, have.last)
 	}
 	return nil
+}
+
+// readMark returns the last entry that the log in a directory held for sure; false: that cannot be
+// told.
+func readMark(files disk.Files, dir string) (last uint64, ok bool, err error) {
+	content, err := disk.ReadSlots(files, dir, markName, markSlot)
+	m, ok := decodeMark(content)
+	return m.last, ok, err
 }
 
 // stored notes entries that were stored.
@@ -162,31 +166,17 @@ func (d *durableMark) deletes(log raft.LogStore, low, high uint64) error {
 	return d.lower(left)
 }
 
-// exists makes sure that there is a file, which says less than the log holds at the most: from
-// markedLevel on the next start demands it.
+// exists makes sure that there is a file, see Marked.
 func (d *durableMark) exists() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.ensure()
 	if err == nil && !d.known {
-		if err = d.slots.commit(mark{}.encode()); err == nil {
+		if err = d.slots.Commit(mark{}.encode()); err == nil {
 			d.newest, d.known = mark{}, true
 		}
 	}
 	return err
-}
-
-// demandMark makes sure that a log has its mark before a command says that a directory of a level
-// is ready: from markedLevel on no node starts on it else.
-func demandMark(log raft.LogStore, level uint64) error {
-	if level < markedLevel {
-		return nil
-	}
-	if err := log.(markedLog).durable().exists(); err != nil {
-		return fmt.Errorf("cannot write the file %s, without which no node starts here; make "+
-			"room and run this again: %w", markName, err)
-	}
-	return nil
 }
 
 // note notes that the log is durable up to an entry. What fails leaves an earlier mark, which is
@@ -199,7 +189,7 @@ func (d *durableMark) note(is mark) {
 	}
 	err := d.ensure()
 	if err == nil {
-		err = d.slots.put(is.encode())
+		err = d.slots.Put(is.encode())
 	}
 	if err != nil {
 		if !d.failing {
@@ -220,7 +210,7 @@ func (d *durableMark) sync() {
 	if !dirty {
 		return
 	}
-	if err := slots.sync(); err != nil {
+	if err := slots.Sync(); err != nil {
 		d.logger.Warn("cannot sync the note how far the log is durable", "error", err)
 	}
 }
@@ -232,25 +222,11 @@ func (d *durableMark) lower(to mark) error {
 	if d.slots == nil || d.known && d.newest.last <= to.last {
 		return nil
 	}
-	if err := d.slots.commit(to.encode()); err != nil {
+	if err := d.slots.Commit(to.encode()); err != nil {
 		return err
 	}
 	d.newest, d.known = to, true
-	return d.slots.sync() // neither slot may say more
-}
-
-// syncMark is the loop that syncs the mark of the log.
-func (n *Node) syncMark() {
-	ticker := time.NewTicker(markSync)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			n.mark.sync()
-		case <-n.stop:
-			return
-		}
-	}
+	return d.slots.Sync() // neither slot may say more
 }
 
 func (d *durableMark) close() error {
@@ -260,5 +236,5 @@ func (d *durableMark) close() error {
 		return nil
 	}
 	d.closed = true
-	return d.slots.close()
+	return d.slots.Close()
 }

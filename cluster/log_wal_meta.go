@@ -17,6 +17,8 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // walMeta is raft-wal's metadata. It stays open while the log is reopened, unless a commit failed,
@@ -109,27 +111,28 @@ func (m *walMeta) checkSegments(dir string, state types.PersistentState) error {
 		var base, id uint64
 		if n, _ := fmt.Sscanf(name, segmentFormat, &base, &id); n == 2 &&
 			id >= state.NextSegmentID {
-			return damagedf(meta, "it knows nothing of %s", name)
+			return disk.Damagedf(meta, "it knows nothing of %s", name)
 		}
 	}
 	if len(state.Segments) == 0 && state.NextSegmentID > 0 {
-		return damagedf(meta, "it has no segment")
+		return disk.Damagedf(meta, "it has no segment")
 	}
 	for i, s := range state.Segments {
 		switch {
 		case s.ID >= state.NextSegmentID:
-			return damagedf(meta, "segment %d is later than the next", s.ID)
+			return disk.Damagedf(meta, "segment %d is later than the next", s.ID)
 		case s.Codec != wal.CodecBinaryV1 || s.SizeLimit == 0:
-			return damagedf(meta, "segment %d has codec %d and size %d", s.ID, s.Codec, s.SizeLimit)
+			return disk.Damagedf(meta, "segment %d has codec %d and size %d", s.ID, s.Codec,
+				s.SizeLimit)
 		case s.BaseIndex == 0 || s.MinIndex < s.BaseIndex || i > 0 && s.MinIndex > s.BaseIndex:
-			return damagedf(meta, "segment %d begins at entry %d and is used from %d on", s.ID,
+			return disk.Damagedf(meta, "segment %d begins at entry %d and is used from %d on", s.ID,
 				s.BaseIndex, s.MinIndex)
 		case i == 0:
 			continue
 		}
 		before := state.Segments[i-1]
 		if before.SealTime.IsZero() || before.MaxIndex+1 != s.BaseIndex || before.ID >= s.ID {
-			return damagedf(meta, "the segment of entry %d does not follow that of entry %d",
+			return disk.Damagedf(meta, "the segment of entry %d does not follow that of entry %d",
 				s.BaseIndex, before.BaseIndex)
 		}
 	}
@@ -156,8 +159,8 @@ func (m *walMeta) prove(dir string, state types.PersistentState) (end segmentEnd
 			last = end.last
 		}
 	}
-	if m.first && m.level() >= markedLevel {
-		return end, reached(m.log.files, dir, file, last)
+	if m.first && m.marked() {
+		return end, checkMark(m.log.files, dir, file, last)
 	}
 	return end, nil
 }
@@ -171,14 +174,14 @@ func (m *walMeta) proveSealed(dir string, s types.SegmentInfo) error {
 	file := filepath.Join(dir, segmentName(s))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return damagedf(file, "the file is missing")
+		return disk.Damagedf(file, "the file is missing")
 	case err != nil:
 		return err
 	case end.index == 0 || end.index != s.IndexStart:
-		return damagedf(file, "byte %d: it is not where it should end", end.at)
+		return disk.Damagedf(file, "byte %d: it is not where it should end", end.at)
 	case end.last < s.MaxIndex:
-		return damagedf(file, "it ends at entry %d, and entries up to %d were stored", end.last,
-			s.MaxIndex)
+		return disk.Damagedf(file, "it ends at entry %d, and entries up to %d were stored",
+			end.last, s.MaxIndex)
 	}
 	return nil
 }
@@ -200,7 +203,7 @@ func (m *walMeta) scan(dir string, s types.SegmentInfo, keep uint64) (segmentEnd
 // Its bytes are set aside first. The last whole batch is written again: if an earlier process could
 // not sync it, Linux would sync nothing now.
 func (m *walMeta) cutAfter(dir string, tail types.SegmentInfo, end segmentEnd) error {
-	w, err := (&walFiles{fileLayer: m.log.files}).OpenWriter(dir, segmentName(tail))
+	w, err := (&walFiles{Files: m.log.files}).OpenWriter(dir, segmentName(tail))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -210,14 +213,14 @@ func (m *walMeta) cutAfter(dir string, tail types.SegmentInfo, end segmentEnd) e
 	f, at := w.(*walFile), end.at
 	last, err := lastByte(f, at, f.size)
 	if err == nil && m.first && end.from < at {
-		err = copyRange(f.segmentFile, f, end.from, at, end.from)
+		err = copyRange(f.File, f, end.from, at, end.from)
 	}
 	if err == nil && last > at {
 		if m.first { // a write of this process that failed is known to be none
 			err = m.setAside(dir, tail, f, at, last)
 		}
 		if err == nil {
-			err = clearRange(f.segmentFile, at, last)
+			err = clearRange(f.File, at, last)
 		}
 	}
 	return errors.Join(err, f.Close())
@@ -248,7 +251,7 @@ func (m *walMeta) setAside(dir string, tail types.SegmentInfo, f io.ReaderAt, at
 		err = copyRange(to, f, at, end, 0)
 		err = errors.Join(err, to.Close())
 	}
-	if noSpace(err) {
+	if disk.NoSpace(err) {
 		name, err = "", nil
 	}
 	l.logger.Info("the end of the log was not written whole, as at a power failure; it is cut off",
@@ -267,7 +270,7 @@ func (m *walMeta) giveBack(dir string, s types.SegmentInfo) {
 		return // raft-wal reports it
 	}
 	defer w.Close()
-	f := w.(segmentFile)
+	f := w.(disk.File)
 	end, err1 := endOfSealed(f, s.IndexStart)
 	size, err2 := f.Size()
 	if err1 == nil && err2 == nil && size > end {

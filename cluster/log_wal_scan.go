@@ -22,6 +22,8 @@ import (
 
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // The frames of a segment.
@@ -32,6 +34,9 @@ const (
 	frameOfIndex     = 2
 	frameOfCommit    = 3
 )
+
+// entryTable is for the checksums that raft-wal writes.
+var entryTable = crc32.MakeTable(crc32.Castagnoli)
 
 // scanChunk is how much of a segment is read at a time.
 const scanChunk = 256 << 10
@@ -48,16 +53,6 @@ type segmentEnd struct {
 	index uint64 // where the index of entries begins, after its frame's header; 0: not sealed
 }
 
-// ErrDamaged is what a file is that was changed, or lost something, after it was written.
-var ErrDamaged = fmt.Errorf("the file is damaged (%w)", types.ErrCorrupt)
-
-// damagedf returns why a file cannot be believed, and what to do.
-func damagedf(file, format string, args ...any) error {
-	return fmt.Errorf("%s: %s: %w. Nothing was changed. Do not start this node on it: docs/"+
-		"operations.md, \"Damaged files\", says how to replace it", file,
-		fmt.Sprintf(format, args...), ErrDamaged)
-}
-
 // scanSegment reads a segment, and returns where it ends and the checksums of its entries. It
 // ignores batches with entries after keep. file is its name in errors.
 //
@@ -69,8 +64,8 @@ func scanSegment(f io.ReaderAt, file string, info types.SegmentInfo,
 	s := segmentReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, math.MaxInt64),
 		scanChunk)}
 	changed := func(at int64) error {
-		return damagedf(file, "byte %d: the entries there were changed after they were written",
-			at)
+		return disk.Damagedf(file, "byte %d: the entries there were changed after they were "+
+			"written", at)
 	}
 	if err := s.skip(segmentHeaderLen); err != nil {
 		return end, nil, s.ended(err)
@@ -218,7 +213,7 @@ func (s *segmentReader) frame() (kind byte, n uint32, err error) {
 // seen counts bytes that were read.
 func (s *segmentReader) seen(p []byte) {
 	s.at += int64(len(p))
-	s.crc = crc32.Update(s.crc, castagnoli, p)
+	s.crc = crc32.Update(s.crc, entryTable, p)
 }
 
 // longestZeros returns the most zeros in a row in a part of a file.
@@ -241,7 +236,7 @@ func longestZeros(f io.ReaderAt, from, to int64) (most int, err error) {
 
 // payload reads the payload of an entry, and returns its checksum.
 func (s *segmentReader) payload(n int64) (sum uint32, err error) {
-	err = s.read(n, func(p []byte) { sum = crc32.Update(sum, castagnoli, p) })
+	err = s.read(n, func(p []byte) { sum = crc32.Update(sum, entryTable, p) })
 	if err == nil {
 		err = s.skip(padded(n) - n)
 	}

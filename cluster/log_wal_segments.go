@@ -1,5 +1,5 @@
 // The list of the log's segments, which raft-wal keeps in a file of bbolt: without a checksum, and
-// with panics where its bytes were changed. Releases before markedLevel read that one, so it is
+// with panics where its bytes were changed. Earlier releases read that one, so it is
 // written beside ours until none of them can open the directory.
 
 package cluster
@@ -7,17 +7,16 @@ package cluster
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"sync"
 
-	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
-const (
-	walMetaName  = metadb.FileName
-	segmentsName = "segments"
-)
+const segmentsName = "segments"
 
 // segmentsSlot has room for some 40,000 segments, 2.5 TB. What is not used takes no space. Tests
 // lower it.
@@ -25,14 +24,14 @@ var segmentsSlot = int64(8 << 20)
 
 // segmentList implements types.MetaStore.
 type segmentList struct {
-	files fileLayer
-	// level is that of the directory.
-	level func() uint64
+	files disk.Files
+	// marked: only this file is believed, see walOptions.
+	marked func() bool
 	// earlier is what earlier releases read; nil: they never did.
 	earlier types.MetaStore
 
 	mu    sync.Mutex // a segment is made in the background
-	slots *slotFile
+	slots *disk.Slots
 }
 
 // Load implements types.MetaStore.
@@ -43,16 +42,16 @@ func (l *segmentList) Load(dir string) (state types.PersistentState, err error) 
 	if err != nil {
 		return state, err
 	}
-	marked := l.level() >= markedLevel
+	marked := l.marked()
 	file := filepath.Join(dir, segmentsName)
 	switch {
 	case marked && l.slots == nil:
-		return state, damagedf(file, "the file is missing")
+		return state, disk.Damagedf(file, "the file is missing")
 	case marked && content == nil:
-		return state, damagedf(file, "it says nothing that can be read")
+		return state, disk.Damagedf(file, "it says nothing that can be read")
 	case marked || l.earlier == nil && content != nil:
 		if err := json.Unmarshal(content, &state); err != nil {
-			return state, damagedf(file, "%v", err)
+			return state, disk.Damagedf(file, "%v", err)
 		}
 		return state, nil
 	case l.earlier != nil:
@@ -64,9 +63,9 @@ func (l *segmentList) Load(dir string) (state types.PersistentState, err error) 
 	switch {
 	case err != nil || string(text) == string(content):
 	case l.slots == nil:
-		l.slots, err = makeSlots(l.files, dir, segmentsName, segmentsSlot, text)
+		l.slots, err = disk.MakeSlots(l.files, dir, segmentsName, segmentsSlot, text)
 	default:
-		err = l.slots.commit(text)
+		err = l.slots.Commit(text)
 	}
 	return state, err
 }
@@ -74,10 +73,10 @@ func (l *segmentList) Load(dir string) (state types.PersistentState, err error) 
 // open opens the file, if there is one, and returns what it says.
 func (l *segmentList) open(dir string) ([]byte, error) {
 	if l.slots != nil {
-		return l.slots.read(l.slots.f)
+		return l.slots.Newest()
 	}
-	slots, content, err := openSlots(l.files, dir, segmentsName, segmentsSlot)
-	if missing(err) {
+	slots, content, err := disk.OpenSlots(l.files, dir, segmentsName, segmentsSlot)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	l.slots = slots
@@ -88,7 +87,7 @@ func (l *segmentList) open(dir string) ([]byte, error) {
 func (l *segmentList) renew() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.slots.renew()
+	return l.slots.Renew()
 }
 
 // CommitState implements types.MetaStore.
@@ -99,12 +98,12 @@ func (l *segmentList) CommitState(state types.PersistentState) error {
 	if err != nil {
 		return err
 	}
-	if l.earlier != nil && l.level() < markedLevel {
+	if l.earlier != nil && !l.marked() {
 		if err := l.earlier.CommitState(state); err != nil {
 			return err
 		}
 	}
-	return l.slots.commit(text)
+	return l.slots.Commit(text)
 }
 
 // GetStable implements types.MetaStore. raft-wal's own store for terms and votes is not used.
@@ -119,7 +118,7 @@ func (l *segmentList) Close() error {
 	defer l.mu.Unlock()
 	slots := l.slots
 	l.slots = nil
-	err := slots.close()
+	err := slots.Close()
 	if l.earlier != nil {
 		err = errors.Join(err, l.earlier.Close())
 	}

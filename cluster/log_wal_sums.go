@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // segmentSums are the CRC-32C of the entries of segments, by the segment's id, in order.
@@ -48,7 +50,7 @@ func (s *segmentSums) add(of types.SegmentInfo, entries []types.LogEntry) {
 		sums = sums[:at]
 	}
 	for _, e := range entries {
-		sums = append(sums, crc32.Checksum(e.Data, castagnoli))
+		sums = append(sums, crc32.Checksum(e.Data, entryTable))
 	}
 	if s.of == nil {
 		s.of = map[uint64][]uint32{}
@@ -67,7 +69,7 @@ func (s *segmentSums) checked(of types.SegmentInfo, index uint64) func(*types.Po
 		sums, there := s.of[of.ID]
 		at := index - of.BaseIndex
 		same := err == nil && at < uint64(len(sums)) &&
-			sums[at] == crc32.Checksum(b.Bs, castagnoli)
+			sums[at] == crc32.Checksum(b.Bs, entryTable)
 		s.mu.RUnlock()
 		if same {
 			return b, nil
@@ -79,12 +81,12 @@ func (s *segmentSums) checked(of types.SegmentInfo, index uint64) func(*types.Po
 		case !there:
 			return nil, types.ErrNotFound
 		case err == nil:
-			return nil, damagedf(segmentName(of), "entry %d was changed after it was written",
+			return nil, disk.Damagedf(segmentName(of), "entry %d was changed after it was written",
 				index)
 		case errors.Is(err, types.ErrNotFound), errors.Is(err, types.ErrClosed),
 			errors.Is(err, fs.ErrClosed):
 			return nil, err
 		}
-		return nil, damagedf(segmentName(of), "entry %d cannot be read: %v", index, err)
+		return nil, disk.Damagedf(segmentName(of), "entry %d cannot be read: %v", index, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -23,24 +24,30 @@ type knows uint64
 
 var errTooNew = errors.New("too new")
 
-func (k knows) Level() uint64      { return 1 }
+func (k knows) Level() uint64 { return 1 }
+
 func (k knows) KnownLevel() uint64 { return uint64(k) }
+
 func (k knows) CheckLevel(what string, level uint64) error {
 	if level > uint64(k) {
 		return fmt.Errorf("%w: %s has %d", errTooNew, what, level)
 	}
 	return nil
 }
+
 func (k knows) AppendRaise(dst []byte, _, _ int64, level uint64) []byte {
 	return append(dst, byte(level))
 }
+
 func (k knows) EntryLevel(data []byte) uint64 { return uint64(data[0]) }
+
 func (k knows) SnapshotLevel(head []byte) uint64 {
 	if len(head) == 0 {
 		return 0
 	}
 	return uint64(head[0])
 }
+
 func (k knows) SnapshotHead() int { return 4 }
 
 // guarded creates a data directory and its guard.
@@ -111,6 +118,16 @@ func TestLevelIsNotedBeforeTheLog(t *testing.T) {
 		if fmt.Sprint(before) != fmt.Sprint(tree(t, g.dir)) {
 			t.Error("the directory was changed")
 		}
+	}
+}
+
+// A directory gets no level that demands the mark of its log before there is the mark.
+func TestLevelWaitsForTheMark(t *testing.T) {
+	g, _ := guarded(t, markedLevel)
+	was := g.noted
+	g.marked = func() error { return syscall.ENOSPC }
+	if err := g.pass("an entry", markedLevel); !errors.Is(err, syscall.ENOSPC) || g.noted != was {
+		t.Errorf("the level is noted as %d, %v", g.noted, err)
 	}
 }
 

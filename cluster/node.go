@@ -83,7 +83,7 @@ type Node struct {
 	removal      removal
 	vouchers     vouchers
 	owed         atomic.Uint64          // see owedKey
-	mark         *durableMark           // of the log; nil: it has none
+	mark         Marked                 // the log, if it has a mark; nil: it has none
 	incarnation  string                 // of the data directory
 	seen         atomic.Pointer[view]   // the newest configuration
 	identity     atomic.Pointer[string] // the cluster's id, once certain
@@ -153,9 +153,8 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 		return nil, err
 	}
 	guard.held = n.stores.held
-	if log, ok := n.stores.log.(markedLog); ok {
-		n.mark = log.durable()
-		guard.marked = n.mark.exists
+	if log, ok := n.stores.log.(Marked); ok {
+		n.mark, guard.marked = log, log.EnsureMark
 	}
 	n.keepRoom()
 	if n.incarnation, err = n.stores.ensureIncarnation(); err != nil {

@@ -183,13 +183,13 @@ func (t *transport) deliver(rpc raft.RPC) {
 		}
 		rpc.RespChan = t.listen(rpc.RespChan, func(raft.RPCResponse) { end() })
 	case *raft.RequestVoteRequest:
-		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
+		if t.refusesVote(rpc, position{req.LastLogIndex, req.LastLogTerm}) {
 			return
 		}
 		t.watchVote(&rpc, req.Term)
 		t.n.introduce(&req.RPCHeader)
 	case *raft.RequestPreVoteRequest:
-		if t.refusesVote(rpc, mark{req.LastLogIndex, req.LastLogTerm}) {
+		if t.refusesVote(rpc, position{req.LastLogIndex, req.LastLogTerm}) {
 			return
 		}
 		t.n.introduce(&req.RPCHeader)
@@ -211,7 +211,7 @@ func (n *Node) introduce(h *raft.RPCHeader) {
 }
 
 // refusesVote refuses a vote for a candidate whose log ends so if this node may not give it.
-func (t *transport) refusesVote(rpc raft.RPC, ends mark) bool {
+func (t *transport) refusesVote(rpc raft.RPC, ends position) bool {
 	err := t.n.mayVote(speaker(rpc), ends)
 	if err != nil {
 		rpc.Respond(nil, err)

@@ -10,7 +10,8 @@ import (
 	"net"
 
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/coordd/coordd/cluster/disk"
 )
 
 // World is the network and the disk of a simulated node: Config.World, which is nil elsewhere. The
@@ -19,7 +20,7 @@ type World struct {
 	// Dial opens a connection to another node's peer address.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// LogFiles are the files of the log, with segments of LogSegment bytes, and those beside it.
-	LogFiles   LogFiles
+	LogFiles   disk.Files
 	LogSegment int
 	Snapshots  raft.SnapshotStore
 	// Level is the noted feature level, from 1, and NoteLevel notes a later one.
@@ -53,19 +54,11 @@ func (w *World) levels(all Leveled) Leveled {
 	return olderLevels{all, w.KnownLevel}
 }
 
-// LogFiles are the files of a simulated log. Those open for writing also have the methods Size,
-// Truncate, Reserved and SyncData.
-type LogFiles interface {
-	types.VFS
-	// SyncDir makes the names in a directory durable.
-	SyncDir(dir string) error
-}
-
 // openStores is openStores of a simulated disk.
 func (w *World) openStores(logger *slog.Logger) (*stores, error) {
 	level := func() uint64 { return w.Level }
-	log, err := openWAL("", w.LogFiles, nil, w.LogSegment,
-		level, logger)
+	log, err := openWAL("", walOptions{Files: w.LogFiles, SegmentSize: w.LogSegment,
+		Marked: marked(level), Logger: logger, LibLogger: newRaftLogger(logger)})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the simulated log: %w", err)
 	}

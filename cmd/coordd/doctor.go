@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/node"
 	"github.com/coordd/coordd/internal/observe"
 	"github.com/coordd/coordd/internal/resp"
@@ -372,7 +373,7 @@ func nextForData(err error) string {
 			"started, or it hangs"
 	case errors.Is(err, cluster.ErrRefetched):
 		return "start it: systemctl start coordd"
-	case errors.Is(err, cluster.ErrDamaged):
+	case errors.Is(err, disk.ErrDamaged):
 		return "operations.md, Damaged files"
 	}
 	return ""

@@ -22,7 +22,7 @@ var (
 	Coordd = tagged()
 	// Next is the simulated next release, see commands/level_next.go.
 	Next = tagged("coordd_next")
-	// Small has small log files, see cluster/log_wal_segment_small.go.
+	// Small has small log files, see cluster/log_segment_small.go.
 	Small = tagged("coordd_small_segments")
 	// SmallNext is both.
 	SmallNext = tagged("coordd_small_segments", "coordd_next")

@@ -1,6 +1,6 @@
 // Small files that must be believed: what is in them has a checksum, and is there twice.
 
-package cluster
+package disk
 
 import (
 	"encoding/binary"
@@ -8,23 +8,24 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// slotFile is a file of two slots, each with a number that rises and a checksum. A write that the
+// Slots is a file of two slots, each with a number that rises and a checksum. A write that the
 // power failure breaks leaves the other slot.
 //
 // A slot: slotMagic, number, and length of the content as little-endian uint64, the content, and
 // the CRC-32C of all that as uint32.
-type slotFile struct {
+type Slots struct {
 	f      types.WritableFile
 	size   int64  // of a slot, at the most
 	number uint64 // the newest
 	next   int64  // the slot to write to: the other one is durable
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const (
 	slotMagic = uint64(0x746f6c7364726f63) // "cordslot"
@@ -32,14 +33,14 @@ const (
 	slotSum   = 4
 )
 
-// openSlots opens a file. It returns the newest content, nil if there is none that can be read; the
-// error is fs.ErrNotExist if there is no file. Who believes the content calls renew.
-func openSlots(files fileLayer, dir, name string, size int64) (*slotFile, []byte, error) {
+// OpenSlots opens a file. It returns the newest content, nil if there is none that can be read; the
+// error is fs.ErrNotExist if there is no file. Who believes the content calls Renew.
+func OpenSlots(files Files, dir, name string, size int64) (*Slots, []byte, error) {
 	f, err := files.OpenWriter(dir, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &slotFile{f: f, size: size}
+	s := &Slots{f: f, size: size}
 	content, err := s.read(f)
 	if err != nil {
 		err = unreadable(dir, name, err)
@@ -52,14 +53,14 @@ func openSlots(files fileLayer, dir, name string, size int64) (*slotFile, []byte
 	return s, content, nil
 }
 
-// makeSlots creates the file, with this content.
-func makeSlots(files fileLayer, dir, name string, size int64, content []byte) (*slotFile, error) {
+// MakeSlots creates the file, with this content.
+func MakeSlots(files Files, dir, name string, size int64, content []byte) (*Slots, error) {
 	f, err := files.Create(dir, name, 0)
 	if err != nil {
 		return nil, err
 	}
-	s := &slotFile{f: f, size: size}
-	if err = s.commit(content); err == nil {
+	s := &Slots{f: f, size: size}
+	if err = s.Commit(content); err == nil {
 		err = files.SyncDir(dir)
 	}
 	if err != nil {
@@ -68,13 +69,13 @@ func makeSlots(files fileLayer, dir, name string, size int64, content []byte) (*
 	return s, nil
 }
 
-// readSlots reads a file without writing; the content is nil if there is none that can be read.
-func readSlots(files fileLayer, dir, name string, size int64) (content []byte, err error) {
+// ReadSlots reads a file without writing; the content is nil if there is none that can be read.
+func ReadSlots(files Files, dir, name string, size int64) (content []byte, err error) {
 	f, err := files.OpenReader(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	if content, err = (&slotFile{size: size}).read(f); err != nil {
+	if content, err = (&Slots{size: size}).read(f); err != nil {
 		err = unreadable(dir, name, err)
 	}
 	return content, errors.Join(err, f.Close())
@@ -82,11 +83,14 @@ func readSlots(files fileLayer, dir, name string, size int64) (content []byte, e
 
 // unreadable is an error of the disk. The other slot does not help: it may say what was before.
 func unreadable(dir, name string, err error) error {
-	return damagedf(filepath.Join(dir, name), "it cannot be read: %v", err)
+	return Damagedf(filepath.Join(dir, name), "it cannot be read: %v", err)
 }
 
+// Newest returns the newest content, nil if there is none that can be read.
+func (s *Slots) Newest() ([]byte, error) { return s.read(s.f) }
+
 // read reads the newest content.
-func (s *slotFile) read(f io.ReaderAt) (newest []byte, err error) {
+func (s *Slots) read(f io.ReaderAt) (newest []byte, err error) {
 	s.number, s.next = 0, 0
 	for i := range int64(2) {
 		number, content, err := s.slot(f, i)
@@ -101,7 +105,7 @@ func (s *slotFile) read(f io.ReaderAt) (newest []byte, err error) {
 }
 
 // slot reads a slot; its content is nil if it has none.
-func (s *slotFile) slot(f io.ReaderAt, i int64) (number uint64, content []byte, err error) {
+func (s *Slots) slot(f io.ReaderAt, i int64) (number uint64, content []byte, err error) {
 	head := make([]byte, slotHead)
 	if err := readAll(f, head, i*s.size); err != nil {
 		return 0, nil, err
@@ -133,8 +137,8 @@ func readAll(f io.ReaderAt, p []byte, at int64) error {
 	return err
 }
 
-// put writes a content to one slot, without syncing it. The other slot keeps the one before.
-func (s *slotFile) put(content []byte) error {
+// Put writes a content to one slot, without syncing it. The other slot keeps the one before.
+func (s *Slots) Put(content []byte) error {
 	if err := s.write(content); err != nil {
 		return err
 	}
@@ -142,33 +146,33 @@ func (s *slotFile) put(content []byte) error {
 	return nil
 }
 
-// commit makes a content durable. Then it is in both slots: neither says what was before, if the
+// Commit makes a content durable. Then it is in both slots: neither says what was before, if the
 // other is damaged.
-func (s *slotFile) commit(content []byte) error {
+func (s *Slots) Commit(content []byte) error {
 	if err := s.write(content); err != nil {
 		return err
 	}
-	if err := s.sync(); err != nil {
+	if err := s.Sync(); err != nil {
 		return err
 	}
 	s.next = 1 - s.next
 	return s.write(content)
 }
 
-// renew writes the content again, to both slots, which a power failure has left different. What an
+// Renew writes the content again, to both slots, which a power failure has left different. What an
 // earlier process wrote and could not sync Linux would not sync now.
-func (s *slotFile) renew() error {
+func (s *Slots) Renew() error {
 	if s == nil {
 		return nil
 	}
-	content, err := s.read(s.f)
+	content, err := s.Newest()
 	if err != nil || content == nil {
 		return err
 	}
-	return s.commit(content)
+	return s.Commit(content)
 }
 
-func (s *slotFile) write(content []byte) error {
+func (s *Slots) write(content []byte) error {
 	if slotHead+len(content)+slotSum > int(s.size) {
 		return fmt.Errorf("%d bytes do not fit into a slot of %d", len(content), s.size)
 	}
@@ -183,20 +187,18 @@ func (s *slotFile) write(content []byte) error {
 	return err
 }
 
-func (s *slotFile) sync() error {
-	if f, ok := s.f.(segmentFile); ok {
+// Sync makes what was put durable.
+func (s *Slots) Sync() error {
+	if f, ok := s.f.(File); ok {
 		return f.SyncData()
 	}
 	return s.f.Sync()
 }
 
-// close makes all that was put durable.
-func (s *slotFile) close() error {
+// Close makes all that was put durable.
+func (s *Slots) Close() error {
 	if s == nil {
 		return nil
 	}
 	return errors.Join(s.f.Sync(), s.f.Close())
 }
-
-// missing reports whether an error says that there is no file.
-func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
