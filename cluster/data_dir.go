@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/coordd/coordd/cluster/raftlog"
 	"github.com/coordd/coordd/internal/files"
 )
 
@@ -41,7 +42,7 @@ const (
 )
 
 // storeNames are what a node makes beside its version file.
-var storeNames = []string{promisesName, stableName, walName, boltLogName, markName,
+var storeNames = []string{promisesName, stableName, walName, boltLogName, raftlog.MarkName,
 	snapshotsName}
 
 // Log stores for Config.LogStore.

@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // lookAt opens the stores in a data directory for reading. Until they are closed no node starts on
@@ -91,7 +92,7 @@ func lookAtLog(lock io.Closer, dir string, v dirVersion, logger *slog.Logger) (s
 			}
 		}
 	} else {
-		log, err := openWAL(filepath.Join(dir, walName), walOptions{Files: files,
+		log, err := raftlog.OpenWAL(filepath.Join(dir, walName), raftlog.Options{Files: files,
 			Earlier: earlierMeta, Marked: marked(level), SegmentSize: segmentSize, Logger: logger,
 			LibLogger: newRaftLogger(logger)})
 		if err != nil {

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 func openOffline(t testing.TB, dir string, m Machine) *Offline {
@@ -133,7 +135,8 @@ func TestContentsSayWhatIsOwed(t *testing.T) {
 			}
 			move := func(from, to string) {
 				t.Helper()
-				for _, name := range []string{walName, boltLogName, markName, snapshotsName} {
+				for _, name := range []string{walName, boltLogName, raftlog.MarkName,
+					snapshotsName} {
 					err := os.RemoveAll(filepath.Join(to, name))
 					if err == nil {
 						err = os.Rename(filepath.Join(from, name), filepath.Join(to, name))

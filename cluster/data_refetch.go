@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/raftlog"
 	"github.com/coordd/coordd/internal/files"
 )
 
@@ -295,7 +296,7 @@ func (d *onDisk) noteDamaged(dir, kind string) error {
 	if kind == LogStoreBolt {
 		marked = dir
 	}
-	far, ok, err := readMark(disk.NewSystem(), marked)
+	far, ok, err := raftlog.ReadMark(disk.NewSystem(), marked)
 	if err != nil || !ok {
 		return errors.Join(err, fmt.Errorf("it cannot be told how far the log in "+
 			"data directory %s went: RAFT REMOVE the node, and --join an empty one under a new id",
@@ -313,7 +314,7 @@ func (d *onDisk) salvageAll(dir string) error {
 		return err
 	}
 	for _, name := range names {
-		last, err := salvage(name, d.noteContent)
+		last, err := raftlog.Salvage(name, d.noteContent)
 		d.last.last = max(d.last.last, last)
 		if err != nil {
 			return err
@@ -334,7 +335,7 @@ func moveState(dir string) (kept string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{walName, boltLogName, markName, snapshotsName} {
+	for _, name := range []string{walName, boltLogName, raftlog.MarkName, snapshotsName} {
 		err := os.Rename(filepath.Join(dir, name), filepath.Join(kept, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return kept, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/cluster/membership"
+	"github.com/coordd/coordd/cluster/raftlog"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 
@@ -92,7 +93,7 @@ func TestRefetchSalvages(t *testing.T) {
 				t.Fatal(err)
 			}
 			var found onDisk
-			last, err := salvage(segment, found.noteContent)
+			last, err := raftlog.Salvage(segment, found.noteContent)
 			if err != nil || last > want+1 || last < want-1 {
 				// it may be part of the last one
 				t.Fatalf("byte %d: %d, %v; it had entry %d", at, last, err, want)

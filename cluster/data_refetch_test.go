@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/cluster/membership"
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // damageSnapshots makes what is in a closed node's snapshots unreadable.
@@ -445,7 +446,8 @@ func TestRefetchWhereOnlyAnEarlierReleaseWas(t *testing.T) {
 		c.close(id)
 		dir := filepath.Join(c.dir, id)
 		damageSnapshots(t, dir)
-		for _, name := range []string{filepath.Join(walName, markName), promisesName, lockName} {
+		for _, name := range []string{filepath.Join(walName, raftlog.MarkName), promisesName,
+			lockName} {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}

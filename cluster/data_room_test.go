@@ -16,13 +16,14 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // withoutMark is a disk that has no room for the mark of a log.
 type withoutMark struct{ disk.System }
 
 func (v withoutMark) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	if name == markName {
+	if name == raftlog.MarkName {
 		return nil, syscall.ENOSPC
 	}
 	return v.System.Create(dir, name, size)

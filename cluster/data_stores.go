@@ -20,6 +20,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/raftlog"
 	"github.com/coordd/coordd/internal/files"
 )
 
@@ -223,8 +224,9 @@ func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interf
 	if level() < markedLevel {
 		earlier = &metadb.BoltMetaDB{}
 	}
-	log, err := openWAL(walDir, walOptions{Files: logFiles, Earlier: earlier, Marked: marked(level),
-		SegmentSize: segmentSize, Logger: logger, LibLogger: newRaftLogger(logger)})
+	log, err := raftlog.OpenWAL(walDir, raftlog.Options{Files: logFiles, Earlier: earlier,
+		Marked: marked(level), SegmentSize: segmentSize, Logger: logger,
+		LibLogger: newRaftLogger(logger)})
 	if err == nil && earlier == nil {
 		err = removeStale(filepath.Join(walDir, walMetaName))
 	}
@@ -235,7 +237,7 @@ func openLog(dir, kind string, level func() uint64, logger *slog.Logger) (interf
 }
 
 // openBoltLog opens a log of kind bolt in a data directory of a level.
-func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*boltLog, error) {
+func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*raftlog.Bolt, error) {
 	path := filepath.Join(dir, boltLogName)
 	marked := level() >= markedLevel
 	if err := boltFile(path); marked && err != nil {
@@ -245,7 +247,7 @@ func openBoltLog(dir string, level func() uint64, logger *slog.Logger) (*boltLog
 	if err != nil {
 		return nil, err
 	}
-	return newBolt(store, path, logFiles, marked, logger)
+	return raftlog.NewBolt(store, path, logFiles, marked, logger)
 }
 
 // boltFile refuses a file that is missing or empty, which bbolt would make again.
@@ -266,7 +268,7 @@ func boltReached(l raft.LogStore, dir string) error {
 	if err != nil {
 		return err
 	}
-	return checkMark(disk.NewSystem(), dir, filepath.Join(dir, boltLogName), last)
+	return raftlog.CheckMark(disk.NewSystem(), dir, filepath.Join(dir, boltLogName), last)
 }
 
 // openBolt opens a raft-boltdb store.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/raftlog"
 	"github.com/coordd/coordd/internal/tests/logdisk"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/hashicorp/raft"
@@ -436,8 +437,8 @@ func TestNothingIsDeferredWithoutRoom(t *testing.T) {
 }
 
 // openOnDisk opens a log on a disk in memory.
-func openOnDisk(d *logdisk.Disk, segment int) (*walLog, error) {
-	return openWAL("wal", walOptions{Files: d, SegmentSize: segment, Marked: d.Marked,
+func openOnDisk(d *logdisk.Disk, segment int) (*raftlog.WAL, error) {
+	return raftlog.OpenWAL("wal", raftlog.Options{Files: d, SegmentSize: segment, Marked: d.Marked,
 		Logger: testLogger(), LibLogger: newRaftLogger(testLogger())})
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // markSync is how often the mark is synced. After a power failure it may be so much older than the
@@ -33,9 +35,9 @@ func demandMark(log raft.LogStore, level uint64) error {
 	if level < markedLevel {
 		return nil
 	}
-	if err := log.(Marked).EnsureMark(); err != nil {
+	if err := log.(raftlog.Marked).EnsureMark(); err != nil {
 		return fmt.Errorf("cannot write the file %s, without which no node starts here; make "+
-			"room and run this again: %w", markName, err)
+			"room and run this again: %w", raftlog.MarkName, err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // syncedFiles notes whether the newest mark is durable.
@@ -24,7 +25,7 @@ type syncedFile struct {
 
 func (v syncedFiles) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	f, err := v.System.Create(dir, name, size)
-	if err == nil && name == markName {
+	if err == nil && name == raftlog.MarkName {
 		f = syncedFile{f.(disk.File), v.synced}
 	}
 	return f, err
@@ -52,7 +53,8 @@ func TestMarkIsSynced(t *testing.T) {
 		lead := c.leader()
 		c.write(lead, "a")
 		time.Sleep(2 * markSync)
-		last, ok, err := readMark(disk.NewSystem(), filepath.Join(lead.cfg.DataDir, walName))
+		dir := filepath.Join(lead.cfg.DataDir, walName)
+		last, ok, err := raftlog.ReadMark(disk.NewSystem(), dir)
 		if !ok || err != nil || last != lead.raft.LastIndex() || !synced.Load() {
 			t.Errorf("%d, %v, %v, synced %v, of a log that ends at %d", last, ok, err,
 				synced.Load(), lead.raft.LastIndex())

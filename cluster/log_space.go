@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // The tests lower these.
@@ -124,7 +125,7 @@ func (n *Node) keepRoom() {
 	s := n.stores
 	s.space = &space{snapshots: s.snapshots,
 		ask: func() diskSpace { return n.cfg.spaceOf(n.cfg.DataDir) }}
-	if log, ok := s.log.(*walLog); ok { // the file of another never shrinks, and is used again
+	if log, ok := s.log.(*raftlog.WAL); ok { // the file of another never shrinks, and is used again
 		log.Limit(s.space.left)
 		s.snapshots.space = s.space
 	}

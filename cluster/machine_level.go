@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // Leveled is an optional interface of a Machine whose behaviour changes by feature level: a number
@@ -125,7 +127,7 @@ func (g *levelGuard) pass(what string, level uint64) error {
 	}
 	if level >= markedLevel && g.marked != nil {
 		if err := g.marked(); err != nil {
-			return fmt.Errorf("%s needs the file %s: %w", what, markName, err)
+			return fmt.Errorf("%s needs the file %s: %w", what, raftlog.MarkName, err)
 		}
 	}
 	if err := g.holds(); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // Node is one member of the cluster. Its methods may be called from any goroutine.
@@ -83,7 +84,7 @@ type Node struct {
 	removal      removal
 	vouchers     vouchers
 	owed         atomic.Uint64          // see owedKey
-	mark         Marked                 // the log, if it has a mark; nil: it has none
+	mark         raftlog.Marked         // the log, if it has a mark; nil: it has none
 	incarnation  string                 // of the data directory
 	seen         atomic.Pointer[view]   // the newest configuration
 	identity     atomic.Pointer[string] // the cluster's id, once certain
@@ -153,7 +154,7 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 		return nil, err
 	}
 	guard.held = n.stores.held
-	if log, ok := n.stores.log.(Marked); ok {
+	if log, ok := n.stores.log.(raftlog.Marked); ok {
 		n.mark, guard.marked = log, log.EnsureMark
 	}
 	n.keepRoom()

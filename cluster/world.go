@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/raftlog"
 )
 
 // World is the network and the disk of a simulated node: Config.World, which is nil elsewhere. The
@@ -57,7 +58,7 @@ func (w *World) levels(all Leveled) Leveled {
 // openStores is openStores of a simulated disk.
 func (w *World) openStores(logger *slog.Logger) (*stores, error) {
 	level := func() uint64 { return w.Level }
-	log, err := openWAL("", walOptions{Files: w.LogFiles, SegmentSize: w.LogSegment,
+	log, err := raftlog.OpenWAL("", raftlog.Options{Files: w.LogFiles, SegmentSize: w.LogSegment,
 		Marked: marked(level), Logger: logger, LibLogger: newRaftLogger(logger)})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the simulated log: %w", err)

@@ -25,8 +25,8 @@ func TestErrorTexts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := strings.Join(texts(t, "server", "cluster", "cluster/disk", "commands", "fsm",
-		"fsm/script", "internal/node", "cmd/coordd"), "\n")
+	said := strings.Join(texts(t, "server", "cluster", "cluster/disk", "cluster/raftlog",
+		"commands", "fsm", "fsm/script", "internal/node", "cmd/coordd"), "\n")
 	quoted := 0
 	for line := range strings.Lines(string(text)) {
 		for _, m := range span.FindAllStringSubmatchIndex(line, -1) {

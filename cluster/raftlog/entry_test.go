@@ -1,4 +1,4 @@
-package cluster
+package raftlog
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // Such an entry is no failure of the log: the next one is stored.
 func TestTheLogReadsWhatItTakes(t *testing.T) {
 	dir, never := t.TempDir(), func() bool { return false }
-	open := func() *walLog {
+	open := func() *WAL {
 		log, err := openWith(dir, disk.NewSystem(), nil, logdisk.Segment, never)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package cluster
+package raftlog
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 )
 
 // openMarked opens a log that must agree with its mark.
-func openMarked(d *logdisk.Disk) (*walLog, error) {
+func openMarked(d *logdisk.Disk) (*WAL, error) {
 	return openWith("wal", d, nil, logdisk.Segment, func() bool { return true })
 }
 
@@ -207,13 +207,13 @@ func TestBitsBehindAnOldMark(t *testing.T) {
 	if err := errors.Join(r.reopen(), r.next("a", 10)); err != nil {
 		t.Fatal(err)
 	}
-	mark := bytes.Clone(d.Names[markName].Data)
+	mark := bytes.Clone(d.Names[MarkName].Data)
 	for _, sizes := range [][]int{{10, 50, 1}, {300}, {20, 200}, {1}, {90}} {
 		if err := r.next("b", sizes...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.Names[markName].Data = mark
+	d.Names[MarkName].Data = mark
 	from := logdisk.FirstBit(t)
 	for name, f := range d.Names {
 		for _, bit := range logdisk.Bits(string(f.Data), from) {
@@ -231,7 +231,7 @@ func TestMarkWithoutRoom(t *testing.T) {
 	t.Parallel()
 	d := logdisk.New(-1)
 	d.Fail = func(_ int, what string) (error, bool) {
-		if what == "create "+markName {
+		if what == "create "+MarkName {
 			return syscall.ENOSPC, false
 		}
 		return nil, false

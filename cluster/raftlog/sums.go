@@ -1,7 +1,7 @@
 // The checksum of each entry in the log, kept in memory: raft-wal checks nothing when it reads one,
 // and a leader would send what a disk has changed.
 
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -50,7 +50,7 @@ func (s *segmentSums) add(of types.SegmentInfo, entries []types.LogEntry) {
 		sums = sums[:at]
 	}
 	for _, e := range entries {
-		sums = append(sums, crc32.Checksum(e.Data, entryTable))
+		sums = append(sums, crc32.Checksum(e.Data, castagnoli))
 	}
 	if s.of == nil {
 		s.of = map[uint64][]uint32{}
@@ -69,7 +69,7 @@ func (s *segmentSums) checked(of types.SegmentInfo, index uint64) func(*types.Po
 		sums, there := s.of[of.ID]
 		at := index - of.BaseIndex
 		same := err == nil && at < uint64(len(sums)) &&
-			sums[at] == crc32.Checksum(b.Bs, entryTable)
+			sums[at] == crc32.Checksum(b.Bs, castagnoli)
 		s.mu.RUnlock()
 		if same {
 			return b, nil

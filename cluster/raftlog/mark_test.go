@@ -1,6 +1,6 @@
 // Tests of what a log counts as durable, after failures of its disk.
 
-package cluster
+package raftlog
 
 import (
 	"strings"
@@ -74,7 +74,7 @@ func TestMarkIsLoweredBeforeACut(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := logdisk.New(-1)
-			open := func() *walLog {
+			open := func() *WAL {
 				t.Helper()
 				log, err := openWith("wal", d, nil, logdisk.Segment, d.Marked)
 				if err != nil {
@@ -94,7 +94,7 @@ func TestMarkIsLoweredBeforeACut(t *testing.T) {
 			}
 			d.Raised.Store(true)
 			failing := func(_ int, what string) (error, bool) {
-				if strings.HasPrefix(what, "write "+markName) {
+				if strings.HasPrefix(what, "write "+MarkName) {
 					return fails.err, fails.lands
 				}
 				return nil, false

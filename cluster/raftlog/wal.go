@@ -7,7 +7,7 @@
 // metadata. So opening finishes what was begun, through raft-wal's own metadata; and after any
 // error the log is reopened, beside the old one, before the next write (docs/adr/0013).
 
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -26,8 +26,8 @@ import (
 	"github.com/coordd/coordd/cluster/disk"
 )
 
-// walLog is the log. One goroutine writes to it at a time; any number read.
-type walLog struct {
+// WAL is raft-wal's log. One goroutine writes to it at a time; any number read.
+type WAL struct {
 	dir         string
 	files       disk.Files
 	meta        *walMeta
@@ -44,8 +44,8 @@ type walLog struct {
 	room   atomic.Int64 // bytes that are reserved in the last segment; 0: unknown
 }
 
-// walOptions say how a log is opened.
-type walOptions struct {
+// Options say how a log is opened.
+type Options struct {
 	Files disk.Files
 	// Earlier is the list of segments that earlier releases read; nil: they never did.
 	Earlier types.MetaStore
@@ -57,9 +57,9 @@ type walOptions struct {
 	LibLogger   hclog.Logger // of raft-wal
 }
 
-// openWAL opens the log in a directory.
-func openWAL(dir string, o walOptions) (*walLog, error) {
-	l := &walLog{dir: dir, files: o.Files, segmentSize: o.SegmentSize, logger: o.Logger,
+// OpenWAL opens the log in a directory.
+func OpenWAL(dir string, o Options) (*WAL, error) {
+	l := &WAL{dir: dir, files: o.Files, segmentSize: o.SegmentSize, logger: o.Logger,
 		libLogger: o.LibLogger, mark: durableMark{logger: o.Logger}}
 	l.meta = &walMeta{segmentList: &segmentList{files: o.Files, marked: o.Marked,
 		earlier: o.Earlier}, log: l, keep: math.MaxUint64, first: true}
@@ -75,7 +75,7 @@ func openWAL(dir string, o walOptions) (*walLog, error) {
 	return l, nil
 }
 
-func (l *walLog) open() (*wal.WAL, error) {
+func (l *WAL) open() (*wal.WAL, error) {
 	files := &walFiles{Files: l.files, room: &l.room, opening: true,
 		left: func() int64 {
 			if l.left == nil {
@@ -90,7 +90,7 @@ func (l *walLog) open() (*wal.WAL, error) {
 }
 
 // renew reopens the log after a failed write, without anything of that write.
-func (l *walLog) renew() error {
+func (l *WAL) renew() error {
 	if !l.failed {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (l *walLog) renew() error {
 
 // write performs one write operation, twice if it could not begin because no segment could be
 // created after the last entries.
-func (l *walLog) write(do func(*wal.WAL) error) error {
+func (l *WAL) write(do func(*wal.WAL) error) error {
 	err := l.attempt(do)
 	if errors.Is(err, wal.ErrSealed) || errors.Is(err, errNotCommitted) {
 		l.logger.Warn("creating the next log segment, which failed earlier")
@@ -125,7 +125,7 @@ func (l *walLog) write(do func(*wal.WAL) error) error {
 	return err
 }
 
-func (l *walLog) attempt(do func(*wal.WAL) error) error {
+func (l *WAL) attempt(do func(*wal.WAL) error) error {
 	if err := l.renew(); err != nil {
 		return err
 	}
@@ -139,22 +139,23 @@ func (l *walLog) attempt(do func(*wal.WAL) error) error {
 // noRoom is the room in a segment for which nothing is reserved.
 const noRoom = -1
 
-// Room implements roomyLog.
-func (l *walLog) Room() int64 { return l.room.Load() }
+// Room returns how many bytes can be appended for sure, besides the index of the entries that it
+// has; 0: unknown, negative: no space is reserved.
+func (l *WAL) Room() int64 { return l.room.Load() }
 
 // EnsureMark implements Marked.
-func (l *walLog) EnsureMark() error { return l.mark.exists() }
+func (l *WAL) EnsureMark() error { return l.mark.exists() }
 
 // SyncMark implements Marked.
-func (l *walLog) SyncMark() { l.mark.sync() }
+func (l *WAL) SyncMark() { l.mark.sync() }
 
-// Limit has the log reserve no segment for which fewer bytes are left than it has. It is called
-// before anything else is.
-func (l *walLog) Limit(left func() int64) { l.left = left }
+// Limit has the log reserve no segment that is larger than what is left. It is called once, before
+// the first write.
+func (l *WAL) Limit(left func() int64) { l.left = left }
 
-// Takes implements choosyLog. raft-wal writes entries of any size, and reads none that is larger
-// than MaxEntrySize.
-func (l *walLog) Takes(entry *raft.Log) error {
+// Takes returns why the log cannot hold an entry. raft-wal writes entries of any size, and reads
+// none that is larger than MaxEntrySize.
+func (l *WAL) Takes(entry *raft.Log) error {
 	if len(entry.Data)+len(entry.Extensions) <= segment.MaxEntrySize-walEntryOverhead {
 		return nil
 	}
@@ -181,7 +182,7 @@ func (n *walEntrySize) Write(b []byte) (int, error) {
 }
 
 // StoreLogs stores all entries or none.
-func (l *walLog) StoreLogs(logs []*raft.Log) error {
+func (l *WAL) StoreLogs(logs []*raft.Log) error {
 	for _, entry := range logs {
 		if err := l.Takes(entry); err != nil {
 			return err
@@ -194,10 +195,11 @@ func (l *walLog) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-func (l *walLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+// StoreLog is StoreLogs of one.
+func (l *WAL) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 // DeleteRange truncates the beginning or the end of the log.
-func (l *walLog) DeleteRange(low, high uint64) error {
+func (l *WAL) DeleteRange(low, high uint64) error {
 	if err := l.mark.deletes(l, low, high); err != nil {
 		return err
 	}
@@ -205,30 +207,34 @@ func (l *walLog) DeleteRange(low, high uint64) error {
 }
 
 // read performs one read operation.
-func (l *walLog) read(do func(*wal.WAL) error) error {
+func (l *WAL) read(do func(*wal.WAL) error) error {
 	l.reads.RLock()
 	defer l.reads.RUnlock()
 	return do(l.w.Load())
 }
 
-func (l *walLog) GetLog(index uint64, entry *raft.Log) error {
+// GetLog implements raft.LogStore.
+func (l *WAL) GetLog(index uint64, entry *raft.Log) error {
 	return l.read(func(w *wal.WAL) error { return w.GetLog(index, entry) })
 }
 
-func (l *walLog) FirstIndex() (index uint64, err error) {
+// FirstIndex implements raft.LogStore.
+func (l *WAL) FirstIndex() (index uint64, err error) {
 	err = l.read(func(w *wal.WAL) (err error) { index, err = w.FirstIndex(); return err })
 	return index, err
 }
 
-func (l *walLog) LastIndex() (index uint64, err error) {
+// LastIndex implements raft.LogStore.
+func (l *WAL) LastIndex() (index uint64, err error) {
 	err = l.read(func(w *wal.WAL) (err error) { index, err = w.LastIndex(); return err })
 	return index, err
 }
 
 // IsMonotonic reports that the log has no gaps.
-func (l *walLog) IsMonotonic() bool { return true }
+func (l *WAL) IsMonotonic() bool { return true }
 
-func (l *walLog) Close() error {
+// Close closes the files.
+func (l *WAL) Close() error {
 	l.reads.Lock()
 	defer l.reads.Unlock()
 	return errors.Join(l.w.Load().Close(), l.mark.close(), l.meta.segmentList.Close())

@@ -2,7 +2,7 @@
 // log that somebody cut off, or whose bytes have changed, looks like one where the power failed
 // (docs/adr/0056).
 
-package cluster
+package raftlog
 
 import (
 	"encoding/binary"
@@ -18,12 +18,12 @@ import (
 	"github.com/coordd/coordd/cluster/disk"
 )
 
-// markName is the file, beside the segments or the file of the log.
-const markName = "durable"
+// MarkName is the file of the mark, beside the segments or the file of the log.
+const MarkName = "durable"
 
 const markSlot = 4096
 
-// Marked is a log that has such a file. It says less than the log holds at the most.
+// Marked is a log that has a mark, which says less than the log holds at the most.
 type Marked interface {
 	// EnsureMark makes sure that there is the file, without which no node starts on a directory
 	// that demands it.
@@ -79,9 +79,9 @@ func (d *durableMark) ensure() error {
 	if d.slots != nil {
 		return nil
 	}
-	slots, content, err := disk.OpenSlots(d.files, d.dir, markName, markSlot)
+	slots, content, err := disk.OpenSlots(d.files, d.dir, MarkName, markSlot)
 	if errors.Is(err, fs.ErrNotExist) {
-		slots, err = disk.MakeSlots(d.files, d.dir, markName, markSlot, nil)
+		slots, err = disk.MakeSlots(d.files, d.dir, MarkName, markSlot, nil)
 	}
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (d *durableMark) ensure() error {
 // start has the mark say where a log ends that was just opened.
 func (d *durableMark) start(log raft.LogStore) error {
 	if err := d.open(); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(d.dir, markName), err)
+		return fmt.Errorf("%s: %w", filepath.Join(d.dir, MarkName), err)
 	}
 	last, err := log.LastIndex()
 	if err != nil {
@@ -117,18 +117,18 @@ func (d *durableMark) start(log raft.LogStore) error {
 	return nil
 }
 
-// checkMark checks that a log in file, which ends at an entry, has all that the mark in a directory
+// CheckMark checks that a log in file, which ends at an entry, has all that the mark in a directory
 // says.
-func checkMark(files disk.Files, dir, file string, last uint64) error {
-	content, err := disk.ReadSlots(files, dir, markName, markSlot)
+func CheckMark(files disk.Files, dir, file string, last uint64) error {
+	content, err := disk.ReadSlots(files, dir, MarkName, markSlot)
 	have, ok := decodeMark(content)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return disk.Damagedf(filepath.Join(dir, markName), "the file is missing")
+		return disk.Damagedf(filepath.Join(dir, MarkName), "the file is missing")
 	case err != nil:
 		return err
 	case !ok:
-		return disk.Damagedf(filepath.Join(dir, markName), "it says nothing that can be read")
+		return disk.Damagedf(filepath.Join(dir, MarkName), "it says nothing that can be read")
 	case have.last > last:
 		return disk.Damagedf(file, "the log ends at entry %d, and entries up to %d were stored",
 			last, have.last)
@@ -136,10 +136,10 @@ func checkMark(files disk.Files, dir, file string, last uint64) error {
 	return nil
 }
 
-// readMark returns the last entry that the log in a directory held for sure; false: that cannot be
+// ReadMark returns the last entry that the log in a directory held for sure; false: that cannot be
 // told.
-func readMark(files disk.Files, dir string) (last uint64, ok bool, err error) {
-	content, err := disk.ReadSlots(files, dir, markName, markSlot)
+func ReadMark(files disk.Files, dir string) (last uint64, ok bool, err error) {
+	content, err := disk.ReadSlots(files, dir, MarkName, markSlot)
 	m, ok := decodeMark(content)
 	return m.last, ok, err
 }

@@ -1,6 +1,6 @@
 // Tests of the log under power failures, kills and errors at every step.
 
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -49,7 +49,7 @@ func (m *model) append(logs []*raft.Log) {
 }
 
 // differs returns how a log differs from the model.
-func (m model) differs(log *walLog) string {
+func (m model) differs(log *WAL) string {
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
 	if err1 != nil || err2 != nil || first != m.first || last != m.last {
@@ -67,8 +67,8 @@ func (m model) differs(log *walLog) string {
 
 // crashRun is a log, and what it must hold: now, or after the current step.
 type crashRun struct {
-	log        *walLog
-	open       func() (*walLog, error)
+	log        *WAL
+	open       func() (*WAL, error)
 	mu         sync.Mutex // a segment is made in the background
 	have, want model
 	// errors are those of a disk that goes on: what failed is tried again, as Raft does
@@ -180,12 +180,12 @@ func init() { tornBytes, segmentsSlot = logdisk.Sector, 16<<10 }
 
 // openWith opens a log that says nothing.
 func openWith(dir string, files disk.Files, earlier types.MetaStore, segment int,
-	marked func() bool) (*walLog, error) {
-	return openWAL(dir, walOptions{Files: files, Earlier: earlier, SegmentSize: segment,
+	marked func() bool) (*WAL, error) {
+	return OpenWAL(dir, Options{Files: files, Earlier: earlier, SegmentSize: segment,
 		Marked: marked, Logger: slog.New(slog.DiscardHandler), LibLogger: hclog.NewNullLogger()})
 }
 
-func openCrashDisk(d *logdisk.Disk, segment int) (*walLog, error) {
+func openCrashDisk(d *logdisk.Disk, segment int) (*WAL, error) {
 	log, err := openWith("wal", d, d.Earlier(), segment, d.Marked)
 	if err == nil {
 		d.Raised.Store(true)
@@ -194,14 +194,14 @@ func openCrashDisk(d *logdisk.Disk, segment int) (*walLog, error) {
 }
 
 func newCrashRun(d *logdisk.Disk) *crashRun {
-	return &crashRun{open: func() (*walLog, error) {
+	return &crashRun{open: func() (*WAL, error) {
 		return openCrashDisk(d, logdisk.Segment)
 	}, have: model{data: map[uint64]string{}}}
 }
 
 // goesOn checks that a log that was just opened holds one of two states, stores further entries,
 // and holds all of them when it is opened again.
-func goesOn(log *walLog, open func() (*walLog, error), states ...model) error {
+func goesOn(log *WAL, open func() (*WAL, error), states ...model) error {
 	var why []string
 	r := crashRun{log: log, open: open}
 	for _, m := range states {
@@ -273,7 +273,7 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 					}
 					s = s.Survivor(mode, rnd)
 				}
-				open := func() (*walLog, error) { return openCrashDisk(s, logdisk.Segment) }
+				open := func() (*WAL, error) { return openCrashDisk(s, logdisk.Segment) }
 				log, err := open()
 				if err == nil {
 					err = goesOn(log, open, r.have, r.want)
@@ -510,7 +510,7 @@ func orNil[T any](f *tracedFile, err error) (T, error) {
 
 func newTracedRun() (tracedFiles, *crashRun) {
 	v := tracedFiles{logdisk.New(-1), &atomic.Int32{}, &atomic.Int32{}}
-	return v, &crashRun{have: model{data: map[uint64]string{}}, open: func() (*walLog, error) {
+	return v, &crashRun{have: model{data: map[uint64]string{}}, open: func() (*WAL, error) {
 		return openWith("wal", v, v.Earlier(), logdisk.Segment, v.Marked)
 	}}
 }
@@ -565,7 +565,7 @@ func TestFailedOpeningsLeaveNoFileOpen(t *testing.T) {
 // A process is killed at every step, with the files and bbolt of the real one.
 func TestLogSurvivesKills(t *testing.T) {
 	never := func() bool { return false }
-	openDir := func(dir string) (*walLog, error) {
+	openDir := func(dir string) (*WAL, error) {
 		return openWith(dir, disk.NewSystem(), &metadb.BoltMetaDB{}, logdisk.Segment, never)
 	}
 	dir, copies := filepath.Join(t.TempDir(), "wal"), t.TempDir()
@@ -586,7 +586,7 @@ func TestLogSurvivesKills(t *testing.T) {
 		}
 		moments = append(moments, moment{r.have.clone(), r.want.clone()})
 	}
-	r.open = func() (*walLog, error) {
+	r.open = func() (*WAL, error) {
 		return openWith(dir, files, &killedMeta{BoltMetaDB: &metadb.BoltMetaDB{},
 			before: files.before}, logdisk.Segment, never)
 	}
@@ -598,7 +598,7 @@ func TestLogSurvivesKills(t *testing.T) {
 	}
 	for i, m := range moments {
 		at := filepath.Join(copies, fmt.Sprint(i))
-		open := func() (*walLog, error) { return openDir(at) }
+		open := func() (*WAL, error) { return openDir(at) }
 		log, err := open()
 		if err == nil {
 			err = goesOn(log, open, m.have, m.want)

@@ -2,7 +2,7 @@
 // with panics where its bytes were changed. Earlier releases read that one, so it is
 // written beside ours until none of them can open the directory.
 
-package cluster
+package raftlog
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 // What can still be read in a damaged log.
 
-package cluster
+package raftlog
 
 import (
 	"encoding/binary"
@@ -13,10 +13,10 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 )
 
-// salvage returns the index of the last entry of a segment that may be damaged, and calls note with
+// Salvage returns the index of the last entry of a segment that may be damaged, and calls note with
 // those of batches that are as they were written. Behind damage it looks for the next frame,
 // wherever it is: what only seems to be an entry counts as the last one too.
-func salvage(name string, note func(*raft.Log)) (last uint64, err error) {
+func Salvage(name string, note func(*raft.Log)) (last uint64, err error) {
 	var base uint64
 	if _, err := fmt.Sscanf(filepath.Base(name), "%d-", &base); err != nil {
 		return 0, fmt.Errorf("%s is no name of a segment", name)
@@ -35,7 +35,7 @@ func salvage(name string, note func(*raft.Log)) (last uint64, err error) {
 			batch = append(batch, l)
 			at += segmentFrameLen + int(padded(int64(n)))
 			continue
-		case kind == frameOfCommit && n == crc32.Checksum(b[begun:at], entryTable):
+		case kind == frameOfCommit && n == crc32.Checksum(b[begun:at], castagnoli):
 			for _, l := range batch {
 				note(&l)
 			}

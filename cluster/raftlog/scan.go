@@ -7,7 +7,7 @@
 // even one of an incomplete batch, and does nothing about a sealed segment whose metadata does not
 // say so.
 
-package cluster
+package raftlog
 
 import (
 	"bufio"
@@ -35,8 +35,8 @@ const (
 	frameOfCommit    = 3
 )
 
-// entryTable is for the checksums that raft-wal writes.
-var entryTable = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is for the checksums that raft-wal writes.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // scanChunk is how much of a segment is read at a time.
 const scanChunk = 256 << 10
@@ -213,7 +213,7 @@ func (s *segmentReader) frame() (kind byte, n uint32, err error) {
 // seen counts bytes that were read.
 func (s *segmentReader) seen(p []byte) {
 	s.at += int64(len(p))
-	s.crc = crc32.Update(s.crc, entryTable, p)
+	s.crc = crc32.Update(s.crc, castagnoli, p)
 }
 
 // longestZeros returns the most zeros in a row in a part of a file.
@@ -236,7 +236,7 @@ func longestZeros(f io.ReaderAt, from, to int64) (most int, err error) {
 
 // payload reads the payload of an entry, and returns its checksum.
 func (s *segmentReader) payload(n int64) (sum uint32, err error) {
-	err = s.read(n, func(p []byte) { sum = crc32.Update(sum, entryTable, p) })
+	err = s.read(n, func(p []byte) { sum = crc32.Update(sum, castagnoli, p) })
 	if err == nil {
 		err = s.skip(padded(n) - n)
 	}

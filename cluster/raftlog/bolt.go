@@ -1,6 +1,6 @@
 // A log of kind bolt, which release 0.1 offered: raft-boltdb's store, with a mark.
 
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -13,22 +13,22 @@ import (
 	"github.com/coordd/coordd/cluster/disk"
 )
 
-// boltLog is such a log. bbolt makes a file that is missing, and of one with a changed bit it
+// Bolt is a log of kind bolt. bbolt makes a file that is missing, and of one with a changed bit it
 // may take an earlier state: without the mark that would be a shorter log.
-type boltLog struct {
+type Bolt struct {
 	*raftboltdb.BoltStore
 	mark durableMark
 }
 
-// newBolt returns a log over a store that was just opened from the file at path, and closes the
+// NewBolt returns a log over a store that was just opened from the file at path, and closes the
 // store if that fails. marked: the log must reach its mark.
-func newBolt(store *raftboltdb.BoltStore, path string, files disk.Files, marked bool,
-	logger *slog.Logger) (*boltLog, error) {
+func NewBolt(store *raftboltdb.BoltStore, path string, files disk.Files, marked bool,
+	logger *slog.Logger) (*Bolt, error) {
 	dir := filepath.Dir(path)
-	l := &boltLog{BoltStore: store, mark: durableMark{files: files, dir: dir, logger: logger}}
+	l := &Bolt{BoltStore: store, mark: durableMark{files: files, dir: dir, logger: logger}}
 	last, err := l.LastIndex()
 	if err == nil && marked {
-		err = checkMark(disk.NewSystem(), dir, path, last)
+		err = CheckMark(disk.NewSystem(), dir, path, last)
 	}
 	if err == nil {
 		err = l.mark.start(l)
@@ -40,13 +40,13 @@ func newBolt(store *raftboltdb.BoltStore, path string, files disk.Files, marked 
 }
 
 // EnsureMark implements Marked.
-func (l *boltLog) EnsureMark() error { return l.mark.exists() }
+func (l *Bolt) EnsureMark() error { return l.mark.exists() }
 
 // SyncMark implements Marked.
-func (l *boltLog) SyncMark() { l.mark.sync() }
+func (l *Bolt) SyncMark() { l.mark.sync() }
 
 // StoreLogs implements raft.LogStore.
-func (l *boltLog) StoreLogs(logs []*raft.Log) error {
+func (l *Bolt) StoreLogs(logs []*raft.Log) error {
 	err := l.BoltStore.StoreLogs(logs)
 	if err == nil {
 		l.mark.stored(logs)
@@ -55,10 +55,10 @@ func (l *boltLog) StoreLogs(logs []*raft.Log) error {
 }
 
 // StoreLog implements raft.LogStore.
-func (l *boltLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+func (l *Bolt) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
 // DeleteRange implements raft.LogStore.
-func (l *boltLog) DeleteRange(low, high uint64) error {
+func (l *Bolt) DeleteRange(low, high uint64) error {
 	if err := l.mark.deletes(l, low, high); err != nil {
 		return err
 	}
@@ -66,4 +66,4 @@ func (l *boltLog) DeleteRange(low, high uint64) error {
 }
 
 // Close closes the files.
-func (l *boltLog) Close() error { return errors.Join(l.BoltStore.Close(), l.mark.close()) }
+func (l *Bolt) Close() error { return errors.Join(l.BoltStore.Close(), l.mark.close()) }

@@ -1,7 +1,7 @@
 // The files of raft-wal's log: preparing their blocks, so that a sync writes the entries and
 // nothing else; making their names durable; and returning the space that an early seal leaves.
 
-package cluster
+package raftlog
 
 import (
 	"errors"

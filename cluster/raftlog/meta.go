@@ -1,7 +1,7 @@
 // raft-wal's metadata, which say which segments there are, and what they must agree with before
 // anything of them is believed: the segments themselves, and the mark.
 
-package cluster
+package raftlog
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ import (
 // and Load never returns a sealed segment without a successor.
 type walMeta struct {
 	*segmentList
-	log    *walLog
+	log    *WAL
 	keep   uint64      // entries after this one were not acknowledged; Load drops them
 	first  bool        // the log is opened for the first time by this process
 	failed atomic.Bool // a commit, since the file was opened
@@ -160,7 +160,7 @@ func (m *walMeta) prove(dir string, state types.PersistentState) (end segmentEnd
 		}
 	}
 	if m.first && m.marked() {
-		return end, checkMark(m.log.files, dir, file, last)
+		return end, CheckMark(m.log.files, dir, file, last)
 	}
 	return end, nil
 }
