@@ -47,10 +47,14 @@
 // continues from the newest stamp in its log plus the time since that entry arrived. So the clock
 // can lag over a change of leader, but never runs ahead.
 //
-// # Files
+// # Packages and files
 //
-// Names sort by concept: node_* the node and its configuration; queue_*, propose and read_* the
-// paths of requests; machine_* the seam to the state machine; leader_* leadership, elections and
-// wall clocks; raft_* the adapters that Raft sees; peer_* connections between nodes;
-// member_* membership and identity; log_* the log and its snapshots; data_* the data directory.
+// Packages below this one know no node: clock is the cluster clock; fair shares processors among
+// connections; raftlog is the log on disk, and disk what a node believes of its disk.
+//
+// The names of files sort by concept: node_* the node and its configuration; queue_*, propose and
+// read_* the paths of requests; machine_* the seam to the state machine; leader_* leadership,
+// elections and wall clocks; raft_* the adapters that Raft sees; peer_* connections between nodes;
+// member_* membership and identity; log_* what Raft may do with the log, and snapshots; data_* the
+// data directory.
 package cluster
