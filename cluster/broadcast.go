@@ -2,11 +2,11 @@
 
 package cluster
 
-import "sync"
+import "github.com/coordd/coordd/internal/lockorder"
 
 // broadcast wakes everyone who waits for the next notify. The zero value is ready to use.
 type broadcast struct {
-	mu sync.Mutex
+	mu lockorder.Mutex
 	ch chan struct{} // closed by the next notify; nil: nobody waits
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/cluster/raftlog"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // lookAt opens the stores in a data directory for reading. Until they are closed no node starts on
@@ -161,7 +161,7 @@ func (m metaCopy) Load(string) (types.PersistentState, error) { return m.BoltMet
 // lookFiles is the file system, of which nothing changes: what is written stays in memory.
 type lookFiles struct {
 	disk.System
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	written map[string]*lookFile
 }
 
@@ -234,7 +234,7 @@ func (*lookFiles) SyncDir(string) error        { return nil }
 
 // lookFile is a file, and what was written over it. It stays open until lookFiles is closed.
 type lookFile struct {
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	below  *os.File // nil: there is none
 	size   int64
 	writes []lookWrite

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -50,7 +50,7 @@ type stableStore struct {
 
 	took atomic.Int64 // ns of the newest write
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	slots  *disk.Slots
 	values map[string][]byte
 	voting []byte // the term of a vote whose candidate Raft has not named yet

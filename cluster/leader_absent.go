@@ -14,11 +14,12 @@ package cluster
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // finding is that a voter has no leader: that of the term is dead, or it has heard from none since
@@ -32,7 +33,7 @@ type finding struct {
 
 // findings holds the newest finding of each member.
 type findings struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	others  map[string]finding
 	refused refusal // the newest
 

@@ -4,12 +4,12 @@
 package cluster
 
 import (
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // The route loop wakes on every change of Raft's state, and periodically: often on the leader, for
@@ -302,7 +302,7 @@ func (n *Node) leads() bool { return n.route.Load().self }
 
 // watchers are the channels that learn of leader changes.
 type watchers struct {
-	mu  sync.Mutex
+	mu  lockorder.Mutex
 	chs map[chan struct{}]struct{}
 }
 

@@ -7,11 +7,12 @@ package cluster
 import (
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 // growth counts the bytes of entries after the newest snapshot, also from before a restart, and the
 // work of those that were applied.
 type growth struct {
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	first uint64   // the index of the first of sizes
 	sizes []uint32 // of those entries
 

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -33,7 +35,7 @@ type roomyLog interface{ Room() int64 }
 type deferred struct {
 	first atomic.Uint64 // index of the first one; 0: none
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	durable sync.Cond // first has changed, or failed
 	queue   []*raft.Log
 	last    uint64 // index of the newest one there ever was

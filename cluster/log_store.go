@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/metrics"
 )
 
@@ -31,7 +31,7 @@ type logStore struct {
 	arrivals  *arrivals
 	appliedMs func() int64 // the machine's clock; must not block
 
-	mu     sync.RWMutex
+	mu     lockorder.RWMutex
 	ring   [cacheEntries]raft.Log // copies, by index modulo its length; index 0: none
 	oldest uint64                 // every cached index is at least this
 	newest uint64
@@ -54,7 +54,7 @@ type logStore struct {
 
 	// one write at a time: Raft truncates concurrently with storing; guards what follows. Whoever
 	// holds it must not wait for deferred entries.
-	writer sync.Mutex
+	writer lockorder.Mutex
 	// the end of the log was being cut off, and nothing was stored after it yet
 	cutting      bool
 	failure      error // why nothing is stored any more

@@ -5,12 +5,12 @@ package cluster
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/raftlog"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Leveled is an optional interface of a Machine whose behaviour changes by feature level: a number
@@ -64,7 +64,7 @@ type levelGuard struct {
 	marked func() error // makes sure that the log has its mark; may be nil
 	held   func() error // see stores; may be nil
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	noted uint64 // in the version file
 }
 

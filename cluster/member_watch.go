@@ -7,10 +7,11 @@ package cluster
 import (
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 
 // memberWatch is what this node has observed since it leads. Its goroutine is maintain.
 type memberWatch struct {
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	lead   *leadership
 	looked time.Time
 	// when each other member was last reachable, at the earliest when the watch began

@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/cluster/raftlog"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Node is one member of the cluster. Its methods may be called from any goroutine.
@@ -62,7 +63,7 @@ type Node struct {
 
 	routeWake    chan struct{}
 	watchers     watchers
-	linksMu      sync.Mutex
+	linksMu      lockorder.Mutex
 	links        map[string]*link
 	inbounds     map[*inbound]struct{}
 	announced    map[string]string // id → the peer address that the member announced

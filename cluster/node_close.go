@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -138,7 +139,7 @@ func (n *Node) askToStand(id raft.ServerID, addr raft.ServerAddress) error {
 
 // proposalPause keeps the proposer from proposing.
 type proposalPause struct {
-	mu sync.Mutex // the proposer holds it over each step
+	mu lockorder.Mutex // the proposer holds it over each step
 	on bool
 }
 

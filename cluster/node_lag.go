@@ -3,14 +3,15 @@
 package cluster
 
 import (
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // lag knows what the leader had committed when it last spoke, which this node may not have received
 // yet.
 type lag struct {
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	term   uint64
 	commit uint64    // the largest that the leader announced in term
 	mark   uint64    // an index that was committed …

@@ -5,8 +5,9 @@ package cluster
 import (
 	"bufio"
 	"net"
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // writeTimeout bounds one write, of at most maxWrite bytes, to a peer that reads nothing.
@@ -23,7 +24,7 @@ type peerConn struct {
 
 	scratch []byte // the writer's, to join small frames
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	bufs   [][]byte
 	sent   []*sentFrame // frames among bufs
 	bytes  int

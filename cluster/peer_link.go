@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // maxFrames is how many frames of a kind a follower has in flight to the leader.
@@ -70,7 +70,7 @@ type link struct {
 	attempts int    // to reach it; run's own
 	worked   string // the address of the newest connection; run's own
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex
 	wire     *peerConn // nil while down
 	frames   map[uint64]*sentFrame
 	inFlight [lastKind + 1]inFlight

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/internal/halfopen"
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/logging"
 )
 
@@ -82,7 +83,7 @@ type mux struct {
 	unidentified *halfopen.Set
 	wg           sync.WaitGroup
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	conns map[net.Conn]*stream // as accepted or dialed; nil: not identified yet
 	raft  map[net.Conn]bool    // those of Raft that other nodes opened
 	// unnamed are Raft's connections to other nodes from before the cluster had an id.

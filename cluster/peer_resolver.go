@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const (
@@ -28,7 +30,7 @@ type resolver struct {
 	wg     sync.WaitGroup // of lookups under way
 	lookup func(ctx context.Context, host string) (addrs []string, err error)
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	hosts map[string]*lookedUp
 }
 

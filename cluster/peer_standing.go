@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // standing is what a node is to the cluster, as far as this one knows.
@@ -115,7 +116,7 @@ const (
 
 // vouchers is what members said about nodes.
 type vouchers struct {
-	mu     sync.Mutex
+	mu     lockorder.Mutex
 	asking map[string]bool
 	said   map[string]vouched
 }

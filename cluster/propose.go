@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // maxInFlight is how many entries the leader has in flight: while the followers write one, the
@@ -34,7 +34,7 @@ type entry struct {
 	heavy    bool // its batches came from the fair queue
 	proposed time.Time
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	calls []*call // nil once they have an outcome
 }
 

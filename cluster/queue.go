@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Limits of what is gathered into one entry or one frame.
@@ -120,7 +121,7 @@ func (c *call) finish(replies [][]byte, err error) {
 type queue struct {
 	costs *fair.Costs
 
-	mu            sync.Mutex
+	mu            lockorder.Mutex
 	light         []*call // light
 	head          int     // where light begins
 	heavy         []*call // unordered

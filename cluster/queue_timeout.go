@@ -4,14 +4,15 @@
 package cluster
 
 import (
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // entryList holds the proposed entries without an outcome, oldest first. The completer removes them
 // in that order.
 type entryList struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	entries []*entry
 }
 

@@ -9,11 +9,11 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/logging"
 )
 
@@ -28,7 +28,7 @@ type certified struct {
 	stop     <-chan struct{}
 	deliver  func(raft.RPC) // to Raft
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex
 	layers    map[string]*certifiedLayer
 	heartbeat func(raft.RPC)
 }

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 var (
@@ -241,7 +242,7 @@ func (n *Node) hopes(id string, sent *repeats) bool {
 type repeats struct {
 	failures atomic.Int32 // since the member last installed one or stored entries
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	index uint64 // of the snapshot
 	pause time.Duration
 	at    time.Time // when it was installed

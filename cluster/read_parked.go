@@ -3,14 +3,15 @@
 package cluster
 
 import (
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // parked holds read calls that named an instant that does not exist yet. They run again after the
 // next entry is answered.
 type parked struct {
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	calls []*call
 }
 

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -46,7 +46,7 @@ type stateSum struct{ index, sum uint64 }
 
 // ownSums are the sums of this node's state.
 type ownSums struct {
-	mu sync.Mutex
+	mu lockorder.Mutex
 	// history rises when a snapshot replaces the state: what was before says nothing about it.
 	history uint64
 	newest  stateSum
@@ -166,7 +166,7 @@ type memberSums struct {
 type heardSums struct {
 	wake chan struct{} // kicked when one has told something
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex
 	of    map[string]*memberSums
 	equal uint64 // see equalTo
 }

@@ -3,8 +3,9 @@
 package clock
 
 import (
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Clock is how a node reads time. Leases depend on Monotonic alone; Wall is passed on to the
@@ -21,7 +22,7 @@ type Clock interface {
 // arrival) never exceeds the clock of the leader that stamped it. It must be the newest: earlier
 // leaders may have lagged, and an older entry's arrival could put this clock ahead of theirs.
 type Arrivals struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	clock   Clock
 	stamp   Stamp
 	arrived time.Duration

@@ -5,8 +5,9 @@ package clock
 
 import (
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const usPerMs = 1000
@@ -73,7 +74,7 @@ type Leader struct {
 	base   time.Duration // local monotonic time at which the cluster clock was at least baseUs
 	baseUs int64
 
-	mu         sync.Mutex
+	mu         lockorder.Mutex
 	offsetMs   int64 // of the time of day
 	shiftMs    int64 // what requests see is ahead of that time of day by
 	steerMs    int64 // what the time of day follows is ahead of this node's wall clock by

@@ -3,8 +3,9 @@
 package clock
 
 import (
-	"sync"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // System is the machine's own clock.
@@ -33,7 +34,7 @@ const anchorEvery = 10 * time.Millisecond
 type steadyClock struct {
 	read func() (a, b time.Duration)
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex
 	anchored bool
 	at       [2]time.Duration // the clocks at the anchor
 	sum      time.Duration    // this clock's reading there

@@ -4,15 +4,16 @@ package fair
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // Gate lets one piece of heavy work at a time onto this node's processors, besides the work of
 // the log.
 type Gate struct {
-	mu          sync.Mutex
+	mu          lockorder.Mutex
 	fair        Queue
 	busy        bool
 	waiting     []*Ticket

@@ -11,11 +11,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"sync"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // MarkName is the file of the mark, beside the segments or the file of the log.
@@ -55,7 +55,7 @@ type durableMark struct {
 	dir    string
 	logger *slog.Logger
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex
 	slots   *disk.Slots // nil: there is no file yet
 	newest  mark
 	known   bool // newest was read from the file, or written

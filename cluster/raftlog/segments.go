@@ -9,11 +9,11 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"sync"
 
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 const segmentsName = "segments"
@@ -30,7 +30,7 @@ type segmentList struct {
 	// earlier is what earlier releases read; nil: they never did.
 	earlier types.MetaStore
 
-	mu    sync.Mutex // a segment is made in the background
+	mu    lockorder.Mutex // a segment is made in the background
 	slots *disk.Slots
 }
 

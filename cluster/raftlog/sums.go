@@ -7,16 +7,16 @@ import (
 	"errors"
 	"hash/crc32"
 	"io/fs"
-	"sync"
 
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // segmentSums are the CRC-32C of the entries of segments, by the segment's id, in order.
 type segmentSums struct {
-	mu sync.RWMutex
+	mu lockorder.RWMutex
 	of map[uint64][]uint32
 }
 

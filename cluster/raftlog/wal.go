@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,6 +23,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
 // WAL is raft-wal's log. One goroutine writes to it at a time; any number read.
@@ -39,9 +39,9 @@ type WAL struct {
 	sums        segmentSums
 
 	w      atomic.Pointer[wal.WAL]
-	reads  sync.RWMutex // raft-wal must not be closed while it reads
-	failed bool         // w must not be written to any more
-	room   atomic.Int64 // bytes that are reserved in the last segment; 0: unknown
+	reads  lockorder.RWMutex // raft-wal must not be closed while it reads
+	failed bool              // w must not be written to any more
+	room   atomic.Int64      // bytes that are reserved in the last segment; 0: unknown
 }
 
 // Options say how a log is opened.

@@ -268,6 +268,14 @@ func TestPorts(t *testing.T) {
 	}, chosen.MatchString)
 }
 
+// TestMutexes: the order of all locks of a node can be checked.
+func TestMutexes(t *testing.T) {
+	bare := regexp.MustCompile(`\bsync\.(?:RW)?Mutex\b`)
+	noLine(t, "use lockorder.Mutex or lockorder.RWMutex", func(path string) bool {
+		return isProduct(path) && !strings.HasPrefix(path, "internal/lockorder/")
+	}, bare.MatchString)
+}
+
 // TestReplies: a program reads the replies of a server with resp.Replies, which skips pushes. It
 // may read values of bytes that it has.
 func TestReplies(t *testing.T) {
