@@ -25,7 +25,7 @@ func TestDrainNoticeFollowsReplies(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
 		w := newPeerConn(here, bufio.NewReader(here))
-		in := &inbound{n: &Node{cfg: Config{batchReply: maxBatchReply}}, w: w,
+		in := &inbound{n: &Node{setup: setup{cfg: Config{batchReply: maxBatchReply}}}, w: w,
 			slots: make(chan struct{}, maxInboundFrames)}
 		in.slots <- struct{}{}
 		ended := make(chan error, 1)

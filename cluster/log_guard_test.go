@@ -380,7 +380,7 @@ func TestClusterWithoutRoomGoesOn(t *testing.T) {
 
 // testTransport is the transport of a node that does not run.
 func testTransport() *transport {
-	return &transport{n: &Node{logs: newLogStore(nil, nil, nil)}}
+	return &transport{n: &Node{setup: setup{logs: newLogStore(nil, nil, nil)}}}
 }
 
 // A message announces no commit index past its own last entry, and none that is not durable here.

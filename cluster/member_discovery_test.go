@@ -133,9 +133,9 @@ func TestPlanDiscovery(t *testing.T) {
 		t.Error("what has asked a cluster founds another one")
 	}
 	doc.check(plan.wait)
-	lookup := &Node{cfg: Config{Discover: func(context.Context) ([]string, error) {
+	lookup := &Node{setup: setup{cfg: Config{Discover: func(context.Context) ([]string, error) {
 		return nil, errors.New("no such host")
-	}}}
+	}}}}
 	doc.check(lookup.planAround(t.Context()).wait)
 	doc.end()
 }

@@ -21,101 +21,129 @@ import (
 	"github.com/coordd/coordd/internal/lockorder"
 )
 
-// Node is one member of the cluster. Its methods may be called from any goroutine.
+// Node is one member of the cluster. Its methods may be called from any goroutine. Its fields stand
+// together by who may use them: docs/concurrency.md.
 type Node struct {
-	cfg      Config
-	logger   *slog.Logger
-	opened   time.Time
-	machine  *applier
-	arrivals *arrivals
-	lag      lag
-	logs     *logStore
-	stores   *stores
-	mux      *mux
-	raft     *raft.Raft
-	// Raft's
-	transport *transport
+	setup
+	serving
+	acts
+	observed
+	lifetime
 
+	linksMu lockorder.Mutex
+	// guarded by linksMu
+	links     map[string]*link
+	inbounds  map[*inbound]struct{}
+	announced map[string]string    // id → the peer address that the member announced
+	met       map[string]time.Time // empty nodes that asked this one
+}
+
+// setup does not change once the node is open. What it points to has locks of its own.
+type setup struct {
+	cfg         Config
+	logger      *slog.Logger
+	opened      time.Time
+	machine     *applier
+	levels      Leveled // the machine's
+	guard       *levelGuard
+	arrivals    *arrivals
+	logs        *logStore
+	mark        raftlog.Marked // the log, if it has a mark; nil: it has none
+	stores      *stores
+	incarnation string // of the data directory
+	mux         *mux
+	raft        *raft.Raft
+	transport   *transport        // Raft's
+	members     map[string]string // id → peer address, from Config.Members
+	joining     bool              // started without state, waits to be added to a cluster
+}
+
+// serving is how requests run. A field without a comment about that may be used by any goroutine.
+type serving struct {
 	writes, reads  *queue
 	parked         parked
 	route          atomic.Pointer[route]
+	routeWake      chan struct{}
+	watchers       watchers
+	establishing   atomic.Bool  // the route loop may be waiting for Raft
 	proposed       chan *entry  // in order, to the completer
 	inFlight       atomic.Int32 // those, and the one that the proposer is building
-	heavyWrite     atomic.Bool  // one of them has heavy batches
+	pendingEntries entryList    // the proposed entries, for the sweep
+	pause          proposalPause
+	tickDue        atomic.Bool
+	raising        atomic.Pointer[raise] // the raise to propose; nil: none
+	heavyWrite     atomic.Bool           // one of the proposed entries has heavy batches
 	writeTurn      writeTurn
 	heavyRead      atomic.Bool // a heavy read runs or waits for the gate
 	gate           fair.Gate   // for heavy reads and session work of this node
 	costs          fair.Costs
-	pendingEntries entryList // the proposed entries, for the sweep
-	pause          proposalPause
-	tickDue        atomic.Bool
-	establishing   atomic.Bool // the route loop may be waiting for Raft
-	levels         Leveled     // the machine's
-	guard          *levelGuard
-	raising        atomic.Pointer[raise] // the raise to propose; nil: none
 	nextFrame      atomic.Uint64
 	nextInbound    atomic.Uint64 // number of the newest inbound
-	heard          heardSums
-	mixed          atomic.Bool   // it was reported that members run different builds
 	nonce          uint64        // of the newest confirm frame; the read loop's
 	confirmed      chan struct{} // kicked when a confirm frame is answered
-	asking         chan struct{} // holds a token for each question in progress
+}
 
-	routeWake    chan struct{}
-	watchers     watchers
-	linksMu      lockorder.Mutex
-	links        map[string]*link
-	inbounds     map[*inbound]struct{}
-	announced    map[string]string // id → the peer address that the member announced
-	members      map[string]string // id → peer address, from Config.Members
-	joining      bool              // started without state, waits to be added to a cluster
-	watch        memberWatch
-	met          map[string]time.Time    // empty nodes that asked this one; under linksMu
-	founding     atomic.Bool             // it is about to found a cluster
-	discovering  chan struct{}           // holds a token while it joins or founds a cluster
-	asked        string                  // a cluster that it asked to add it; with that token
-	unreached    atomic.Bool             // this node reaches others, and none of them reaches it
-	reachedAt    time.Time               // by a member, or there was none to ask; maintain's
-	stranger     atomic.Pointer[string]  // see lookForStrangers; empty: there is none
-	awaits       atomic.Pointer[waiting] // why the newest look around led into no cluster
-	leaving      atomic.Bool             // it stops: it is not to lead
-	changing     chan struct{}           // holds a token while a membership change runs
-	checked      checkedEntry            // see checkStore
-	transferring chan struct{}           // holds a token while leadership is handed over
+// acts are what the node does about its cluster, one of a kind at a time: who does it holds the
+// token in its channel.
+type acts struct {
+	asking       chan struct{} // a token for each question in progress
+	changing     chan struct{} // a membership change
+	checked      checkedEntry  // see checkStore; with that token
+	transferring chan struct{} // leadership is handed over
+	discovering  chan struct{} // it joins or founds a cluster
+	asked        string        // a cluster that it asked to add it; with that token
+	founding     atomic.Bool   // it is about to found a cluster
+	leaving      atomic.Bool   // it stops: it is not to lead
 	removal      removal
+	watch        memberWatch
 	vouchers     vouchers
-	owed         atomic.Uint64          // see owedKey
-	mark         raftlog.Marked         // the log, if it has a mark; nil: it has none
-	incarnation  string                 // of the data directory
-	seen         atomic.Pointer[view]   // the newest configuration
-	identity     atomic.Pointer[string] // the cluster's id, once certain
+	owed         atomic.Uint64 // see owedKey
+}
+
+// observed is what the node has found out. A field without a comment about that may be used by any
+// goroutine.
+type observed struct {
+	seen     atomic.Pointer[view]   // the newest configuration
+	identity atomic.Pointer[string] // the cluster's id, once certain
 	// another member has the register that is in this node's log
 	registerConfirmed atomic.Bool
-	failOnce          sync.Once
-	failure           atomic.Bool // the node cannot take part, see lost
-	lost              error       // why; set before failure
-	failed            chan error
-	linkWG            sync.WaitGroup
-	// when the node was last short of processor time, ns since 1970; 0: never
-	starved       atomic.Int64
-	lastLeader    leaderSeen
+
+	unreached atomic.Bool             // this node reaches others, and none of them reaches it
+	reachedAt time.Time               // by a member, or there was none to ask; maintain's
+	stranger  atomic.Pointer[string]  // see lookForStrangers; empty: there is none
+	awaits    atomic.Pointer[waiting] // why the newest look around led into no cluster
+	mixed     atomic.Bool             // it was reported that members run different builds
+	heard     heardSums
+	findings  findings
+	lag       lag
+	meters    meters
+
+	starved       atomic.Int64 // when it was last short of processor time, ns since 1970; 0: never
 	leaderLost    atomic.Int64 // when lastLeader became unknown, after opened; 0 while it is known
-	roles         broadcast    // notified when lastRoles changes, and when a stall begins or ends
-	lastRoles     roleSeen     // the route loop's
 	caughtUpAt    atomic.Int64 // ns since opened, see noteProgress
-	lastSweep     time.Time    // the route loop's
 	stalledLeader atomic.Bool  // it leads, but sends nothing as a leader
 	sending       atomic.Int32 // snapshots being sent that may let this leader commit
-	meters        meters
-	// the route loop's: the leader's last contact when Raft was made to check
-	looked   time.Time
-	findings findings
+	roles         broadcast    // notified when lastRoles changes, and when a stall begins or ends
 
+	// the route loop's
+	lastLeader leaderSeen
+	lastRoles  roleSeen
+	lastSweep  time.Time
+	looked     time.Time // the leader's last contact when Raft was made to check
+}
+
+// lifetime is how a node ends.
+type lifetime struct {
+	failOnce  sync.Once
+	failure   atomic.Bool // the node cannot take part, see lost
+	lost      error       // why; set before failure
+	failed    chan error
 	closing   chan struct{} // closed when Close begins
 	draining  atomic.Bool   // members' requests are refused; set under linksMu
 	stop      chan struct{} // closed when the loops are to end
 	loops     sync.WaitGroup
 	completer sync.WaitGroup
+	linkWG    sync.WaitGroup
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -175,16 +203,19 @@ func Open(cfg Config, m Machine) (node *Node, err error) {
 
 func newNode(cfg Config, m Machine) *Node {
 	n := &Node{
-		cfg: cfg, logger: cfg.Logger, opened: time.Now(), machine: newApplier(m, cfg.Logger),
-		proposed: make(chan *entry, cfg.inFlight+2), confirmed: make(chan struct{}, 1),
-		routeWake: make(chan struct{}, 1), asking: make(chan struct{}, maxQuestions),
+		setup: setup{cfg: cfg, logger: cfg.Logger, opened: time.Now(),
+			machine: newApplier(m, cfg.Logger), members: map[string]string{}},
+		serving: serving{proposed: make(chan *entry, cfg.inFlight+2),
+			confirmed: make(chan struct{}, 1), routeWake: make(chan struct{}, 1)},
+		acts: acts{asking: make(chan struct{}, maxQuestions), changing: make(chan struct{}, 1),
+			transferring: make(chan struct{}, 1), discovering: make(chan struct{}, 1),
+			removal: removal{notify: make(chan error, 1)}},
+		observed: observed{heard: heardSums{wake: make(chan struct{}, 1),
+			of: map[string]*memberSums{}}},
+		lifetime: lifetime{failed: make(chan error, 1), closing: make(chan struct{}),
+			stop: make(chan struct{})},
 		links: map[string]*link{}, inbounds: map[*inbound]struct{}{},
-		announced: map[string]string{}, members: map[string]string{},
-		changing: make(chan struct{}, 1), transferring: make(chan struct{}, 1),
-		discovering: make(chan struct{}, 1),
-		removal:     removal{notify: make(chan error, 1)},
-		heard:       heardSums{wake: make(chan struct{}, 1), of: map[string]*memberSums{}},
-		failed:      make(chan error, 1), closing: make(chan struct{}), stop: make(chan struct{}),
+		announced: map[string]string{},
 	}
 	n.writes, n.reads = newQueue(&n.costs), newQueue(&n.costs)
 	for _, member := range cfg.Members {

@@ -245,8 +245,9 @@ func TestRenewedLinkEnds(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
-		l := &link{n: &Node{cfg: Config{ReplyWait: time.Millisecond}},
-			wire: newPeerConn(ours, bufio.NewReader(ours)), frames: map[uint64]*sentFrame{1: {}}}
+		l := &link{n: &Node{setup: setup{cfg: Config{ReplyWait: time.Millisecond}}},
+			traffic: traffic{wire: newPeerConn(ours, bufio.NewReader(ours)),
+				frames: map[uint64]*sentFrame{1: {}}}}
 		// a pipe that is closed already takes no deadline
 		if err := theirs.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,15 @@ type link struct {
 	attempts int    // to reach it; run's own
 	worked   string // the address of the newest connection; run's own
 
-	mu       lockorder.Mutex
+	confirmed uint64 // the newest confirmation that it was part of; the read loop's own
+
+	mu lockorder.Mutex
+	traffic
+	known
+}
+
+// traffic is what goes over a link's connection; guarded by link.mu.
+type traffic struct {
 	wire     *peerConn // nil while down
 	frames   map[uint64]*sentFrame
 	inFlight [lastKind + 1]inFlight
@@ -78,10 +86,14 @@ type link struct {
 	failure  error                      // why begun frames fail; nil: errLinkLost
 	drained  bool                       // the member said that it runs none of them
 	renewing bool                       // connect again once no frame is in flight
-	peer     hello                      // the member's hello on the newest connection
-	started  time.Time                  // … and when it started, by that
-	wallMs   int64                      // its wall clock, less this node's Monotonic; 0: unknown
-	walled   time.Duration              // the Monotonic at which it told that
+}
+
+// known is what the node knows of a link's member; guarded by link.mu.
+type known struct {
+	peer    hello         // the member's hello on the newest connection
+	started time.Time     // … and when it started, by that
+	wallMs  int64         // its wall clock, less this node's Monotonic; 0: unknown
+	walled  time.Duration // the Monotonic at which it told that
 	// the cluster last named by a node with the member's id, refused or not; only founding uses it
 	claimed   string
 	attempted bool   // an attempt to reach it has ended
@@ -97,21 +109,19 @@ type link struct {
 	ackNonce uint64        // the newest confirm frame that was answered; report is the answer
 	// the answer's content; zero until one has come on the newest connection: a member that was
 	// restarted may have less than it said before
-	report termReport
-	// this node's commit index when the report came
-	reportedAt uint64
+	report     termReport
+	reportedAt uint64 // this node's commit index when the report came
 	lastIndex  uint64 // the newest report's, of whichever connection
 	heard      time.Time
 	unfit      bool // to lead, or stopping, as of that answer
 	toldSums   toldSums
 	confirms   confirms
-
-	confirmed uint64 // the newest confirmation that it was part of; the read loop's own
 }
 
 func newLink(n *Node, id string) *link {
-	return &link{n: n, id: id, stop: make(chan struct{}), frames: map[uint64]*sentFrame{},
-		reached: make(chan struct{})}
+	return &link{n: n, id: id, stop: make(chan struct{}),
+		traffic: traffic{frames: map[uint64]*sentFrame{}},
+		known:   known{reached: make(chan struct{})}}
 }
 
 // reachable reports whether the member answers, as far as known, and returns a channel that is
