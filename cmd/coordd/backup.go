@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
@@ -32,9 +33,20 @@ import (
 // it sends any of it.
 const backupPatience = 5 * time.Minute
 
-func runBackup(ctx context.Context, args []string, c console) error {
+func newBackup(c console) *cobra.Command {
 	call := &backupCall{}
-	flags := newFlagSet("coordd backup")
+	cmd := &cobra.Command{
+		Use:   "backup --from ADDR,…|--data-dir DIR FILE|--to -|--to DIR|--to s3://BUCKET/PREFIX",
+		Short: "Writes the state of a cluster, or of a stopped node, to a file",
+		Long: `Writes the state of a running cluster, or of a node that is stopped, to a file, to standard output,
+or in each interval to a directory or a bucket.`,
+		Args: atMost(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string,
+			cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault // files, besides verify
+		},
+	}
+	flags := cmd.PersistentFlags()
 	flags.StringVar(&call.from, "from", "", "any node of the cluster: host:port or "+
 		"redis://host:port; or several, with commas: the first that sends a backup")
 	flags.StringVar(&call.dataDir, "data-dir", "",
@@ -50,37 +62,35 @@ func runBackup(ctx context.Context, args []string, c console) error {
 	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
 	files := addTLS(flags)
 	asJSON := flags.Bool("json", false, "verify: print JSON")
-	if len(args) > 0 && args[0] == "verify" {
-		names, err := parseArgs(flags, args[1:],
-			"FILE, the backup to check, or s3://BUCKET/PREFIX/NAME")
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		call.file = strings.Join(names, "") // of one at most
+		if err := call.check(); err != nil {
+			return err
+		}
+		if call.dataDir != "" {
+			return call.ofStopped(cmd.Context(), c)
+		}
+		sources, err := as.servers("from", call.from, c.getenv)
 		if err != nil {
 			return err
 		}
-		return verifyBackup(ctx, names[0], *asJSON, c)
+		if err := useTLS(files, sources...); err != nil {
+			return err
+		}
+		return call.run(cmd.Context(), c, func(ctx context.Context, w io.Writer) (fsm.BackupInfo,
+			error) {
+			return takeFromAny(ctx, sources, w, c.stderr)
+		})
 	}
-	names, err := parseAtMost(flags, args, 1)
-	if err != nil {
-		return err
-	}
-	if len(names) > 0 {
-		call.file = names[0]
-	}
-	if err := call.check(); err != nil {
-		return err
-	}
-	if call.dataDir != "" {
-		return call.ofStopped(ctx, c)
-	}
-	sources, err := call.sources(as, c.getenv)
-	if err != nil {
-		return err
-	}
-	if err := useTLS(files, sources...); err != nil {
-		return err
-	}
-	return call.run(ctx, c, func(ctx context.Context, w io.Writer) (fsm.BackupInfo, error) {
-		return takeFromAny(ctx, sources, w, c.stderr)
+	cmd.AddCommand(&cobra.Command{
+		Use:   "verify FILE|s3://BUCKET/PREFIX/NAME",
+		Short: "Checks that FILE can be restored, and shows what it holds",
+		Args:  arguments("FILE, the backup to check, or s3://BUCKET/PREFIX/NAME"),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return verifyBackup(cmd.Context(), names[0], *asJSON, c)
+		},
 	})
+	return cmd
 }
 
 // backupCall is one call of coordd backup. A backup goes to a file, or where --to says.
@@ -125,22 +135,6 @@ func (b *backupCall) check() error {
 		return nil
 	}
 	return usageError{errors.New(says)}
-}
-
-// sources returns the nodes to ask.
-func (b *backupCall) sources(as *credentials, getenv func(string) string) (all []*redis.Options,
-	err error) {
-	for text := range strings.SplitSeq(b.from, ",") {
-		source, err := parseServer(text)
-		if err != nil {
-			return nil, fmt.Errorf("--from %s: %w", shown(text), err)
-		}
-		if err := as.complete(source, getenv); err != nil {
-			return nil, err
-		}
-		all = append(all, source)
-	}
-	return all, nil
 }
 
 // run takes one backup, or with --every one after the other.

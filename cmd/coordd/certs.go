@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/certs"
@@ -29,28 +30,32 @@ const (
 	peerAuthority = "coordd nodes of "
 )
 
-func runCerts(_ context.Context, args []string, c console) error {
-	flags := newFlagSet("coordd certs")
+func newCerts(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "certs DIR",
+		Short: "Creates certificates for trying out TLS",
+		Args:  arguments("DIR, where the certificates go"),
+	}
+	flags := cmd.Flags()
 	name := flags.String("cluster", "", "name of the cluster, for the URI coordd://CLUSTER/ID "+
 		"(default: that of the authorities in DIR, else "+defaultCluster+")")
-	nodes := flags.String("nodes", "n1,n2,n3", "ids of the nodes (default n1,n2,n3)")
+	nodes := flags.String("nodes", "n1,n2,n3", "ids of the nodes")
 	hosts := flags.String("hosts", "localhost,127.0.0.1,::1",
-		"names and addresses at which clients reach the nodes (default localhost,127.0.0.1,::1)")
-	clients := flags.String("clients", "app", "names of clients (default app)")
-	days := flags.Int("days", 365, "how long the certificates are valid, in days (default 365)")
-	dirs, err := parseArgs(flags, args, "DIR, where the certificates go")
-	if err != nil {
-		return err
+		"names and addresses at which clients reach the nodes")
+	clients := flags.String("clients", "app", "names of clients")
+	days := flags.Int("days", 365, "how long the certificates are valid, in days")
+	cmd.RunE = func(_ *cobra.Command, dirs []string) error {
+		if *name != "" && (&url.URL{Scheme: "coordd", Host: *name}).String() != "coordd://"+*name {
+			return fmt.Errorf("--cluster %q: must be a name such as prod", *name)
+		}
+		if *days < 1 || *days > 365*authorityYears {
+			return fmt.Errorf("--days %d: must be from 1 to %d", *days, 365*authorityYears)
+		}
+		w := certWriter{dir: dirs[0], cluster: *name, out: c.stdout,
+			to: time.Now().Add(time.Duration(*days) * 24 * time.Hour)}
+		return w.writeAll(words(*nodes), words(*hosts), words(*clients))
 	}
-	if *name != "" && (&url.URL{Scheme: "coordd", Host: *name}).String() != "coordd://"+*name {
-		return fmt.Errorf("--cluster %q: must be a name such as prod", *name)
-	}
-	if *days < 1 || *days > 365*authorityYears {
-		return fmt.Errorf("--days %d: must be from 1 to %d", *days, 365*authorityYears)
-	}
-	w := certWriter{dir: dirs[0], cluster: *name, out: c.stdout,
-		to: time.Now().Add(time.Duration(*days) * 24 * time.Hour)}
-	return w.writeAll(words(*nodes), words(*hosts), words(*clients))
+	return cmd
 }
 
 // words splits a list at its commas.

@@ -3,29 +3,32 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
+
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/internal/node"
 )
 
-// runCheckConfig checks what a node with these flags, environment and file needs to start.
-func runCheckConfig(_ context.Context, args []string, c console) error {
-	cfg, _, err := parseNode(newFlagSet("coordd check-config"), args, c.getenv)
-	if err == nil {
-		err = cfg.checkOpenDoors()
+func newCheckConfig(c console) *cobra.Command {
+	cmd := &cobra.Command{Use: "check-config",
+		Short: "Checks that a node would start with these flags, environment and file"}
+	read := nodeFlags(cmd.Flags())
+	cmd.RunE = func(*cobra.Command, []string) error {
+		cfg, err := read.checked(c.getenv)
+		if err != nil {
+			return err
+		}
+		problems := node.Check(cfg.Config, newLogger(c.stderr, slog.LevelWarn, "text"))
+		for _, p := range problems {
+			fmt.Fprintf(c.stderr, "coordd: %v\n", p)
+		}
+		if len(problems) > 0 {
+			return fmt.Errorf("node %s would not start", cfg.ID)
+		}
+		fmt.Fprintf(c.stdout, "the configuration of node %s is valid\n", cfg.ID)
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	problems := node.Check(cfg.Config, newLogger(c.stderr, slog.LevelWarn, "text"))
-	for _, p := range problems {
-		fmt.Fprintf(c.stderr, "coordd: %v\n", p)
-	}
-	if len(problems) > 0 {
-		return fmt.Errorf("node %s would not start", cfg.ID)
-	}
-	fmt.Fprintf(c.stdout, "the configuration of node %s is valid\n", cfg.ID)
-	return nil
+	return cmd
 }

@@ -4,10 +4,11 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/node"
@@ -29,38 +30,59 @@ type config struct {
 // configuration file may.
 type setting struct{ value, by string }
 
-// parseConfig reads flags and, for those not given, environment variables. It returns a helpRequest
-// for --help.
-func parseConfig(args []string, getenv func(string) string) (*config, error) {
-	c, _, err := parseNode(newFlagSet("coordd"), args, getenv)
+// readConfig returns what the flags of a node say, which were parsed, or for those not given the
+// environment, or for those not set the configuration file.
+type readConfig func(getenv func(string) string) (*config, error)
+
+// checked is readConfig for a node that is to run: it refuses open doors.
+func (read readConfig) checked(getenv func(string) string) (*config, error) {
+	c, err := read(getenv)
 	if err != nil {
 		return nil, err
 	}
 	return c, c.checkOpenDoors()
 }
 
-// parseNode parses the flags of a node beside those that fs has, and other arguments as parseArgs
-// does. Unlike parseConfig it accepts open doors.
-func parseNode(fs *flag.FlagSet, args []string, getenv func(string) string, names ...string) (
-	c *config, others []string, err error) {
-	given := nodeFlags(fs)
-	if others, err = parseArgs(fs, args, names...); err != nil {
-		return nil, nil, err
+// parseConfig reads the flags of a node alone.
+func parseConfig(args []string, getenv func(string) string) (*config, error) {
+	flags := pflag.NewFlagSet("coordd", pflag.ContinueOnError)
+	read := nodeFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
 	}
-	c, err = readConfig(fs, given, getenv)
-	return c, others, err
+	return read.checked(getenv)
 }
 
-// readConfig reads the node's flags, for those not given environment variables, and for those not
-// set the configuration file.
-func readConfig(fs *flag.FlagSet, given []*string, getenv func(string) string) (*config, error) {
-	onLine := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { onLine[currentName(f.Name)] = true })
+// nodeFlags declares the options of a node as flags.
+func nodeFlags(flags *pflag.FlagSet) readConfig {
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(currentName(name))
+	})
+	for i, o := range options {
+		title := nodeTitle
+		if i >= len(startOptions) {
+			title = liveTitle
+		}
+		usage := o.usage + " [" + o.env() + "]"
+		if o.isSwitch() {
+			value := switchFlag(o.value)
+			flags.VarPF(&value, o.name, "", usage).NoOptDefVal = "true"
+		} else {
+			flags.String(o.name, o.value, usage)
+		}
+		_ = flags.SetAnnotation(o.name, titleOf, []string{title}) // the flag exists
+	}
+	return func(getenv func(string) string) (*config, error) { return readOptions(flags, getenv) }
+}
+
+// readOptions sets each option.
+func readOptions(flags *pflag.FlagSet, getenv func(string) string) (*config, error) {
 	c := &config{}
 	var said map[string]fileOption
-	for i, o := range options {
-		now, where := setting{value: *given[i]}, "--"+o.name
-		if onLine[o.name] {
+	for _, o := range options {
+		given := flags.Lookup(o.name)
+		now, where := setting{value: given.Value.String()}, "--"+o.name
+		if given.Changed {
 			now.by = where
 		} else if v, variable := o.inEnv(getenv); v != "" {
 			where = variable

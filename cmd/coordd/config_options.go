@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"flag"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +66,7 @@ const configOption = "config"
 var startOptions = []option{
 	{
 		configOption, "",
-		"file of options, one a line as `name value`; flags and the environment override it",
+		"file of options, one a line as NAME VALUE; flags and the environment override it",
 		setConfigFile,
 	},
 	{
@@ -391,21 +390,4 @@ var startOptions = []option{
 		"size limit of a command or transaction, at most 32 MiB",
 		setNumber(func(c *config, n int) { c.MaxRequestBytes = n }, 1024),
 	},
-}
-
-// nodeFlags declares the options as flags.
-func nodeFlags(fs *flag.FlagSet) []*string {
-	given := make([]*string, len(options))
-	for i, o := range options {
-		if o.isSwitch() {
-			given[i] = &o.value
-			fs.Var((*switchFlag)(given[i]), o.name, o.usage)
-			continue
-		}
-		given[i] = fs.String(o.name, o.value, o.usage)
-	}
-	for former, name := range formerNames {
-		fs.Var(fs.Lookup(name).Value, former, "")
-	}
-	return given
 }

@@ -2,14 +2,17 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/ports"
@@ -119,6 +122,18 @@ func TestConfigErrors(t *testing.T) {
 		{args: "dev --port x", code: 1, says: "--port x"},
 		{args: "dev --port 65535", code: 1, says: "from 0 to 65533"},
 		{args: "dev stray", code: 2, says: "unexpected argument"},
+		{args: "bakup --from 127.0.0.1:1", code: 2,
+			says: "(did you mean backup?); see coordd --help"},
+		{args: "help bakup", code: 2, says: "(did you mean backup?)"},
+		{args: "man bakup", code: 2, says: "(did you mean backup?)"},
+		{args: "--id", code: 2, says: "flag needs an argument: -id; see coordd --help"},
+		{args: "version --json=maybe", code: 2,
+			says: `invalid boolean value "maybe" for -json: parse error; see coordd version --help`},
+		{args: "certs --days x dir", code: 2,
+			says: `invalid value "x" for flag -days: parse error; see coordd certs --help`},
+		{args: "certs --days 99999999999999999999 dir", code: 2,
+			says: `for flag -days: value out of range`},
+		{args: "backup verify", code: 2, says: "coordd backup verify requires FILE"},
 	} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), strings.Fields(c.args), func(k string) string {
@@ -323,21 +338,62 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 
 // Every subcommand describes the flags that its overview shows, each with a sentence.
 func TestHelpOfSubcommands(t *testing.T) {
-	for _, c := range subcommands() {
-		var out, errs bytes.Buffer
-		if code := run(context.Background(), []string{c.name, "--help"}, noEnv, &out,
-			&errs); code != 0 || errs.Len() > 0 {
-			t.Fatal(code, errs.String())
+	for _, cmd := range commandsWithFlags(newRoot(console{})) {
+		path := strings.Fields(cmd.CommandPath())[1:]
+		help := printed(t, append(path, "--help")...)
+		if !strings.Contains(help, cmp.Or(cmd.Long, cmd.Short)) || cmd.HasParent() &&
+			cmd.Short == "" {
+			t.Errorf("%s --help does not say what it does: %s", cmd.CommandPath(), help)
 		}
-		_, flags, _ := strings.Cut(out.String(), "\nFlags:\n\n")
-		for _, word := range strings.Fields(strings.Trim(c.args, "[]")) {
-			if name := strings.Trim(word, "[]"); strings.HasPrefix(name, "--") &&
-				!strings.Contains(flags, "  "+name+"\n        ") {
-				t.Errorf("coordd %s --help does not describe %s", c.name, name)
+		if help != printed(t, append([]string{"help"}, path...)...) {
+			t.Errorf("coordd help says something else of %s", cmd.CommandPath())
+		}
+		if cmd.Name() == "help" {
+			continue
+		}
+		for _, word := range strings.FieldsFunc(cmd.Use, func(r rune) bool {
+			return strings.ContainsRune(" |[]", r)
+		}) {
+			if strings.HasPrefix(word, "--") && cmd.Flag(word[2:]) == nil {
+				t.Errorf("%s has no flag %s", cmd.CommandPath(), word)
 			}
 		}
-		if strings.Contains(flags, "\n        \n") || strings.Contains(flags, "        \n  --") {
-			t.Errorf("coordd %s --help describes a flag with nothing: %s", c.name, flags)
+		_, flags, _ := strings.Cut(help, "\nFlags")
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			described := regexp.MustCompile("\n {2,}(?:-h, )?--" + f.Name +
+				"(?: [a-z]+)?\\s+[^\\s-][^\n]*[a-z]")
+			if !described.MatchString(flags) {
+				t.Errorf("%s --help does not describe --%s", cmd.CommandPath(), f.Name)
+			}
+		})
+	}
+}
+
+// A flag may begin with one dash or two, and a switch may stand alone or before yes or no.
+func TestFormsOfFlags(t *testing.T) {
+	for _, test := range []struct{ given, want string }{
+		{"-id n1 -listen=:1", "--id n1 --listen=:1"},
+		{"-id -listen", "--id -listen"}, // a value
+		{"-h", "--help"}, {"--h", "--help"}, {"-help", "--help"},
+		{"-http-tls -id n1", "--http-tls --id n1"},
+		{"--http-tls no --id n1", "--http-tls=no --id n1"},
+		{"-http-tls yes", "--http-tls=yes"},
+		{"--http-tls perhaps", "--http-tls=perhaps"},
+		{"restore --http-tls perhaps", "restore --http-tls perhaps"}, // a file
+		{"restore --http-tls no file", "restore --http-tls=no file"},
+		{"backup -force yes", "backup --force yes"}, // a file: it is no option of a node
+		{"backup -to - -from a:1", "backup --to - --from a:1"},
+		{"locks show -token 3 -key", "locks show --token 3 --key"},
+		{"certs -- -dir -days", "certs -- -dir -days"},
+		{"certs - -days 3", "certs - --days 3"},
+		{"---x -=x -x", "---x --=x --x"},
+		{"__complete -h", "__complete -h"},
+		{"-redirect none", "--redirect none"},
+		{"-id", "--id"}, {"-http-tls", "--http-tls"}, {"", ""},
+	} {
+		got := doubleDashes(newRoot(console{}), strings.Fields(test.given))
+		if got == nil || strings.Join(got, " ") != test.want {
+			t.Errorf("%q: %q, want %q", test.given, got, test.want)
 		}
 	}
 }

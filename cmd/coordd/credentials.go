@@ -5,11 +5,11 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/internal/files"
 )
@@ -22,7 +22,7 @@ type credentials struct {
 }
 
 // addCredentials declares the flags for a user and for a file with the password.
-func addCredentials(fs *flag.FlagSet, userFlag, fileFlag, env string) *credentials {
+func addCredentials(fs *pflag.FlagSet, userFlag, fileFlag, env string) *credentials {
 	c := &credentials{userFlag: userFlag, fileFlag: fileFlag, env: env}
 	fs.StringVar(&c.user, userFlag, "", "user to authenticate as; default: the default user")
 	fs.StringVar(&c.file, fileFlag, "",
@@ -47,6 +47,29 @@ func (c *credentials) complete(o *redis.Options, getenv func(string) string) err
 		return fmt.Errorf("a user needs a password: --%s or %s", c.fileFlag, c.env)
 	}
 	return nil
+}
+
+// server reads the address of a server, which is the value of a flag, and adds the credentials.
+func (c *credentials) server(flag, text string, getenv func(string) string) (*redis.Options,
+	error) {
+	o, err := parseServer(text)
+	if err != nil {
+		return nil, fmt.Errorf("--%s %s: %w", flag, shown(text), err)
+	}
+	return o, c.complete(o, getenv)
+}
+
+// servers is server for several addresses, with commas.
+func (c *credentials) servers(flag, texts string, getenv func(string) string) (
+	all []*redis.Options, err error) {
+	for text := range strings.SplitSeq(texts, ",") {
+		o, err := c.server(flag, text, getenv)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
 }
 
 // password returns the password in the file, or else in the environment.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 )
 
 // A subcommand takes its password from a file or from the environment, and from nowhere else.
@@ -44,7 +45,7 @@ func TestCredentials(t *testing.T) {
 			err: "more than one line"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fs := newFlagSet("test")
+			fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 			as := addCredentials(fs, "from-user", "from-password-file", "COORDD_FROM_PASSWORD")
 			if err := fs.Parse(c.args); err != nil {
 				t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/internal/node"
 )
@@ -20,18 +22,23 @@ import (
 // devNodes is the size of the throwaway cluster.
 const devNodes = 3
 
+func newDev(c console) *cobra.Command {
+	cmd := &cobra.Command{Use: "dev",
+		Short: "Runs a throwaway cluster of three nodes in one process"}
+	port := cmd.Flags().String("port", "6379",
+		"port of the first node, the others take the next two; 0: any free ports")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return runDev(cmd.Context(), *port, c)
+	}
+	return cmd
+}
+
 // runDev runs a cluster of three nodes in this process until ctx ends, with real Raft over the
 // loopback and real files in a temporary directory that it removes.
-func runDev(ctx context.Context, args []string, c console) error {
-	fs := newFlagSet("coordd dev")
-	portText := fs.String("port", "6379",
-		"port of the first node, the others take the next two; 0: any free ports (default 6379)")
-	if _, err := parseArgs(fs, args); err != nil {
-		return err
-	}
-	port, err := strconv.Atoi(*portText)
+func runDev(ctx context.Context, portText string, c console) error {
+	port, err := strconv.Atoi(portText)
 	if err != nil || port < 0 || port > 65535-devNodes+1 {
-		return fmt.Errorf("--port %s: must be from 0 to %d", *portText, 65535-devNodes+1)
+		return fmt.Errorf("--port %s: must be from 0 to %d", portText, 65535-devNodes+1)
 	}
 	dir, err := os.MkdirTemp("", "coordd-dev-")
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/cluster/disk"
@@ -46,29 +47,40 @@ type doctor struct {
 // errIll means that the next act was printed.
 var errIll = errors.New("see the next act above")
 
-func runDoctor(ctx context.Context, args []string, c console) error {
-	fs := newFlagSet("coordd doctor")
-	as := addCredentials(fs, "user", "password-file", "COORDD_PASSWORD")
-	cert := fs.String("user-cert", "", "certificate to show over TLS; default: that of the node")
-	key := fs.String("user-key", "", "key of --user-cert")
-	cfg, _, err := parseNode(fs, args, c.getenv)
-	if err != nil {
-		return withUser(err)
+func newDoctor(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Says what is wrong with a node, and the next act",
+		Long: `Says what the node with these flags has, whom it reaches and who reaches it, what it waits for, and
+the next act.`,
 	}
-	if as.file == "" && as.user == "" { // the password that the node itself was given
-		as.file = cfg.defaultPasswordFile
+	flags := cmd.Flags()
+	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
+	cert := flags.String("user-cert", "",
+		"certificate to show over TLS; default: that of the node")
+	key := flags.String("user-key", "", "key of --user-cert")
+	read := nodeFlags(flags)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := read(c.getenv)
+		if err != nil {
+			return withUser(err)
+		}
+		if as.file == "" && as.user == "" { // the password that the node itself was given
+			as.file = cfg.defaultPasswordFile
+		}
+		d := &doctor{console: c, cfg: cfg, user: as.user, files: cfg.TLS}
+		if *cert != "" || *key != "" {
+			d.files.Cert, d.files.Key = *cert, *key
+		} else if cfg.TLSClientAuth != tls.RequireAndVerifyClientCert {
+			d.files.Cert, d.files.Key = "", ""
+		}
+		if d.password, err = as.password(c.getenv); err != nil {
+			return withUser(err)
+		}
+		valid := d.checkConfig()
+		return d.examine(cmd.Context(), valid)
 	}
-	d := &doctor{console: c, cfg: cfg, user: as.user, files: cfg.TLS}
-	if *cert != "" || *key != "" {
-		d.files.Cert, d.files.Key = *cert, *key
-	} else if cfg.TLSClientAuth != tls.RequireAndVerifyClientCert {
-		d.files.Cert, d.files.Key = "", ""
-	}
-	if d.password, err = as.password(c.getenv); err != nil {
-		return withUser(err)
-	}
-	valid := d.checkConfig()
-	return d.examine(ctx, valid)
+	return cmd
 }
 
 // say prints a line of the examination: a mark of level, its subject, and what was found.

@@ -4,9 +4,6 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 var (
@@ -32,13 +32,8 @@ var (
 func TestDocumentedCommandLines(t *testing.T) {
 	root, lines := filepath.Join("..", ".."), 0
 	ours := map[string]bool{}
-	for _, f := range flagsOfNode() {
-		ours["--"+f.name] = true
-	}
-	for _, c := range subcommands() {
-		for _, f := range c.flags() {
-			ours["--"+f.name] = true
-		}
+	for _, cmd := range commandsWithFlags(newRoot(console{})) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { ours["--"+f.Name] = true })
 	}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if e.IsDir() && e.Name() == "testdata" {
@@ -98,25 +93,56 @@ func parses(args []string) error {
 		if word == "N" {
 			args[i] = "1"
 		}
+		if first, _, several := strings.Cut(word, "|"); several && first[0] != '-' {
+			args[i] = first
+		}
 	}
 	if len(args) == 0 || args[0] == strings.ToUpper(args[0]) {
 		return nil
 	}
-	var help helpRequest
-	none := console{func(string) string { return "" }, io.Discard, io.Discard}
-	bare := strings.HasPrefix(args[0], "--")
-	_, err := parseConfig(append(slices.Clone(args), "--help"), none.getenv)
-	for _, c := range subcommands() {
-		rest := args
-		if c.name == args[0] {
-			rest = args[1:]
-		} else if !bare || errors.As(err, &help) {
-			continue
-		}
-		err = c.run(context.Background(), append(slices.Clone(rest), "--help"), none)
+	if !strings.HasPrefix(args[0], "--") {
+		return parsesAs(nil, args)
 	}
-	if errors.As(err, &help) {
-		return nil
+	err := parsesAs(nil, args)
+	for _, cmd := range commandsWithFlags(newRoot(console{})) {
+		if err != nil && cmd.HasParent() {
+			err = parsesAs(strings.Fields(cmd.CommandPath())[1:], args)
+		}
 	}
 	return err
+}
+
+// parsesAs returns what is wrong with a command line after the names of a command.
+func parsesAs(names, args []string) error {
+	root := newRoot(console{})
+	args = doubleDashes(root, append(slices.Clone(names), args...))
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	cmd.InitDefaultHelpFlag()
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	others := cmd.Flags().Args()
+	if cmd.HasSubCommands() && len(others) == 0 {
+		return nil
+	}
+	err = cmd.ValidateArgs(others)
+	for more := 0; more < 3 && err != nil; more++ { // a document may leave out arguments
+		if others = append(others, "x"); cmd.ValidateArgs(others) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// commandsWithFlags returns a command and its subcommands, with all flags that they take.
+func commandsWithFlags(cmd *cobra.Command) []*cobra.Command {
+	groupsOf(cmd) // adds those of its parents
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		all = append(all, commandsWithFlags(sub)...)
+	}
+	return all
 }

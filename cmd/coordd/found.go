@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/internal/resp"
 )
@@ -22,31 +23,33 @@ const (
 	foundPatience = time.Minute // for one reply: the node looks around, and waits for the others
 )
 
-// runFound asks until the cluster exists, and prints its id.
-func runFound(ctx context.Context, args []string, c console) error {
-	flags := newFlagSet("coordd found")
+func newFound(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "found",
+		Short: "Founds a cluster of the empty nodes that --discover finds",
+		Long: `Founds a cluster of the empty nodes that --discover finds, once they are there, and prints its id;
+also if it exists.`,
+	}
+	flags := cmd.Flags()
 	addr := flags.String("addr", "127.0.0.1:6379", "one of the empty nodes: host:port or "+
-		"redis://host:port (default 127.0.0.1:6379); or several, with commas: they are asked in "+
-		"turn")
+		"redis://host:port; or several, with commas: they are asked in turn")
 	as := addCredentials(flags, "user", "password-file", "COORDD_PASSWORD")
 	files := addTLS(flags)
-	if _, err := parseArgs(flags, args); err != nil {
-		return err
-	}
-	var nodes []*redis.Options
-	for text := range strings.SplitSeq(*addr, ",") {
-		o, err := parseServer(text)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		nodes, err := as.servers("addr", *addr, c.getenv)
 		if err != nil {
-			return fmt.Errorf("--addr %s: %w", shown(text), err)
-		}
-		if err := as.complete(o, c.getenv); err != nil {
 			return err
 		}
-		nodes = append(nodes, o)
+		if err := useTLS(files, nodes...); err != nil {
+			return err
+		}
+		return found(cmd.Context(), nodes, c)
 	}
-	if err := useTLS(files, nodes...); err != nil {
-		return err
-	}
+	return cmd
+}
+
+// found asks the nodes in turn until the cluster exists, and prints its id.
+func found(ctx context.Context, nodes []*redis.Options, c console) error {
 	for told := ""; ; {
 		for _, o := range nodes {
 			cluster, err := askToFound(ctx, o)

@@ -12,44 +12,48 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coordd/coordd/internal/migrate"
 )
 
-func runImport(ctx context.Context, args []string, c console) error {
-	fs := newFlagSet("coordd import")
-	from := fs.String("from", "",
+func newImport(c console) *cobra.Command {
+	cmd := &cobra.Command{Use: "import --from ADDR[/DB] --to ADDR",
+		Short: "Copies keys and functions from a running Redis or Valkey into a cluster"}
+	flags := cmd.Flags()
+	from := flags.String("from", "",
 		"the source: host:port, or redis://host:port[/DB] for one database")
-	to := fs.String("to", "", "any node of the cluster: host:port or redis://host:port")
-	fromAs := addCredentials(fs, "from-user", "from-password-file", "COORDD_FROM_PASSWORD")
-	toAs := addCredentials(fs, "to-user", "to-password-file", "COORDD_TO_PASSWORD")
-	files := addTLS(fs)
+	to := flags.String("to", "", "any node of the cluster: host:port or redis://host:port")
+	fromAs := addCredentials(flags, "from-user", "from-password-file", "COORDD_FROM_PASSWORD")
+	toAs := addCredentials(flags, "to-user", "to-password-file", "COORDD_TO_PASSWORD")
+	files := addTLS(flags)
 	var cfg migrate.Config
-	fs.StringVar(&cfg.Match, "match", "", "copy only keys that match the pattern, and no functions")
-	fs.BoolVar(&cfg.Replace, "replace", false, "overwrite keys and function libraries that exist")
-	if _, err := parseArgs(fs, args); err != nil {
-		return err
+	flags.StringVar(&cfg.Match, "match", "",
+		"copy only keys that match the pattern, and no functions")
+	flags.BoolVar(&cfg.Replace, "replace", false,
+		"overwrite keys and function libraries that exist")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if *from == "" || *to == "" {
+			return usageError{errors.New(
+				"coordd import requires --from and --to, the addresses of two servers")}
+		}
+		if cfg.From, err = fromAs.server("from", *from, c.getenv); err != nil {
+			return err
+		}
+		cfg.OneDB = namesDatabase(*from)
+		if cfg.To, err = toAs.server("to", *to, c.getenv); err != nil {
+			return err
+		}
+		if err := useTLS(files, cfg.From, cfg.To); err != nil {
+			return err
+		}
+		return copyAll(cmd.Context(), cfg, c)
 	}
-	if *from == "" || *to == "" {
-		return usageError{
-			errors.New("coordd import requires --from and --to, the addresses of two servers")}
-	}
-	var err error
-	if cfg.From, err = parseServer(*from); err != nil {
-		return fmt.Errorf("--from %s: %w", shown(*from), err)
-	}
-	if err := fromAs.complete(cfg.From, c.getenv); err != nil {
-		return err
-	}
-	cfg.OneDB = namesDatabase(*from)
-	if cfg.To, err = parseServer(*to); err != nil {
-		return fmt.Errorf("--to %s: %w", shown(*to), err)
-	}
-	if err := toAs.complete(cfg.To, c.getenv); err != nil {
-		return err
-	}
-	if err := useTLS(files, cfg.From, cfg.To); err != nil {
-		return err
-	}
+	return cmd
+}
+
+// copyAll copies, and prints what came of it.
+func copyAll(ctx context.Context, cfg migrate.Config, c console) error {
 	p := newProgress(c.stderr, "import", 0)
 	cfg.Progress = func(r *migrate.Report) {
 		p.show(func() string {

@@ -7,9 +7,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/internal/observe"
 )
@@ -28,58 +29,44 @@ type locksCall struct {
 	json   bool
 }
 
-// locksActions are what may follow coordd locks, with their other arguments.
-var locksActions = map[string]struct {
-	names []string
-	run   func(context.Context, *locksCall) error
-}{
-	"list":    {nil, listLocks},
-	"show":    {[]string{"KEY"}, showLock},
-	"release": {[]string{"KEY"}, releaseLock},
-	"extend":  {[]string{"KEY", "DURATION, such as 30s"}, extendLock},
-}
-
-func runLocks(ctx context.Context, args []string, c console) error {
+func newLocks(c console) *cobra.Command {
 	call := &locksCall{console: c}
-	flags := newFlagSet("coordd locks")
+	cmd := &cobra.Command{
+		Use:   "locks list|show KEY|release KEY|extend KEY DURATION",
+		Short: "Lists locks, windows, queues; shows who holds a lock; releases or extends one",
+	}
+	flags := cmd.PersistentFlags()
 	of := addObserver(flags)
 	flags.IntVar(&call.db, "db", 0, "number of the database (default 0)")
 	flags.StringVar(&call.prefix, "prefix", "", "list: only keys that begin with it")
 	flags.StringVar(&call.group, "group", observe.Locks,
-		"list: locks, windows, queues, or all keys (default locks)")
-	flags.IntVar(&call.most, "limit", 1000, "list: keys to print (default 1000)")
+		"list: locks, windows, queues, or all keys")
+	flags.IntVar(&call.most, "limit", 1000, "list: keys to print")
 	flags.StringVar(&call.token, "token", "",
 		"release, extend: the lock's fencing token, as list and show print it. If the lock has "+
 			"another holder by now, nothing is done")
 	flags.StringVar(&call.owner, "owner", "",
 		"release, extend: the owner, if there are several (default the first)")
 	flags.BoolVar(&call.json, "json", false, "list, show: print JSON")
-	action, args, err := locksAction(flags, args)
-	if err != nil {
-		return err
+	add := func(use, short string, run func(context.Context, *locksCall) error, names ...string) {
+		cmd.AddCommand(&cobra.Command{
+			Use: use, Short: short, Args: arguments(names...),
+			RunE: func(cmd *cobra.Command, args []string) (err error) {
+				if call.client, _, err = of.client(c.getenv); err != nil {
+					return err
+				}
+				defer call.client.Close()
+				call.names = args
+				return run(cmd.Context(), call)
+			},
+		})
 	}
-	todo := locksActions[action]
-	if call.names, err = parseArgs(flags, args, todo.names...); err != nil {
-		return err
-	}
-	if call.client, _, err = of.client(c.getenv); err != nil {
-		return err
-	}
-	defer call.client.Close()
-	return todo.run(ctx, call)
-}
-
-// locksAction returns the action, which is the first argument, and the others.
-func locksAction(flags *flag.FlagSet, args []string) (string, []string, error) {
-	if len(args) > 0 {
-		if _, ok := locksActions[args[0]]; ok {
-			return args[0], args[1:], nil
-		}
-		if _, err := parseArgs(flags, args, ""); errors.As(err, new(helpRequest)) {
-			return "", nil, err
-		}
-	}
-	return "", nil, usageError{errors.New("coordd locks requires list, show, release or extend")}
+	add("list", "Lists locks, windows or queues", listLocks)
+	add("show KEY", "Shows who holds a lock, who waits, and who held it before", showLock, "KEY")
+	add("release KEY", "Releases a lock", releaseLock, "KEY")
+	add("extend KEY DURATION", "Has a lock end after a duration from now", extendLock, "KEY",
+		"DURATION, such as 30s")
+	return cmd
 }
 
 func listLocks(ctx context.Context, c *locksCall) error {

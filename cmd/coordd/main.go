@@ -46,17 +46,14 @@ func (silent) Printf(context.Context, string, ...any) {}
 // run returns the exit code: 0, 1 after an error, 2 after an invalid command line.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	stderr io.Writer) int {
-	err := runSubcommand(ctx, args, console{getenv, stdout, stderr})
-	var help helpRequest
-	var usage usageError
+	root := newRoot(console{getenv, stdout, stderr})
+	root.SetArgs(doubleDashes(root, args))
+	cmd, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &help):
-		help.print(stdout)
-		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "coordd: %v; see %s\n", err, helpFor(args))
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(stderr, "coordd: %v; see %s --help\n", err, cmd.CommandPath())
 		return 2
 	}
 	fmt.Fprintf(stderr, "coordd: %s\n", inOneLine(err))
@@ -72,23 +69,8 @@ type console struct {
 	stdout, stderr io.Writer
 }
 
-// runSubcommand runs the subcommand that the first argument names. Without one it runs a node.
-func runSubcommand(ctx context.Context, args []string, c console) error {
-	if len(args) == 0 {
-		return runNode(ctx, args, c)
-	}
-	if sub := findSubcommand(args[0]); sub != nil {
-		return sub.run(ctx, args[1:], c)
-	}
-	if len(args) == 1 && (args[0] == "--version" || args[0] == "-version") {
-		_, err := fmt.Fprintln(c.stdout, "coordd", versionText())
-		return err
-	}
-	return runNode(ctx, args, c)
-}
-
 // runNode runs one node until ctx ends.
-func runNode(ctx context.Context, args []string, c console) error {
+func runNode(ctx context.Context, read readConfig, c console) error {
 	// first, for SIGHUP ends a process that does not expect it, and loading the data takes a while
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -96,11 +78,12 @@ func runNode(ctx context.Context, args []string, c console) error {
 		signal.Stop(hangups)
 		close(hangups)
 	}()
-	cfg, err := parseConfig(args, c.getenv)
+	cfg, err := read.checked(c.getenv)
 	if err != nil {
 		return err
 	}
-	r := &reloader{args: args, c: c, file: cfg.ConfigFile, level: new(slog.LevelVar), now: cfg.said}
+	r := &reloader{read: read, getenv: c.getenv, file: cfg.ConfigFile, level: new(slog.LevelVar),
+		now: cfg.said}
 	setLevel(r.level, cfg.logLevel)
 	log := newLogger(c.stderr, r.level, cfg.logFormat)
 	r.log = log

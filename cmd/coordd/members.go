@@ -11,50 +11,68 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coordd/coordd/internal/observe"
 )
 
-// runMembers prints the members, and what is wrong with the cluster.
-func runMembers(ctx context.Context, args []string, c console) error {
-	flags := newFlagSet("coordd members")
-	of := addObserver(flags)
-	asJSON := flags.Bool("json", false, "print JSON")
-	client, _, err := of.parse(flags, args, c.getenv)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	s, err := sample(ctx, observe.NewSampler(client))
-	switch {
-	case err != nil:
-		return err
-	case *asJSON:
-		return json.NewEncoder(c.stdout).Encode(s.Members)
-	}
-	writeMembers(c.stdout, s)
-	writeMissing(c.stderr, s)
-	if h := &s.Health; h.Level != observe.OK {
-		for _, p := range append([]observe.Problem{h.Problem}, h.Problems...) {
-			fmt.Fprintf(c.stderr, "coordd: %s\n", p.Text)
+func newMembers(c console) *cobra.Command {
+	cmd := &cobra.Command{Use: "members",
+		Short: "Lists the members of the cluster, and what is wrong with it"}
+	of := addObserver(cmd.Flags())
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		client, _, err := of.client(c.getenv)
+		if err != nil {
+			return err
 		}
+		defer client.Close()
+		s, err := sample(cmd.Context(), observe.NewSampler(client))
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			return json.NewEncoder(c.stdout).Encode(s.Members)
+		}
+		writeMembers(c.stdout, s)
+		writeMissing(c.stderr, s)
+		if h := &s.Health; h.Level != observe.OK {
+			for _, p := range append([]observe.Problem{h.Problem}, h.Problems...) {
+				fmt.Fprintf(c.stderr, "coordd: %s\n", p.Text)
+			}
+		}
+		return nil
 	}
-	return nil
+	return cmd
 }
 
 const restartWaitEvery = 500 * time.Millisecond
 
-// runRestartWait waits until a node that was restarted serves again and all voters have caught up,
+func newRestartWait(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restart-wait",
+		Short: "Waits until the next node may be restarted",
+		Long: `Waits until a node that was restarted serves again and all voters have caught up: then the next one
+may be restarted.`,
+	}
+	of := addObserver(cmd.Flags())
+	patience := cmd.Flags().Duration("timeout", 5*time.Minute,
+		"give up after so long, such as 10m")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return restartWait(cmd.Context(), of, *patience, c)
+	}
+	return cmd
+}
+
+// restartWait waits until a node that was restarted serves again and all voters have caught up,
 // so that the cluster can do without another one.
-func runRestartWait(ctx context.Context, args []string, c console) error {
-	flags := newFlagSet("coordd restart-wait")
-	of := addObserver(flags)
-	patience := flags.Duration("timeout", 5*time.Minute, "give up after so long, such as 10m")
-	client, addr, err := of.parse(flags, args, c.getenv)
+func restartWait(ctx context.Context, of observerFlags, patience time.Duration, c console) error {
+	client, addr, err := of.client(c.getenv)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, *patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	sampler, tick := observe.NewSampler(client), time.NewTicker(restartWaitEvery)
 	defer tick.Stop()

@@ -4,11 +4,12 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/internal/observe"
 	"github.com/coordd/coordd/internal/tlsconf"
@@ -21,31 +22,19 @@ type observerFlags struct {
 	files *tlsconf.Files
 }
 
-func addObserver(fs *flag.FlagSet) observerFlags {
+func addObserver(fs *pflag.FlagSet) observerFlags {
 	return observerFlags{
 		node: fs.String("node", "127.0.0.1:6379", "any node of the cluster: host:port or "+
-			"redis://host:port (default 127.0.0.1:6379)"),
+			"redis://host:port"),
 		as:    addCredentials(fs, "user", "password-file", "COORDD_PASSWORD"),
 		files: addTLS(fs),
 	}
 }
 
-// parse parses a command line that has flags alone, and returns client.
-func (f observerFlags) parse(fs *flag.FlagSet, args []string, getenv func(string) string) (
-	*observe.Client, string, error) {
-	if _, err := parseArgs(fs, args); err != nil {
-		return nil, "", err
-	}
-	return f.client(getenv)
-}
-
 // client returns a client of the node, and its address. It connects when it is used.
 func (f observerFlags) client(getenv func(string) string) (*observe.Client, string, error) {
-	o, err := parseServer(*f.node)
+	o, err := f.as.server("node", *f.node, getenv)
 	if err != nil {
-		return nil, "", fmt.Errorf("--node %s: %w", shown(*f.node), err)
-	}
-	if err := f.as.complete(o, getenv); err != nil {
 		return nil, "", err
 	}
 	if err := useTLS(f.files, o); err != nil {

@@ -11,7 +11,21 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/spf13/pflag"
 )
+
+// addDataDir declares --data-dir for a command on the directory of a node that is stopped, and
+// returns a function that reads it, or else the environment.
+func addDataDir(flags *pflag.FlagSet, usage string) func(getenv func(string) string) string {
+	dir := flags.String("data-dir", "", usage+" ["+envOf("data-dir")+"]")
+	return func(getenv func(string) string) string {
+		if flags.Changed("data-dir") {
+			return *dir
+		}
+		return getenv(envOf("data-dir"))
+	}
+}
 
 // actAsOwner precedes the first act of a command on a data directory. If root runs the command, the
 // process becomes the directory's owner for good: of one that is missing, the owner of where it is

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
@@ -21,40 +22,59 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func runRecover(_ context.Context, args []string, c console) (err error) {
-	fs := newFlagSet("coordd recover")
-	dir := fs.String("data-dir", c.getenv("COORDD_DATA_DIR"),
-		"data directory of a surviving node [COORDD_DATA_DIR]")
-	accept := fs.Bool("accept-lost-writes", false,
+// recovery is one call of coordd recover.
+type recovery struct {
+	dir           string
+	accept, trace bool
+	before, above uint64
+}
+
+func newRecover(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "recover --data-dir DIR",
+		Short: "Makes one node a new cluster after a majority is lost",
+		Long: `After a majority is lost, or if a log entry cannot be applied: shows what DIR holds, and makes its
+node the only member of a new cluster.`,
+	}
+	var r recovery
+	flags := cmd.Flags()
+	dir := addDataDir(flags, "data directory of a surviving node")
+	flags.BoolVar(&r.accept, "accept-lost-writes", false,
 		"make the node the only member of a new cluster; without it nothing is written")
-	before := fs.Uint64("before-entry", 0, "leave out the log entries from this index on")
-	above := tokensFlag(fs, "")
-	trace := fs.Bool("trace-entries", false, "print the index of each log entry before applying it")
-	if _, err := parseArgs(fs, args); err != nil {
-		return err
+	flags.Uint64Var(&r.before, "before-entry", 0,
+		"leave out the log entries from this index on")
+	tokensVar(flags, &r.above, "")
+	flags.BoolVar(&r.trace, "trace-entries", false,
+		"print the index of each log entry before applying it")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if r.dir = dir(c.getenv); r.dir == "" {
+			return usageError{errors.New(
+				"coordd recover requires --data-dir, the directory of a surviving node")}
+		}
+		return r.run(c)
 	}
-	if *dir == "" {
-		return usageError{
-			errors.New("coordd recover requires --data-dir, the directory of a surviving node")}
-	}
-	if _, err := os.Stat(*dir); err != nil {
+	return cmd
+}
+
+func (r *recovery) run(c console) (err error) {
+	if _, err := os.Stat(r.dir); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	if err := actAsOwner(*dir, c); err != nil {
+	if err := actAsOwner(r.dir, c); err != nil {
 		return err
 	}
-	if *accept && *before == 0 { // which must be chosen before anything is staged
-		kept, err := cluster.FinishRecovery(*dir)
+	if r.accept && r.before == 0 { // which must be chosen before anything is staged
+		kept, err := cluster.FinishRecovery(r.dir)
 		if err != nil {
 			return err
 		}
 		if kept != "" {
 			fmt.Fprintf(c.stdout, "The interrupted recovery of %s is finished. What was there "+
 				"before it is in %s.\nIt is made again now, as its fencing tokens are of when it "+
-				"began. Do not start the node before that has succeeded.\n", *dir, kept)
+				"began. Do not start the node before that has succeeded.\n", r.dir, kept)
 		}
 	}
-	o, state, err := openOffline(*dir)
+	o, state, err := openOffline(r.dir)
 	if err != nil {
 		return err
 	}
@@ -63,22 +83,22 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 	if err != nil {
 		return err
 	}
-	if *before > held.LastIndex {
-		return fmt.Errorf("--before-entry %d: the log in %s ends with entry %d", *before, *dir,
+	if r.before > held.LastIndex {
+		return fmt.Errorf("--before-entry %d: the log in %s ends with entry %d", r.before, r.dir,
 			held.LastIndex)
 	}
 	var each func(uint64)
-	if *trace {
+	if r.trace {
 		each = func(index uint64) { fmt.Fprintf(c.stdout, "applying log entry %d\n", index) }
 	}
-	if err := o.Replay(*before, each); err != nil {
+	if err := o.Replay(r.before, each); err != nil {
 		return err
 	}
-	printHeld(c.stdout, *dir, held, state)
+	printHeld(c.stdout, r.dir, held, state)
 	if err := o.CheckAlone(); err != nil {
 		return err
 	}
-	start, why, err := tokensAbove(*above, state)
+	start, why, err := tokensAbove(r.above, state)
 	if err != nil {
 		return err
 	}
@@ -86,15 +106,15 @@ func runRecover(_ context.Context, args []string, c console) (err error) {
 	if held.Owed > 0 {
 		fmt.Fprint(c.stdout, owedWarning)
 	}
-	again := "--data-dir " + *dir
-	if *before > 0 {
-		fmt.Fprintf(c.stdout, leaveOutWarning, *before, held.LastIndex)
-		again += fmt.Sprint(" --before-entry ", *before)
+	again := "--data-dir " + r.dir
+	if r.before > 0 {
+		fmt.Fprintf(c.stdout, leaveOutWarning, r.before, held.LastIndex)
+		again += fmt.Sprint(" --before-entry ", r.before)
 	}
-	if *above > 0 {
-		again += fmt.Sprint(" --tokens-above ", *above)
+	if r.above > 0 {
+		again += fmt.Sprint(" --tokens-above ", r.above)
 	}
-	if !*accept {
+	if !r.accept {
 		fmt.Fprintf(c.stdout,
 			"Nothing was written. To continue: coordd recover %s --accept-lost-writes\n", again)
 		return nil

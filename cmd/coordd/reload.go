@@ -15,11 +15,11 @@ import (
 
 // reloader keeps a node's options and its configuration file in step.
 type reloader struct {
-	args  []string
-	c     console
-	file  string // the configuration; empty: there is none
-	log   *slog.Logger
-	level *slog.LevelVar
+	read   readConfig
+	getenv func(string) string
+	file   string // the configuration; empty: there is none
+	log    *slog.Logger
+	level  *slog.LevelVar
 
 	mu  lockorder.Mutex
 	now []setting // in force, of each option
@@ -42,7 +42,7 @@ func (r *reloader) reloadOptions(n *node.Node) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, err := parseConfig(r.args, r.c.getenv)
+	c, err := r.read.checked(r.getenv)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
@@ -19,27 +21,40 @@ import (
 	"github.com/coordd/coordd/server"
 )
 
-func runRestore(ctx context.Context, args []string, c console) error {
-	fs := newFlagSet("coordd restore")
-	above := tokensFlag(fs, ", the same number on every node")
-	cfg, names, err := parseNode(fs, args, c.getenv,
-		"FILE, the backup to read, or s3://BUCKET/PREFIX/NAME")
-	if err != nil {
-		return err
+func newRestore(c console) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore FILE|s3://BUCKET/PREFIX/NAME",
+		Short: "Creates a node's data directory from a backup; run it with every node's flags",
+		Args:  arguments("FILE, the backup to read, or s3://BUCKET/PREFIX/NAME"),
 	}
+	var above uint64
+	tokensVar(cmd.Flags(), &above, ", the same number on every node")
+	read := nodeFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		cfg, err := read(c.getenv)
+		if err != nil {
+			return err
+		}
+		return restore(cmd.Context(), cfg, files[0], above, c)
+	}
+	return cmd
+}
+
+// restore writes the data directory of a node from a backup.
+func restore(ctx context.Context, cfg *config, file string, above uint64, c console) error {
 	if cfg.AutoID {
 		return usageError{errors.New("coordd restore requires --id, the name of the node")}
 	}
-	m, _, err := readBackup(ctx, names[0], c)
+	m, _, err := readBackup(ctx, file, c)
 	if err != nil {
-		return fmt.Errorf("cannot restore %s: %w; nothing was written", shownStore(names[0]), err)
+		return fmt.Errorf("cannot restore %s: %w; nothing was written", shownStore(file), err)
 	}
-	start, why, err := tokensAbove(*above, m)
+	start, why, err := tokensAbove(above, m)
 	if err != nil {
 		return err
 	}
 	members := memberIDs(cfg.Members)
-	if *above == 0 && len(cfg.Members) > 1 {
+	if above == 0 && len(cfg.Members) > 1 {
 		return fmt.Errorf("%s must be restored with equal --tokens-above; %s: --tokens-above %d",
 			members, why, start)
 	}

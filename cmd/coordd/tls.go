@@ -4,15 +4,15 @@ package main
 
 import (
 	"errors"
-	"flag"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/internal/tlsconf"
 )
 
 // addTLS declares the flags that configure addresses of the form rediss://.
-func addTLS(fs *flag.FlagSet) *tlsconf.Files {
+func addTLS(fs *pflag.FlagSet) *tlsconf.Files {
 	f := &tlsconf.Files{}
 	fs.StringVar(&f.CA, "tls-ca", "",
 		"authorities of servers with an address rediss://host:port; default: the system's")

@@ -3,16 +3,17 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
 
-// tokensFlag adds the flag --tokens-above, 0 if it is not given.
-func tokensFlag(fs *flag.FlagSet, more string) *uint64 {
-	return fs.Uint64("tokens-above", 0,
+// tokensVar adds the flag --tokens-above, 0 if it is not given.
+func tokensVar(flags *pflag.FlagSet, above *uint64, more string) {
+	flags.Uint64Var(above, "tokens-above", 0,
 		"all fencing tokens of the new cluster are larger than this"+more+
 			"; default: the time of day, seconds since 1970 shifted left by 31 bits")
 }

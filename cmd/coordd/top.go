@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/coordd/coordd/internal/observe"
@@ -32,43 +33,48 @@ const (
 	eraseRest  = "\x1b[J"
 )
 
-func runTop(ctx context.Context, args []string, c console) error {
-	flags := newFlagSet("coordd top")
-	of := addObserver(flags)
-	client, addr, err := of.parse(flags, args, c.getenv)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	sampler := observe.NewSampler(client)
-	tick := time.NewTicker(topEvery)
-	defer tick.Stop()
-	file, _ := c.stdout.(*os.File)
-	drawn := file != nil && isTerminal(file)
-	if drawn {
-		fmt.Fprint(c.stdout, screenOn)
-		defer fmt.Fprint(c.stdout, screenOff)
-	}
-	for first := true; ; first = false {
-		s, err := sample(ctx, sampler)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case drawn:
-			columns, rows := terminalSize(file)
-			drawTop(c.stdout, topText(addr, s, err), columns, rows, c.getenv("NO_COLOR") == "")
-		case err != nil:
-			return err
-		case !first: // now it knows rates
-			_, err := io.WriteString(c.stdout, topText(addr, s, nil))
+func newTop(c console) *cobra.Command {
+	cmd := &cobra.Command{Use: "top",
+		Short: "Shows members and load of a node, each second; once if not on a terminal"}
+	of := addObserver(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
+		client, addr, err := of.client(c.getenv)
+		if err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+		defer client.Close()
+		sampler := observe.NewSampler(client)
+		tick := time.NewTicker(topEvery)
+		defer tick.Stop()
+		file, _ := c.stdout.(*os.File)
+		drawn := file != nil && isTerminal(file)
+		if drawn {
+			fmt.Fprint(c.stdout, screenOn)
+			defer fmt.Fprint(c.stdout, screenOff)
+		}
+		for first := true; ; first = false {
+			s, err := sample(ctx, sampler)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case drawn:
+				columns, rows := terminalSize(file)
+				drawTop(c.stdout, topText(addr, s, err), columns, rows, c.getenv("NO_COLOR") == "")
+			case err != nil:
+				return err
+			case !first: // now it knows rates
+				_, err := io.WriteString(c.stdout, topText(addr, s, nil))
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
 		}
 	}
+	return cmd
 }
 
 func sample(ctx context.Context, sampler *observe.Sampler) (*observe.Sample, error) {

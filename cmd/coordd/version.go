@@ -3,11 +3,12 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/cobra"
 
 	"github.com/coordd/coordd/commands"
 )
@@ -59,27 +60,28 @@ func versionText() string {
 	return "(devel)"
 }
 
-func runVersion(_ context.Context, args []string, c console) error {
-	fs := newFlagSet("coordd version")
-	asJSON := fs.Bool("json", false, "print a JSON object")
-	if _, err := parseArgs(fs, args); err != nil {
+func newVersion(c console) *cobra.Command {
+	cmd := &cobra.Command{Use: "version",
+		Short: "Prints the version, the commit, Go's version and the feature levels"}
+	asJSON := cmd.Flags().Bool("json", false, "print a JSON object")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		b := thisBuild()
+		if *asJSON {
+			out := json.NewEncoder(c.stdout)
+			out.SetIndent("", "  ")
+			return out.Encode(b)
+		}
+		fmt.Fprintf(c.stdout, "coordd %s\n", b.Version)
+		if b.Commit != "" {
+			changed := ""
+			if b.Modified {
+				changed = ", modified"
+			}
+			fmt.Fprintf(c.stdout, "commit %s of %s%s\n", b.Commit, b.Time, changed)
+		}
+		_, err := fmt.Fprintf(c.stdout, "%s %s\nfeature levels %d to %d\n", b.Go, b.Platform,
+			b.OldestLevel, b.NewestLevel)
 		return err
 	}
-	b := thisBuild()
-	if *asJSON {
-		out := json.NewEncoder(c.stdout)
-		out.SetIndent("", "  ")
-		return out.Encode(b)
-	}
-	fmt.Fprintf(c.stdout, "coordd %s\n", b.Version)
-	if b.Commit != "" {
-		changed := ""
-		if b.Modified {
-			changed = ", modified"
-		}
-		fmt.Fprintf(c.stdout, "commit %s of %s%s\n", b.Commit, b.Time, changed)
-	}
-	_, err := fmt.Fprintf(c.stdout, "%s %s\nfeature levels %d to %d\n", b.Go, b.Platform,
-		b.OldestLevel, b.NewestLevel)
-	return err
+	return cmd
 }

@@ -38,13 +38,16 @@ type repository struct {
 	packages map[string]bool
 	// literals are the strings of cmd/coordd outside of tests, among them its flags.
 	literals map[string]bool
-	env      map[string]bool // variables that sources read
+	// subcommands of coordd: the first words of what cobra calls Use, and its own.
+	subcommands map[string]bool
+	env         map[string]bool // variables that sources read
 }
 
 func load(t *testing.T) *repository {
 	r := &repository{
 		files: map[string]bool{}, declared: map[string]bool{}, packages: map[string]bool{},
 		literals: map[string]bool{}, env: map[string]bool{},
+		subcommands: map[string]bool{"help": true, "completion": true},
 	}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -110,9 +113,15 @@ func (r *repository) parse(t *testing.T, name string, text []byte) {
 		return
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
-		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
-			if s, err := strconv.Unquote(l.Value); err == nil {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			if s, err := strconv.Unquote(n.Value); err == nil {
 				r.literals[s] = true
+			}
+		case *ast.KeyValueExpr:
+			key, _ := n.Key.(*ast.Ident)
+			if use, ok := joined(n.Value); ok && key != nil && key.Name == "Use" {
+				r.subcommands[strings.Fields(use)[0]] = true
 			}
 		}
 		return true

@@ -102,7 +102,7 @@ func TestSubcommands(t *testing.T) {
 	r := load(t)
 	for _, d := range r.own() {
 		for _, m := range subcommand.FindAllStringSubmatch(d.text, -1) {
-			if !r.literals[m[1]] {
+			if !r.subcommands[m[1]] {
 				t.Errorf("%s names coordd %s, which does not exist", d.path, m[1])
 			}
 		}
