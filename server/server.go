@@ -24,55 +24,36 @@ import (
 	"github.com/coordd/coordd/internal/tracing"
 )
 
-// Config configures a Server. The defaults given apply to zero values.
-type Config struct {
-	Table   *commands.Table
-	Backend Backend
-	Logger  *slog.Logger // nil: no logs
-	Version string       // of coordd, for INFO
-	Zone    string       // availability zone; empty: unknown
-
-	RedisVersion string // what INFO and HELLO report; commands.WholeVersion
-
+// Options are what an operator sets of a Server. The defaults given apply to zero values.
+type Options struct {
+	RedisVersion string       // what INFO and HELLO report; commands.WholeVersion
 	PresentAs    Presentation // PresentReplicated
 	SentinelName string       // the master name of SENTINEL; mymaster
 
 	MaxClients         int // connections at a time; 10000
-	MostClients        int // … that the limit of open files allows; 0: unlimited
 	MaxUserClients     int // … of a user who is no administrator; 0: unlimited
 	MaxRequestBytes    int // of one command, and of one transaction's queue; 32 MiB
 	MaxSubscriberBytes int // messages queued for a slow subscriber before it is closed; 32 MiB
 	// output that may wait for clients of some classes, in place of the defaults
 	OutputLimits OutputLimits
-	// messages queued for all clients, each counted once, before the slowest are closed; 8 times
-	// MaxSubscriberBytes
-	MaxBacklogBytes int64
-	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
-	KeepAlive       time.Duration // of silence before TCP asks whether a client is there; 0: never
-	Unprotected     bool          // protected mode is off
-	// that clients may connect from, and to the HTTP port; empty: all, and those of clients
-	AllowFrom, HTTPAllowFrom halfopen.Addresses
-	// after which clients that have not authenticated are closed, if they must; 0: never
-	AuthTimeout        time.Duration
-	MaxUnauthenticated int           // connections that have not authenticated, if they must; 1000
-	UsersFile          string        // of ACL SAVE and ACL LOAD; empty: none
-	UnixSocket         string        // path of the Unix socket, for CONFIG GET
-	UnixSocketPerm     uint32        // permissions of the Unix socket
-	Bind               string        // hosts that it listens on, for CONFIG GET
-	DataDir            string        // likewise
-	PeerTLS            bool          // likewise: nodes dial each other over TLS
-	DrainTimeout       time.Duration // how long Close waits for requests in flight; 5 s
 	// large replies of the whole node, until clients have read them; 128 MiB
 	MaxReplyBytes int64
 	// of all connections, before the largest are closed; zero: unlimited
 	MaxClientMemory ClientMemory
-	ClientRate      Rate // of each connection
-	UserRate        Rate // of all connections of a user together
+	ClientRate      Rate          // of each connection
+	UserRate        Rate          // of all connections of a user together
+	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
+	KeepAlive       time.Duration // of silence before TCP asks whether a client is there; 0: never
+	DrainTimeout    time.Duration // how long Close waits for requests in flight; 5 s
 
-	Locks *locks.Observer // nil: one that receives nothing
-	Audit *audit.Log      // nil: there is no audit trail
-	// Tracing makes spans of requests; nil: there are none.
-	Tracing *tracing.Tracer
+	Unprotected bool // protected mode is off
+	// that clients may connect from, and to the HTTP port; empty: all, and those of clients
+	AllowFrom, HTTPAllowFrom halfopen.Addresses
+	// after which clients that have not authenticated are closed, if they must; 0: never
+	AuthTimeout        time.Duration
+	MaxUnauthenticated int    // connections that have not authenticated, if they must; 1000
+	UsersFile          string // of ACL SAVE and ACL LOAD; empty: none
+	TLSUsers           bool   // the CN of a client's certificate names its user
 
 	// Parameters are first values of parameters of CONFIG that have no field here.
 	Parameters []Parameter
@@ -80,11 +61,35 @@ type Config struct {
 	// Rewrite has the configuration file say what CONFIG SET changed; nil: there is no such file.
 	// It calls changed itself: it holds its own lock there, as around Configure.
 	Rewrite func(changed func() []Parameter) error
+}
 
-	TLS           tlsconf.Files           // for CONFIG GET
-	TLSClientAuth tls.ClientAuthType      // likewise
-	TLSUsers      bool                    // the CN of a client's certificate names its user
-	Certificates  func() []tlsconf.Status // of the node, for INFO and the health page; nil: none
+// Config configures a Server. The defaults given apply to zero values.
+type Config struct {
+	Options
+	Table   *commands.Table
+	Backend Backend
+	Logger  *slog.Logger // nil: no logs
+	Version string       // of coordd, for INFO
+	Zone    string       // availability zone; empty: unknown
+
+	MostClients int // that the limit of open files allows; 0: unlimited
+	// messages queued for all clients, each counted once, before the slowest are closed; 8 times
+	// MaxSubscriberBytes
+	MaxBacklogBytes int64
+
+	Locks *locks.Observer // nil: one that receives nothing
+	Audit *audit.Log      // nil: there is no audit trail
+	// Tracing makes spans of requests; nil: there are none.
+	Tracing *tracing.Tracer
+
+	UnixSocket     string                  // its path, for CONFIG GET
+	UnixSocketPerm uint32                  // likewise
+	Bind           string                  // hosts that it listens on, likewise
+	DataDir        string                  // likewise
+	PeerTLS        bool                    // likewise: nodes dial each other over TLS
+	TLS            tlsconf.Files           // likewise
+	TLSClientAuth  tls.ClientAuthType      // likewise
+	Certificates   func() []tlsconf.Status // of the node, for INFO and the health page; nil: none
 
 	cronPeriod, trimAfter time.Duration    // shorter in tests
 	clock                 func() time.Time // of rates and of delivery

@@ -367,7 +367,7 @@ var startOptions = []option{
 	{
 		"max-reply-bytes", "134217728",
 		"bytes of large replies in memory on this node, at least 64 MiB",
-		setNumber(func(c *config, n int) { c.MaxReplyBytes = n }, server.MinReplyBytes),
+		setNumber(func(c *config, n int) { c.MaxReplyBytes = int64(n) }, server.MinReplyBytes),
 	},
 	{
 		"auth-timeout", "10s",

@@ -26,7 +26,6 @@ import (
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/discovery"
-	"github.com/coordd/coordd/internal/halfopen"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tlsconf"
 	"github.com/coordd/coordd/internal/tracing"
@@ -50,7 +49,6 @@ type Config struct {
 	TLSAdvertise   string      // host:port at which they reach the node
 	TLS            tlsconf.Files
 	TLSClientAuth  tls.ClientAuthType
-	TLSUsers       bool   // the CN of a client's certificate names its user
 	HTTPListen     string // host:port for the page, /healthz and /readyz; empty: off
 	HTTPTLS        bool   // with the certificate of TLS
 	HTTPNoPage     bool   // without the page
@@ -77,7 +75,6 @@ type Config struct {
 	// FirstUsers are the users of a new cluster, as a file with hashed passwords. nil: the default
 	// user, who may do everything.
 	FirstUsers []byte
-	UsersFile  string // of ACL SAVE and ACL LOAD; empty: none
 	// FirstMaxMemory is what the data of a cluster may count while nobody has set a limit, bytes;
 	// 0: as much as there is.
 	FirstMaxMemory int64
@@ -96,31 +93,7 @@ type Config struct {
 	Clock             clock.Clock   // nil: the system's
 	World             *World        // of a simulation; nil: the real one
 
-	PresentAs          server.Presentation
-	RedisVersion       string // what INFO and HELLO report; empty: commands.WholeVersion
-	SentinelName       string
-	MaxClients         int
-	MaxUserClients     int // of each user but administrators; 0: any number
-	MaxRequestBytes    int
-	MaxSubscriberBytes int
-	OutputLimits       server.OutputLimits
-	MaxReplyBytes      int
-	MaxClientMemory    server.ClientMemory
-	ClientRate         server.Rate        // of each connection
-	UserRate           server.Rate        // of all connections of a user to this node
-	IdleTimeout        time.Duration      // 0: never
-	Unprotected        bool               // protected mode is off
-	AllowFrom          halfopen.Addresses // that clients may connect from; empty: all
-	HTTPAllowFrom      halfopen.Addresses // … and to the HTTP port; empty: AllowFrom
-	KeepAlive          time.Duration      // 0: none
-	AuthTimeout        time.Duration      // 0: none
-	MaxUnauthenticated int
-	DrainTimeout       time.Duration
-
-	Parameters []server.Parameter // of CONFIG, that have no field here
-	ConfigFile string             // empty: none
-	// Rewrite has ConfigFile say what CONFIG SET changed; nil if there is none.
-	Rewrite    func(changed func() []server.Parameter) error
+	server.Options
 	LockLabels string // rules by which locks and windows are counted, see locks.ParseRules
 
 	Tracing tracing.Config // where spans go; its node, version and logger are this one's
@@ -317,23 +290,12 @@ func (n *Node) listenForClients() (err error) {
 func (n *Node) serverConfig(table *commands.Table, most int) server.Config {
 	c := &n.cfg
 	return server.Config{
-		Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version, Zone: c.Zone,
-		PresentAs: c.PresentAs, RedisVersion: c.RedisVersion, SentinelName: c.SentinelName,
-		MaxClients: c.MaxClients, MostClients: most, MaxUserClients: c.MaxUserClients,
-		MaxRequestBytes: c.MaxRequestBytes,
-		MaxClientMemory: c.MaxClientMemory, MaxSubscriberBytes: c.MaxSubscriberBytes,
-		OutputLimits: c.OutputLimits, ClientRate: c.ClientRate, UserRate: c.UserRate,
-		MaxReplyBytes: int64(c.MaxReplyBytes), IdleTimeout: c.IdleTimeout,
-		KeepAlive:   c.KeepAlive,
-		Unprotected: c.Unprotected, UsersFile: c.UsersFile,
-		AllowFrom: c.AllowFrom, HTTPAllowFrom: c.HTTPAllowFrom,
-		AuthTimeout: c.AuthTimeout, MaxUnauthenticated: c.MaxUnauthenticated,
-		DrainTimeout: c.DrainTimeout,
-		UnixSocket:   c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
+		Options: c.Options, Table: table, Backend: backend{n}, Logger: n.log, Version: c.Version,
+		Zone: c.Zone, MostClients: most,
+		UnixSocket: c.UnixSocket, UnixSocketPerm: uint32(c.UnixSocketPerm),
 		Bind: c.bound(), DataDir: c.DataDir, PeerTLS: n.certs.peer.Dials(),
-		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth, TLSUsers: c.TLSUsers,
-		Certificates: n.certs.status, Audit: n.audit, Locks: n.locks,
-		Tracing: n.tracer, Parameters: c.Parameters, ConfigFile: c.ConfigFile, Rewrite: c.Rewrite,
+		TLS: c.TLS, TLSClientAuth: c.TLSClientAuth,
+		Certificates: n.certs.status, Audit: n.audit, Locks: n.locks, Tracing: n.tracer,
 	}
 }
 

@@ -107,7 +107,7 @@ func startNode(t *testing.T, table *commands.Table) *singleNode {
 	n := &singleNode{}
 	n.reset(newNode(table), func() int64 { return 1 })
 	n.server = server.New(server.Config{Table: table, Backend: n,
-		RedisVersion: commands.RedisVersion})
+		Options: server.Options{RedisVersion: commands.RedisVersion}})
 	ln := ports.Listen(t)
 	n.addr = ln.Addr().String()
 	served := make(chan error, 1)

@@ -108,10 +108,10 @@ func (p *process) start() {
 	cfg := node.Config{
 		ID: p.id, Listen: p.clientAddr(), Advertise: p.clientAddr(),
 		PeerListen: p.peerAddr(), PeerAdvertise: p.peerAddr(),
-		Clock: p.clock, Unprotected: true, SnapshotThreshold: p.s.threshold,
+		Clock: p.clock, SnapshotThreshold: p.s.threshold,
 		World: &node.World{World: d.world(p.machine), Exit: func(err error) { p.fatal(run, err) }},
 	}
-	cfg.World.KnownLevel = p.known
+	cfg.Unprotected, cfg.World.KnownLevel = true, p.known
 	if p.join {
 		for _, q := range p.s.processes {
 			if q != p {
