@@ -334,6 +334,18 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 			t.Errorf("--help does not name --%s and %s", o.name, o.env())
 		}
 	}
+	_, ofNode, _ := strings.Cut(out.String(), "\n"+nodeTitle+":\n")
+	ofNode, live, _ := strings.Cut(ofNode, "\n"+liveTitle+":\n")
+	for i, o := range options {
+		group := ofNode
+		if i >= len(startOptions) {
+			group = live
+		}
+		if !strings.Contains(group, "\n      --"+o.name+" ") &&
+			!strings.HasPrefix(group, "      --"+o.name+" ") {
+			t.Errorf("--%s is in another group", o.name)
+		}
+	}
 }
 
 // Every subcommand describes the flags that its overview shows, each with a sentence.
