@@ -2,9 +2,11 @@
 
 package cluster
 
-import "github.com/coordd/coordd/cluster/clock"
+import (
+	"github.com/hashicorp/raft"
 
-import "github.com/hashicorp/raft"
+	"github.com/coordd/coordd/cluster/clock"
+)
 
 // arrivals has the clock know the newest stamp in the log.
 type arrivals struct {

@@ -38,6 +38,7 @@ type System struct{ *walfs.FS }
 // NewSystem returns the file system.
 func NewSystem() System { return System{walfs.New()} }
 
+// Create creates a file, with so many bytes reserved if size is not 0.
 func (v System) Create(dir, name string, size uint64) (types.WritableFile, error) {
 	w, err := v.FS.Create(dir, name, size)
 	if err != nil {
@@ -51,6 +52,7 @@ func (v System) Create(dir, name string, size uint64) (types.WritableFile, error
 	return f, nil
 }
 
+// OpenWriter implements Files.
 func (v System) OpenWriter(dir, name string) (types.WritableFile, error) {
 	w, err := v.FS.OpenWriter(dir, name)
 	if err != nil {
@@ -59,6 +61,7 @@ func (v System) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return osFile{w.(*os.File)}, nil
 }
 
+// SyncDir implements Files.
 func (System) SyncDir(dir string) error { return files.SyncDir(dir) }
 
 type osFile struct{ *os.File }
