@@ -43,8 +43,8 @@ TESTFLAGS ?= -vet=off -timeout 10m
 ALL = $(patsubst $(shell $(GO) list -m)/%,%,$(shell $(GO) list ./...))
 # The race detector watches what has goroutines: not tests of coordd in processes of its own or of
 # files, nor packages without concurrency. In fsm, tests with much data skip themselves under it.
-PLAIN = $(filter commands commands/% deploy/% fsm/script internal/ascii internal/libm internal/lua \
-	internal/lua/% internal/tests/%,$(ALL))
+PLAIN = $(filter commands commands/% deploy/% fsm/script fsm/script/% internal/ascii internal/libm \
+	internal/tests/%,$(ALL))
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 

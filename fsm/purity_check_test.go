@@ -58,9 +58,9 @@ var freeImports = map[string]bool{
 
 // luaImports are allowed only in fsm/script and in themselves.
 var luaImports = map[string]bool{
-	"github.com/coordd/coordd/internal/lua":       true,
-	"github.com/coordd/coordd/internal/lua/ast":   true,
-	"github.com/coordd/coordd/internal/lua/parse": true,
+	"github.com/coordd/coordd/fsm/script/lua":       true,
+	"github.com/coordd/coordd/fsm/script/lua/ast":   true,
+	"github.com/coordd/coordd/fsm/script/lua/parse": true,
 }
 
 // insteadOf names the alternative to a forbidden package.

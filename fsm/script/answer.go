@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // maxReplyDepth bounds tables in tables, which may contain themselves.

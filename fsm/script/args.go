@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // maxStackSlots is how many values C Lua lets a C function hold on its stack. It bounds the results

@@ -3,7 +3,7 @@
 
 package script
 
-import "github.com/coordd/coordd/internal/lua"
+import "github.com/coordd/coordd/fsm/script/lua"
 
 // The error texts of a script that exceeds its budget.
 const (

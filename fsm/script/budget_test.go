@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // countingState returns a Lua state with a budget of the given instructions and bytes. In scripts

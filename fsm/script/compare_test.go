@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/resp"
 )
 

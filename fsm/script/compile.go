@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coordd/coordd/internal/lua"
-	"github.com/coordd/coordd/internal/lua/parse"
+	"github.com/coordd/coordd/fsm/script/lua"
+	"github.com/coordd/coordd/fsm/script/lua/parse"
 	"github.com/coordd/coordd/internal/resp"
 
 	"github.com/coordd/coordd/commands"

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 

@@ -4,12 +4,11 @@
 // EVALSHA finds, and the function libraries. [Engine.AppendTo] and [Engine.Restore] write it into a
 // snapshot and read it back. An engine does not know the machine that owns it. A call brings all
 // that a script needs: the keyspace, the clock, the seed of math.random, the feature level and the
-// work that is left (commands.Call and commands.Env).
-// A script runs in an interpreter, which is one Lua state (package internal/lua). redis.call finds
-// the command in the command table and calls its handler; its reply becomes Lua values without
-// being encoded. Entries share one interpreter. Reads, which run concurrently, take theirs from a
-// pool. No script sees what another left behind: globals and libraries are read-only, and what the
-// libraries remember ends with the run.
+// work that is left (commands.Call and commands.Env). A script runs in an interpreter, which is one
+// Lua state (package fsm/script/lua). redis.call finds the command in the command table and calls
+// its handler; its reply becomes Lua values without being encoded. Entries share one interpreter.
+// Reads, which run concurrently, take theirs from a pool. No script sees what another left behind:
+// globals and libraries are read-only, and what the libraries remember ends with the run.
 //
 // Limits are counts of instructions and bytes, so every node stops a script at the same place. The
 // work of the commands that a script calls counts too.

@@ -4,8 +4,8 @@ package script
 
 import (
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/lockorder"
-	"github.com/coordd/coordd/internal/lua"
 )
 
 // The limits of scripts. All are counts, so that every node stops at the same place.

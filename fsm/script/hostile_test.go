@@ -12,7 +12,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // hostile are scripts that never end by themselves, and the error that stops each within a tenth of

@@ -3,7 +3,7 @@ package script
 import (
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // interned are short strings that commands and scripts got before, by hash. One that comes again,

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // The sizes of a Lua state: call frames and registers. Both bound the recursion of Lua functions,

@@ -6,7 +6,7 @@ package script
 import (
 	"strings"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 func (in *interpreter) baseFunctions() []libraryFunction {

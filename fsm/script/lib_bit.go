@@ -7,7 +7,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // openBit returns the table of the bit library. The caller makes it the global `bit`.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // How encode writes NaN and infinities.

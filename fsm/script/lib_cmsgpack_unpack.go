@@ -8,7 +8,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 const (

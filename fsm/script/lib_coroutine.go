@@ -3,7 +3,7 @@
 
 package script
 
-import "github.com/coordd/coordd/internal/lua"
+import "github.com/coordd/coordd/fsm/script/lua"
 
 // maxResumeDepth bounds coroutines that resume coroutines, as C Lua bounds its C calls. Each level
 // takes Go stack, and overflowing that kills the process.

@@ -2,7 +2,7 @@
 
 package script
 
-import "github.com/coordd/coordd/internal/lua"
+import "github.com/coordd/coordd/fsm/script/lua"
 
 // failed pushes false and the error's value.
 func failed(L *lua.LState, value lua.LValue) int {

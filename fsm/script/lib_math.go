@@ -5,8 +5,8 @@ package script
 import (
 	"math"
 
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/libm"
-	"github.com/coordd/coordd/internal/lua"
 )
 
 // luaRandom generates the numbers of math.random: splitmix64 (Steele, Lea, Flood: Fast Splittable

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/libm"
-	"github.com/coordd/coordd/internal/lua"
 	"github.com/coordd/coordd/internal/tests/seeds"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // The errors of redis.call, byte-equal with Redis 7.0.

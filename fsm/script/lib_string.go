@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // openString returns the table of the string library. The caller makes it the global `string` and

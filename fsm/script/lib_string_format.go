@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/ascii"
-	"github.com/coordd/coordd/internal/lua"
 )
 
 // formatFlags are the flags of a conversion; Lua refuses more flag characters than there are flags.

@@ -7,7 +7,7 @@ package script
 import (
 	"strings"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 const errOrderFunction = "invalid order function for sorting"

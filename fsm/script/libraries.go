@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/ascii"
-	"github.com/coordd/coordd/internal/lua"
 	"github.com/coordd/coordd/internal/wire"
 )
 

@@ -2,7 +2,7 @@
 
 package script
 
-import "github.com/coordd/coordd/internal/lua"
+import "github.com/coordd/coordd/fsm/script/lua"
 
 // maxProtected bounds nested protected calls, as C Lua bounds nested C calls.
 const maxProtected = 190

@@ -4,7 +4,7 @@ package script
 
 import (
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 const errReadonly = "Attempt to modify a readonly table"

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // luaReply is the commands.Reply that builds Lua values, as redis.call returns them.

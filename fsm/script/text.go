@@ -3,7 +3,7 @@ package script
 import (
 	"strings"
 
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 )
 
 // text builds a string of unknown length. A growing buffer would leave copies of itself behind, so

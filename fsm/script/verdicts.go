@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/lua"
+	"github.com/coordd/coordd/fsm/script/lua"
 	"github.com/coordd/coordd/internal/wire"
 )
 

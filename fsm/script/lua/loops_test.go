@@ -96,7 +96,7 @@ func TestLoopsArePaidFor(t *testing.T) {
 
 // TestLoopsOfLibrariesArePaidFor reads the libraries, and how a result becomes a reply.
 func TestLoopsOfLibrariesArePaidFor(t *testing.T) {
-	checkLoops(t, "../../fsm/script/*.go", func(name string) bool {
+	checkLoops(t, "../*.go", func(name string) bool {
 		name = filepath.Base(name)
 		return strings.HasPrefix(name, "lib_") || name == "answer.go" || name == "text.go"
 	}, unpaidInLibraries)
@@ -160,7 +160,7 @@ var uncharged = map[string]string{
 // tb.RawGet(key) in place of L.RawGet(tb, key). Whether one is in a loop, only its callers tell.
 func TestLookupsOfLibrariesArePaidFor(t *testing.T) {
 	fset := token.NewFileSet()
-	names, err := filepath.Glob("../../fsm/script/*.go")
+	names, err := filepath.Glob("../*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

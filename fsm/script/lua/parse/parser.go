@@ -5,7 +5,7 @@ package parse
 import __yyfmt__ "fmt"
 
 import (
-	"github.com/coordd/coordd/internal/lua/ast"
+	"github.com/coordd/coordd/fsm/script/lua/ast"
 )
 
 type yySymType struct {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coordd/coordd/internal/lua/ast"
+	"github.com/coordd/coordd/fsm/script/lua/ast"
 )
 
 const EOF = -1

@@ -2,7 +2,7 @@
 package parse
 
 import (
-  "github.com/coordd/coordd/internal/lua/ast"
+  "github.com/coordd/coordd/fsm/script/lua/ast"
 )
 %}
 %type<stmts> chunk

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/coordd/coordd/fsm/script/lua/ast"
 	"github.com/coordd/coordd/internal/libm"
-	"github.com/coordd/coordd/internal/lua/ast"
 )
 
 // compileExpr evaluates an expression into the register reg, or into the variable that ec names,

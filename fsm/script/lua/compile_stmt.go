@@ -1,6 +1,6 @@
 package lua
 
-import "github.com/coordd/coordd/internal/lua/ast"
+import "github.com/coordd/coordd/fsm/script/lua/ast"
 
 func compileChunk(context *funcContext, chunk []ast.Stmt) {
 	for _, stmt := range chunk {

@@ -3,8 +3,8 @@ package lua
 import (
 	"fmt"
 
-	"github.com/coordd/coordd/internal/lua/ast"
-	"github.com/coordd/coordd/internal/lua/parse"
+	"github.com/coordd/coordd/fsm/script/lua/ast"
+	"github.com/coordd/coordd/fsm/script/lua/parse"
 )
 
 // The bounds of a function, and of nested statements and expressions: the compiler recurses over

@@ -1,6 +1,6 @@
 package lua
 
-import "github.com/coordd/coordd/internal/lua/ast"
+import "github.com/coordd/coordd/fsm/script/lua/ast"
 
 func compileLogicalOpExpr(context *funcContext, reg int, expr *ast.LogicalOpExpr, ec *expcontext) {
 	a := savereg(ec, reg)
