@@ -27,12 +27,20 @@ const (
 type interpreter struct {
 	table   *commands.Table
 	L       *lua.LState
-	globals *lua.LTable
+	budget  *lua.Budget
 	leaving func(*lua.LState) // leave
 	looking func() bool       // look
 
 	libraries []*loadedLibrary // whose code has run
 
+	globalTables
+	running
+	calling
+}
+
+// globalTables are what scripts and libraries see at first.
+type globalTables struct {
+	globals                          *lua.LTable
 	redisOfScripts, redisOfFunctions *lua.LTable // the global redis
 
 	// where the globals are that each run sets
@@ -46,35 +54,40 @@ type interpreter struct {
 	// functions runs
 	librarySwitch *lua.LTable
 	loadGlobals   *lua.LTable
+}
 
-	// Of the running script.
-	x            *commands.Call
-	overseer     commands.Overseer  // nil: none
-	watch        commands.Stopwatch // of overseer, once it worked for a while
-	loading      *registered        // by the library whose code runs, or nil
-	readOnly     bool
-	measuring    bool // write counts what it would write
-	measure      *measure
-	used         uint64 // by the newest run, instructions
-	stopped      bool   // the newest run exceeded its budget
-	aborted      bool   // the run ended early, and runs again elsewhere
-	unused       int64  // instructions that were left then
-	protected    int    // depth of nested protected calls
-	resp         int    // what redis.setresp chose: 2 or 3
-	budget       *lua.Budget
-	random       luaRandom
-	call         commands.Call // the command that the script calls
+// running is about the script that runs.
+type running struct {
+	x         *commands.Call
+	overseer  commands.Overseer  // nil: none
+	watch     commands.Stopwatch // of overseer, once it worked for a while
+	loading   *registered        // by the library whose code runs, or nil
+	readOnly  bool
+	measuring bool // write counts what it would write
+	measure   *measure
+	used      uint64 // by the newest run, instructions
+	stopped   bool   // the newest run exceeded its budget
+	aborted   bool   // the run ended early, and runs again elsewhere
+	unused    int64  // instructions that were left then
+	protected int    // depth of nested protected calls
+	resp      int    // what redis.setresp chose: 2 or 3
+	random    luaRandom
+	// the name given to load, by the one that errors show; looked up only
+	chunks map[string]string
+
+	failedSource string // where the error that ends the script was raised
+	failedLine   int
+}
+
+// calling is about the command that the script calls.
+type calling struct {
+	call         commands.Call
 	tx           commands.Tx
 	reply        luaReply
 	names        [1 << namesBits]namedSpec // of commands that scripts called, by a hash
 	args         [][]byte
 	arena        []byte
 	arenaCharged int // the most bytes of arguments of one command in this run
-	// the name given to load, by the one that errors show; looked up only
-	chunks map[string]string
-
-	failedSource string // where the error that ends the script was raised
-	failedLine   int
 }
 
 // newInterpreter returns an interpreter whose scripts call the commands of table. strict is that of
@@ -90,7 +103,8 @@ func newRoundingInterpreter(table *commands.Table, strict, rounds bool) *interpr
 		CallFrames: scriptCallFrames, Registers: scriptRegisters, MaxRegisters: scriptRegistersTo,
 		ThreadFrames: threadCallFrames, ThreadRegisters: threadRegisters,
 	})
-	in := &interpreter{table: table, L: L, globals: L.G.Global, budget: &L.G.Budget}
+	in := &interpreter{table: table, L: L, budget: &L.G.Budget,
+		globalTables: globalTables{globals: L.G.Global}}
 	L.G.RoundsPowers, L.G.Strict = rounds, strict
 	in.leaving, in.looking = in.leave, in.look
 	in.reply.interned = &in.interned

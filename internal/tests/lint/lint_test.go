@@ -289,3 +289,39 @@ func TestReplies(t *testing.T) {
 func TestGlob(t *testing.T) {
 	noLine(t, "use os.ReadDir", isProduct, regexp.MustCompile(`\bfilepath\.Glob\(`).MatchString)
 }
+
+// mostFields is how many fields a struct has at most: more of them are several things, of which
+// nobody sees any more who may use which.
+const mostFields = 31
+
+// TestStructsAreSmall: only options are many.
+func TestStructsAreSmall(t *testing.T) {
+	structs := 0
+	goSources(t, func(path string, src []byte) {
+		if !isProduct(path) {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			def, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			s, ok := def.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			structs++
+			if n := s.Fields.NumFields(); n > mostFields && def.Name.Name != "Config" {
+				t.Errorf("%s: %s has %d fields", path, def.Name.Name, n)
+			}
+			return true
+		})
+	})
+	if structs < 100 {
+		t.Errorf("only %d structs: the test reads something else", structs)
+	}
+}
