@@ -95,7 +95,7 @@ func TestParkedReadFindsItsTick(t *testing.T) {
 	n.inFlight.Add(-1)
 	n.pause.mu.Unlock()
 	received(t, "its answer", u.done)
-	if reply, err := u.take(); err != nil || len(reply) == 0 {
+	if reply, err := u.result(); err != nil || len(reply) == 0 {
 		t.Errorf("%q %v", reply, err)
 	}
 }

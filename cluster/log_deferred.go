@@ -142,8 +142,8 @@ func (s *logStore) flush() error {
 	return nil
 }
 
-// settle is flush for a node that does not lead: Raft acts on what its log holds.
-func (s *logStore) settle() error {
+// flushAsFollower is flush for a node that does not lead: Raft acts on what its log holds.
+func (s *logStore) flushAsFollower() error {
 	if s.deferred.first.Load() == 0 || s.leads() {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (s *logStore) durableTo() uint64 {
 
 // FirstIndex returns the index of the first entry, 0 if there is none.
 func (s *logStore) FirstIndex() (uint64, error) {
-	if err := s.settle(); err != nil {
+	if err := s.flushAsFollower(); err != nil {
 		return 0, err
 	}
 	return s.LogStore.FirstIndex()
@@ -182,7 +182,7 @@ func (s *logStore) FirstIndex() (uint64, error) {
 
 // LastIndex returns the index of the last entry that is durable, 0 if there is none.
 func (s *logStore) LastIndex() (uint64, error) {
-	if err := s.settle(); err != nil {
+	if err := s.flushAsFollower(); err != nil {
 		return 0, err
 	}
 	return s.LogStore.LastIndex()

@@ -324,8 +324,8 @@ func (k *snapshotSink) showHead() error {
 	return k.s.guard.snapshot(k.index, k.head)
 }
 
-// end counts the snapshot once, however often it is closed or canceled.
-func (k *snapshotSink) end(counter *atomic.Uint64) {
+// count counts the snapshot once, however often it is closed or canceled.
+func (k *snapshotSink) count(counter *atomic.Uint64) {
 	k.ended.Do(func() {
 		k.s.open.Add(-1)
 		k.s.written.Add(-k.size)
@@ -336,7 +336,7 @@ func (k *snapshotSink) end(counter *atomic.Uint64) {
 // Cancel drops the snapshot.
 func (k *snapshotSink) Cancel() error {
 	err := k.SnapshotSink.Cancel()
-	k.end(&k.s.failed)
+	k.count(&k.s.failed)
 	return k.s.checked(err)
 }
 
@@ -355,12 +355,12 @@ func (k *snapshotSink) Close() error {
 		return errors.Join(err, k.Cancel())
 	}
 	if err := k.SnapshotSink.Close(); err != nil {
-		k.end(&k.s.failed)
+		k.count(&k.s.failed)
 		return k.s.checked(err)
 	}
 	if k.own {
 		if err := k.s.readBack(k.index, k.ID()); err != nil {
-			k.end(&k.s.failed)
+			k.count(&k.s.failed)
 			return err
 		}
 	}
@@ -373,7 +373,7 @@ func (k *snapshotSink) Close() error {
 	k.s.growth.covered(k.index)
 	took := time.Since(k.began)
 	k.s.took.Add(int64(took))
-	k.end(&k.s.finished)
+	k.count(&k.s.finished)
 	k.s.logger.Info("snapshot written", "index", k.index, "took", took)
 	return nil
 }

@@ -105,7 +105,7 @@ func newLogStore(inner raft.LogStore, a *arrivals, appliedMs func() int64) *logS
 func (s *logStore) IsMonotonic() bool { return true }
 
 func (s *logStore) GetLog(index uint64, out *raft.Log) error {
-	if err := s.settle(); err != nil {
+	if err := s.flushAsFollower(); err != nil {
 		return err
 	}
 	return s.peek(index, out)

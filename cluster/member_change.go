@@ -441,7 +441,7 @@ func (n *Node) maintain() {
 		select {
 		case n.changing <- struct{}{}:
 			if !due || !n.removeOverdue(now) && !n.giveWay(now) {
-				n.settle(lead)
+				n.advanceMembership(lead)
 			}
 			<-n.changing
 			n.worked(now)
@@ -491,7 +491,7 @@ func (n *Node) moved(s raft.Server) string {
 	return addr
 }
 
-func (n *Node) settle(lead *leadership) {
+func (n *Node) advanceMembership(lead *leadership) {
 	if next, ok := n.unregistered(); ok {
 		if err := n.register(next); err != nil {
 			n.logger.Warn("member registration failed", "error", err)

@@ -42,7 +42,7 @@ func (n *Node) updateLinks() {
 	}
 	for id, l := range n.links {
 		if !wanted[id] {
-			l.end()
+			l.close()
 			delete(n.links, id)
 		}
 	}
@@ -53,7 +53,7 @@ func (n *Node) updateLinks() {
 func (n *Node) endLinks() {
 	n.linksMu.Lock()
 	for id, l := range n.links {
-		l.end()
+		l.close()
 		delete(n.links, id)
 	}
 	n.linksMu.Unlock()

@@ -331,7 +331,7 @@ func TestContactWithoutAWayToTheLeader(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		lead, n := c.leader(), c.followers()[0]
 		c.write(lead, "a")
-		n.link(lead.cfg.ID).end()
+		n.link(lead.cfg.ID).close()
 		time.Sleep(8 * time.Second)
 		s := n.Status()
 		if s.LeaderID != lead.cfg.ID || s.Ready {

@@ -446,7 +446,7 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 	}
 	if ctx.Done() == nil {
 		<-c.done // a select costs as much as the rest of the handover
-		return c.take()
+		return c.result()
 	}
 	select {
 	case <-c.done:
@@ -460,7 +460,7 @@ func (n *Node) submit(ctx context.Context, q *queue, c *call, abandoned error) (
 			return nil, abandoned
 		}
 	}
-	return c.take()
+	return c.result()
 }
 
 // ReadLocal runs a batch of read-only requests against this node's own state, which may be old, but

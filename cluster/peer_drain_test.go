@@ -106,7 +106,7 @@ func TestDrainNotice(t *testing.T) {
 			there.Close()
 			l.down()
 			<-c.done
-			if reply, err := c.take(); drained && (err != nil || string(reply) != "1:w") ||
+			if reply, err := c.result(); drained && (err != nil || string(reply) != "1:w") ||
 				!drained && !errors.Is(err, ErrUnknown) {
 				t.Errorf("the write was answered %q %v", reply, err)
 			}

@@ -163,7 +163,7 @@ func (in *inbound) serve() error {
 				return err
 			}
 			if in.n.standing(in.peer).isMember() {
-				in.n.heard.take(in.peer, in.number, r)
+				in.n.heard.note(in.peer, in.number, r)
 			}
 		case frameQuestion:
 			in.answerQuestion(f)

@@ -407,8 +407,8 @@ func (l *link) fail(err error) {
 	}
 }
 
-// end stops the link for good.
-func (l *link) end() {
+// close stops the link for good.
+func (l *link) close() {
 	l.mu.Lock()
 	w := l.wire
 	select {

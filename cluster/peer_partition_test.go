@@ -244,7 +244,7 @@ func TestNoClientWaitsForever(t *testing.T) {
 			}
 			eventually(t, "the leader has the frame",
 				func() bool { return lead.writes.hasForwarded() })
-			lead.writes.take(nil, 1)
+			lead.writes.dequeue(nil, 1)
 		}
 		for _, done := range sent {
 			if err := <-done; !errors.Is(err, ErrUnknown) {

@@ -160,8 +160,8 @@ func (v *vouchers) begin(id string) bool {
 	return true
 }
 
-// end notes an answer. Of too many, all but those about voters are forgotten.
-func (v *vouchers) end(id string, is standing) {
+// note notes an answer. Of too many, all but those about voters are forgotten.
+func (v *vouchers) note(id string, is standing) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.asking, id)
@@ -188,7 +188,7 @@ func (n *Node) askAbout(id string) {
 			n.mux.warnings.Warn("no member that would know has told what a node is, and no "+
 				"leader is known: it counts as a voter", "node", id)
 		}
-		n.vouchers.end(id, is)
+		n.vouchers.note(id, is)
 		if !is.isMember() {
 			n.mux.warnings.Warn("a node claims to be a member, and no member knows it", "node", id)
 		}

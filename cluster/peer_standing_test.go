@@ -189,7 +189,7 @@ func TestVouchers(t *testing.T) {
 		v := &vouchers{}
 		ask := func(id string, is standing) {
 			if v.begin(id) {
-				v.end(id, is)
+				v.note(id, is)
 			}
 		}
 		ask("n6", standingVoter)
@@ -205,7 +205,7 @@ func TestVouchers(t *testing.T) {
 		if !v.begin("n6") || v.begin("one more") || v.standing("n6") != standingVoter {
 			t.Error("it is not asked again in time, or too many are asked about")
 		}
-		v.end("n6", standingVoter)
+		v.note("n6", standingVoter)
 		for i := range 3 * maxVouched {
 			ask(fmt.Sprint("another", i), standingNone)
 		}

@@ -38,8 +38,8 @@ type entry struct {
 	calls []*call // nil once they have an outcome
 }
 
-// take returns the calls without an outcome, to whoever gives them one.
-func (e *entry) take() []*call {
+// unanswered returns the calls without an outcome, to whoever gives them one.
+func (e *entry) unanswered() []*call {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	calls := e.calls
@@ -141,7 +141,7 @@ func (n *Node) step(q *queue, r *route, lead func(*route) bool,
 	}
 	if r.link != nil && r.link.up() {
 		if least, ready := r.link.room(kind); ready {
-			did = n.forward(q, r.link, kind, q.take(nil, least))
+			did = n.forward(q, r.link, kind, q.dequeue(nil, least))
 		}
 		if r.link.roomForHeavy(kind) {
 			did = n.forward(q, r.link, kind, q.takeHeavy(nil, 1)) || did
@@ -199,7 +199,7 @@ func (n *Node) expire(q *queue) time.Duration {
 func (n *Node) proposeOnce(lead *leadership, scratch [][]byte, least int) ([][]byte, bool) {
 	// before anything is taken: drain must not find the queue empty and nothing in flight
 	flying := n.inFlight.Add(1)
-	calls := n.writes.take(nil, least)
+	calls := n.writes.dequeue(nil, least)
 	tick := n.tickDue.Swap(false)
 	if len(calls) == 0 && !(tick && flying == 1) {
 		n.inFlight.Add(-1)
@@ -311,7 +311,7 @@ func (n *Node) complete() {
 		err := e.future.Error()
 		n.pendingEntries.removeFirst()
 		e.lead.Settled(e.stamp)
-		calls := e.take() // none if the sweep abandoned them
+		calls := e.unanswered() // none if the sweep abandoned them
 		switch out := e.outcome(); {
 		case err != nil && neverLogged(err), err == nil && out.void:
 			n.retract(n.writes, calls)

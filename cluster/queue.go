@@ -94,8 +94,8 @@ func (c *call) release() {
 	callPool.Put(c)
 }
 
-// take returns the outcome of a finished local call and releases it.
-func (c *call) take() ([]byte, error) {
+// result returns the outcome of a finished local call and releases it.
+func (c *call) result() ([]byte, error) {
 	err := c.err
 	var reply []byte
 	if err == nil {
@@ -324,10 +324,10 @@ func (b *packer) fits(c *call) bool {
 	return true
 }
 
-// take appends to dst the first light calls that fit into one entry or frame. If fewer than least
-// batches (at least one) wait, it takes nothing and marks the consumer as sleeping, so that the
-// push that makes them enough wakes it.
-func (q *queue) take(dst []*call, least int) []*call {
+// dequeue appends to dst the first light calls that fit into one entry or frame. If fewer than
+// least batches (at least one) wait, it takes nothing and marks the consumer as sleeping, so that
+// the push that makes them enough wakes it.
+func (q *queue) dequeue(dst []*call, least int) []*call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if least = max(least, 1); q.lightBatches < least {

@@ -42,7 +42,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 			q.push(&test.units[i])
 		}
 		for _, want := range test.batches {
-			if got := len(q.take(nil, 1)); got != want {
+			if got := len(q.dequeue(nil, 1)); got != want {
 				t.Errorf("%s: a batch of %d, want %d", test.name, got, want)
 			}
 		}
@@ -54,7 +54,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 	for range maxEntryBatches + 1 {
 		q.push(&call{batches: make([][]byte, 1)})
 	}
-	if a, b := len(q.take(nil, 1)), len(q.take(nil, 1)); a != maxEntryBatches || b != 1 {
+	if a, b := len(q.dequeue(nil, 1)), len(q.dequeue(nil, 1)); a != maxEntryBatches || b != 1 {
 		t.Errorf("batches of %d and %d batches", a, b)
 	}
 }
@@ -62,7 +62,7 @@ func TestQueueTakesWithinLimits(t *testing.T) {
 func TestQueueOrder(t *testing.T) {
 	q := newQueue(&fair.Costs{})
 	u := queuedUnits(q, 1, 2, 3, 4, 5, 6)
-	first, second := q.take(nil, 1), []*call(nil)
+	first, second := q.dequeue(nil, 1), []*call(nil)
 	q.requeue(first[2:4], false)
 	q.requeue(first[:2], false) // refused after the ones behind it
 	q.requeue(first[4:], true)
@@ -76,7 +76,7 @@ func TestQueueOrder(t *testing.T) {
 	if len(dropped) != 1 || next.IsZero() {
 		t.Errorf("dropped %d, next %v", len(dropped), next)
 	}
-	second = q.take(nil, 1)
+	second = q.dequeue(nil, 1)
 	var sizes []int
 	for _, v := range second {
 		sizes = append(sizes, v.size)
@@ -111,13 +111,13 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	for name, free := range map[string]func(){
 		"withdraw": func() { q.withdraw(first) },
-		"take":     func() { q.take(nil, 1) },
+		"take":     func() { q.dequeue(nil, 1) },
 		"remove":   func() { q.remove(func(*call) bool { return true }) },
 	} {
 		if free(); q.bytes > 1 {
 			t.Errorf("%d bytes after %s", q.bytes, name)
 		}
-		q.take(nil, 1)
+		q.dequeue(nil, 1)
 		if q.bytes != 0 || q.lightBatches != 0 || q.forwarded != 0 {
 			t.Errorf("an empty queue counts %d bytes, %d batches, %d frames", q.bytes,
 				q.lightBatches, q.forwarded)
@@ -143,7 +143,7 @@ func TestQueueWakesWhenEnoughWait(t *testing.T) {
 		if woken() {
 			t.Error("a consumer that does not sleep was woken")
 		}
-		if got := q.take(nil, 3); got != nil {
+		if got := q.dequeue(nil, 3); got != nil {
 			t.Errorf("%d calls, fewer than asked for", len(got))
 		}
 		queuedUnits(q, 1)
@@ -154,7 +154,7 @@ func TestQueueWakesWhenEnoughWait(t *testing.T) {
 		if !woken() {
 			t.Error("not woken with three of three")
 		}
-		if got := q.take(nil, 3); len(got) != 3 {
+		if got := q.dequeue(nil, 3); len(got) != 3 {
 			t.Errorf("%d calls", len(got))
 		}
 	})

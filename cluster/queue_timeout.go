@@ -47,7 +47,7 @@ func (w *entryList) abandon(limit time.Time) (calls []*call) {
 		if !e.proposed.Before(limit) {
 			break
 		}
-		calls = append(calls, e.take()...)
+		calls = append(calls, e.unanswered()...)
 	}
 	return calls
 }

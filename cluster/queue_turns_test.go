@@ -40,7 +40,7 @@ func turns(t *testing.T, q *queue, costs map[uint64]uint64, count int) map[uint6
 	for range count {
 		light := batchOf(1000, lightCommand, 10)
 		q.push(light)
-		if calls := q.take(nil, 1); len(calls) != 1 || calls[0] != light {
+		if calls := q.dequeue(nil, 1); len(calls) != 1 || calls[0] != light {
 			t.Fatalf("%d calls are taken with a light one that waits", len(calls))
 		}
 		q.charge(light, 10, 0)
@@ -162,7 +162,7 @@ func TestReconnectingFlows(t *testing.T) {
 				if q.push(light); light.heavy {
 					t.Fatal("a light one of a client that was heavy once waits for a turn")
 				}
-				q.take(nil, 1)
+				q.dequeue(nil, 1)
 				id := int(c.Flow.ID)
 				if id <= staying {
 					stays = max(stays, turn-since[id])
@@ -246,7 +246,7 @@ func TestQueueDoesNotGrow(t *testing.T) {
 	}
 	for range 100 * waiting {
 		q.push(unit())
-		if len(q.take(nil, 1)) != 1 {
+		if len(q.dequeue(nil, 1)) != 1 {
 			t.Fatal("not one unit")
 		}
 	}
@@ -279,7 +279,7 @@ func TestHeavyWritesTakeTurnsWithReads(t *testing.T) {
 		}
 		lead.gate.Release(holder, 0)
 		received(t, "the heavy write", u.done)
-		if _, err := u.take(); err != nil {
+		if _, err := u.result(); err != nil {
 			t.Fatal(err)
 		}
 		free := func(what string) {
@@ -302,7 +302,7 @@ func TestHeavyWritesTakeTurnsWithReads(t *testing.T) {
 		lead.gate.Release(holder, 0)
 		free("a turn without leadership")
 		received(t, "the refusal", u.done)
-		if _, err := u.take(); err == nil {
+		if _, err := u.result(); err == nil {
 			t.Error("it was served without a leader")
 		}
 	})

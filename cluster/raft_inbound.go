@@ -33,8 +33,8 @@ type certified struct {
 	heartbeat func(raft.RPC)
 }
 
-// take hands a connection to the transport of its identity.
-func (c *certified) take(conn *stream) {
+// dispatch hands a connection to the transport of its identity.
+func (c *certified) dispatch(conn *stream) {
 	key := strings.Join(conn.who, " ")
 	c.mu.Lock()
 	l := c.layers[key]
@@ -140,7 +140,7 @@ func (t *transport) receive() {
 		t.certified = &certified{tls: m.tls, new: t.n.newTransport, addr: m.Addr(),
 			warnings: m.warnings, stop: t.stop, deliver: t.deliver,
 			layers: map[string]*certifiedLayer{}}
-		m.certified = t.certified.take
+		m.certified = t.certified.dispatch
 	}
 	go func() { // without TLS
 		for {

@@ -86,7 +86,7 @@ func (n *Node) serveReads() {
 func (n *Node) readOnce(lead *leadership) bool {
 	var light, heavy []*call
 	for {
-		more := n.reads.take(light, 1)
+		more := n.reads.dequeue(light, 1)
 		if len(more) == len(light) {
 			break
 		}

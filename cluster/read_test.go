@@ -43,7 +43,7 @@ func TestClockOfReadsIsConfirmed(t *testing.T) {
 			}
 			lead.gate.Release(holder, 0)
 			received(t, "the reply", u.done)
-			reply, err := u.take()
+			reply, err := u.result()
 			if err != nil || u.heavy != heavy {
 				t.Fatalf("heavy %v: %v", u.heavy, err)
 			}

@@ -171,9 +171,9 @@ type heardSums struct {
 	equal uint64 // see equalTo
 }
 
-// take notes a report of a member, unless it is of an older connection than what is known: that
+// note notes a report of a member, unless it is of an older connection than what is known: that
 // may be of an earlier process, with another state.
-func (h *heardSums) take(member string, from uint64, r sumsReport) {
+func (h *heardSums) note(member string, from uint64, r sumsReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.of[member]

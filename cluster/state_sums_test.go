@@ -195,7 +195,7 @@ func TestOneMemberEndsNobody(t *testing.T) {
 		n := c.nodes["n1"]
 		say := func(member string, sum uint64) {
 			at := newestOf(n)
-			n.heard.take(member, 1<<60, sumsReport{1, stateSum{at, sum}, nil})
+			n.heard.note(member, 1<<60, sumsReport{1, stateSum{at, sum}, nil})
 			eventually(t, "n1 has compared", func() bool {
 				return stateOf(n, member) == membership.Differs && len(n.heard.wake) == 0
 			})
@@ -207,8 +207,8 @@ func TestOneMemberEndsNobody(t *testing.T) {
 			t.Fatalf("n1 ended: %v", n.lost)
 		}
 		at := newestOf(n)
-		n.heard.take("n3", 1<<60, sumsReport{1, stateSum{at, 3}, nil})
-		n.heard.take("n2", 1<<60, sumsReport{1, stateSum{at, 3}, nil})
+		n.heard.note("n3", 1<<60, sumsReport{1, stateSum{at, 3}, nil})
+		n.heard.note("n2", 1<<60, sumsReport{1, stateSum{at, 3}, nil})
 		if err := c.failed("n1"); !strings.Contains(err.Error(), "n2 and n3") {
 			t.Errorf("n1 ended with %v", err)
 		}
@@ -307,21 +307,21 @@ func TestMarksAreCommon(t *testing.T) {
 // was replaced, is not mixed with what is known.
 func TestReportsOfOldConnections(t *testing.T) {
 	h := heardSums{wake: make(chan struct{}, 1), of: map[string]*memberSums{}}
-	h.take("n2", 5, sumsReport{1, stateSum{70, 1}, []stateSum{{64, 1}}})
-	h.take("n2", 4, sumsReport{1, stateSum{71, 2}, []stateSum{{65, 2}}})
+	h.note("n2", 5, sumsReport{1, stateSum{70, 1}, []stateSum{{64, 1}}})
+	h.note("n2", 4, sumsReport{1, stateSum{71, 2}, []stateSum{{65, 2}}})
 	if m := h.of["n2"]; m.newest.index != 70 || len(m.marks) != 1 {
 		t.Errorf("%+v", m)
 	}
-	h.take("n2", 5, sumsReport{1, stateSum{130, 1}, []stateSum{{128, 1}}})
+	h.note("n2", 5, sumsReport{1, stateSum{130, 1}, []stateSum{{128, 1}}})
 	if m := h.of["n2"]; m.newest.index != 130 || len(m.marks) != 2 {
 		t.Errorf("%+v", m)
 	}
-	h.take("n2", 5, sumsReport{2, stateSum{140, 1}, nil})
+	h.note("n2", 5, sumsReport{2, stateSum{140, 1}, nil})
 	if m := h.of["n2"]; m.newest.index != 140 || len(m.marks) != 0 {
 		t.Errorf("%+v", m)
 	}
 	for i := range uint64(2 * marksKept) {
-		h.take("n2", 6, sumsReport{1, stateSum{i, 1}, []stateSum{{i, 1}}})
+		h.note("n2", 6, sumsReport{1, stateSum{i, 1}, []stateSum{{i, 1}}})
 	}
 	if m := h.of["n2"]; len(m.marks) != marksKept {
 		t.Errorf("%d marks are kept", len(m.marks))

@@ -412,7 +412,7 @@ func (r *valueReader) streamNode(s *keyspace.Stream, master keyspace.StreamID) b
 	n := nodeReader{all: r.compact(rdb.Listpack)}
 	n.number() // entries
 	n.number() // those that were deleted
-	names := n.take(n.number())
+	names := n.nextElements(n.number())
 	nameBytes := 0
 	for _, name := range names {
 		nameBytes += len(name)
@@ -424,7 +424,7 @@ func (r *valueReader) streamNode(s *keyspace.Stream, master keyspace.StreamID) b
 			Seq: master.Seq + uint64(n.number())}
 		var texts [][]byte
 		if flags&streamSameFields != 0 {
-			for i, value := range n.take(int64(len(names))) {
+			for i, value := range n.nextElements(int64(len(names))) {
 				texts = append(texts, names[i], value)
 			}
 			r.spend(len(names)) // a value may be an empty one
@@ -433,7 +433,7 @@ func (r *valueReader) streamNode(s *keyspace.Stream, master keyspace.StreamID) b
 				return false
 			}
 		} else {
-			texts = n.take(2 * min(n.number(), int64(len(n.all))))
+			texts = n.nextElements(2 * min(n.number(), int64(len(n.all))))
 		}
 		n.number() // elements, to read backwards
 		if flags&streamDeleted != 0 {
@@ -453,8 +453,8 @@ type nodeReader struct {
 	failed bool
 }
 
-// take returns the next n elements.
-func (n *nodeReader) take(count int64) (some [][]byte) {
+// nextElements returns the next n elements.
+func (n *nodeReader) nextElements(count int64) (some [][]byte) {
 	if count < 0 || count > int64(len(n.all)) {
 		n.failed, n.all = true, nil
 		return nil
@@ -464,7 +464,7 @@ func (n *nodeReader) take(count int64) (some [][]byte) {
 }
 
 func (n *nodeReader) number() int64 {
-	one := n.take(1)
+	one := n.nextElements(1)
 	if n.failed {
 		return 0
 	}

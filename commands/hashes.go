@@ -256,7 +256,7 @@ func hdel(x *Call) error {
 			removed++
 		}
 	}
-	edit.end("hdel")
+	edit.finish("hdel")
 	x.Out.Int(removed)
 	return nil
 }
@@ -427,7 +427,7 @@ func hscan(x *Call) error {
 	return scanElements(x, findHash, func(h *keyspace.Hash, s *elementScan, cursor uint64) uint64 {
 		x.spendDeadFields(h, s.count)
 		return h.Scan(cursor, s.count, func(name string, value []byte) {
-			if s.take(name) {
+			if s.matches(name) {
 				s.keep(name, value)
 			}
 		})

@@ -218,8 +218,8 @@ func (c *hashEdit) expire(name []byte, deadlineMs int64) (deleted bool) {
 	return false
 }
 
-// end ends the change, if there was one, and notifies event.
-func (c *hashEdit) end(event string) {
+// finish ends the change, if there was one, and notifies event.
+func (c *hashEdit) finish(event string) {
 	if c.e != nil {
 		c.x.changed(c.e, NotifyHash, event)
 	}
@@ -272,7 +272,7 @@ func (x *Call) expireFields(unit ttlUnit) error {
 			x.Out.Int(fieldDone)
 		}
 	}
-	edit.end(event)
+	edit.finish(event)
 	return nil
 }
 
@@ -297,7 +297,7 @@ func hpersistCommand(x *Call) error {
 			x.Out.Int(fieldDone)
 		}
 	}
-	edit.end("hpersist")
+	edit.finish("hpersist")
 	return nil
 }
 

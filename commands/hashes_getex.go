@@ -16,7 +16,7 @@ func hgetdelCommand(x *Call) error {
 			edit.remove(name)
 		}
 	}
-	edit.end("hdel")
+	edit.finish("hdel")
 	return nil
 }
 
@@ -58,6 +58,6 @@ func hgetexCommand(x *Call) error {
 	if persist {
 		event = "hpersist"
 	}
-	edit.end(event)
+	edit.finish(event)
 	return nil
 }

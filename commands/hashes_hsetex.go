@@ -129,7 +129,7 @@ func (x *Call) setDeadFields(o *hsetexOptions) {
 		}
 	}
 	if edit.e != nil {
-		edit.end("hdel")
+		edit.finish("hdel")
 		return
 	}
 	x.notify(NotifyHash, "hdel", key)

@@ -249,8 +249,8 @@ func (x *Call) ReplySize() (n int, refused bool) {
 	return x.meter.bytes, x.meter.refused == ErrReplySize
 }
 
-// take charges for an element of that many bytes.
-func (m *meter) take(units, bytes int) {
+// charge charges for an element of that many bytes.
+func (m *meter) charge(units, bytes int) {
 	if m.bytes += bytes; m.bytes > m.room {
 		m.x.refuse(ErrReplySize)
 	}
@@ -280,24 +280,24 @@ func digits(n int64) int {
 func (m *meter) text(n int, bulk bool) {
 	switch {
 	case m.x.Tx.Script:
-		m.take(replyWork, n)
+		m.charge(replyWork, n)
 	case bulk:
-		m.take(replyWork, n+2+lineBytes+digits(int64(n)))
+		m.charge(replyWork, n+2+lineBytes+digits(int64(n)))
 	default:
-		m.take(replyWork, n+lineBytes)
+		m.charge(replyWork, n+lineBytes)
 	}
 }
 
 // open charges for the head of an array, set or map.
 func (m *meter) open(n, elements int) {
 	if m.x.Tx.Script {
-		m.take(replyWork, scriptElement*elements)
+		m.charge(replyWork, scriptElement*elements)
 		return
 	}
 	if m.x.Tx.Proto != 3 {
 		n = elements
 	}
-	m.take(replyWork, lineBytes+digits(int64(n)))
+	m.charge(replyWork, lineBytes+digits(int64(n)))
 }
 
 // Status writes a simple string.
@@ -457,7 +457,7 @@ func (x *Call) Reserve(n int) {
 func (x *Call) resp(n int) *RESP {
 	out := x.Out
 	if m, ok := out.(*meter); ok {
-		m.take(replyWork, n)
+		m.charge(replyWork, n)
 		out = m.out
 	}
 	r, _ := out.(*RESP)

@@ -121,8 +121,8 @@ type scanned struct {
 // keptWork is the cost of keeping an element until the reply is written, in units of Env.Work.
 const keptWork = 6
 
-// take reports whether the pattern matches an element.
-func (s *elementScan) take(name string) bool {
+// matches reports whether the pattern matches an element.
+func (s *elementScan) matches(name string) bool {
 	s.call.Spend(s.work(len(name)))
 	if s.call.Level >= LevelSecond {
 		s.call.Spend(walkedWork + keptWork)

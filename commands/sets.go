@@ -251,7 +251,7 @@ func sscan(x *Call) error {
 	return scanElements(x, findSet, func(s *keyspace.Set, step *elementScan, cursor uint64) uint64 {
 		step.noValues = true
 		return s.Scan(cursor, step.count, func(member string) {
-			if step.take(member) {
+			if step.matches(member) {
 				step.keep(member, nil)
 			}
 		})

@@ -136,8 +136,8 @@ func (c *claiming) drop(id keyspace.StreamID) {
 	c.g.Acknowledge(id)
 }
 
-// take gives a pending entry to the consumer.
-func (c *claiming) take(e keyspace.StreamEntry, p keyspace.Pending) {
+// claim gives a pending entry to the consumer.
+func (c *claiming) claim(e keyspace.StreamEntry, p keyspace.Pending) {
 	c.edit()
 	c.spend()
 	if !c.seen {
@@ -150,8 +150,8 @@ func (c *claiming) take(e keyspace.StreamEntry, p keyspace.Pending) {
 	c.claimed = append(c.claimed, e)
 }
 
-// end records the change.
-func (c *claiming) end() {
+// record records the change.
+func (c *claiming) record() {
 	if c.e != nil {
 		c.x.DB().Noted(c.e, false)
 	}
@@ -211,10 +211,10 @@ func xclaim(x *Call) error {
 			} else if !a.justID {
 				x.countDelivery(&p)
 			}
-			c.take(e, p)
+			c.claim(e, p)
 		}
 	}
-	c.end()
+	c.record()
 	c.reply()
 	return nil
 }
@@ -316,9 +316,9 @@ func xautoclaim(x *Call) error {
 		if !a.justID {
 			x.countDelivery(&p)
 		}
-		c.take(claim.entry, p)
+		c.claim(claim.entry, p)
 	}
-	c.end()
+	c.record()
 	x.Out.Array(3)
 	x.Out.BulkString(next.String())
 	c.reply()

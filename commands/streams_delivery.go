@@ -40,8 +40,8 @@ func (p *parcel) charge(units, bytes int) {
 	}
 }
 
-// take reserves room for an entry and reports whether there is enough.
-func (p *parcel) take(e keyspace.StreamEntry) bool {
+// reserve reserves room for an entry and reports whether there is enough.
+func (p *parcel) reserve(e keyspace.StreamEntry) bool {
 	elements := entryElements + e.Fields()
 	p.charge(p.names+pendingWork+readWork+replyWork*elements+e.Size()/replyBytes,
 		scriptElement*elements+entryID+e.Size())

@@ -325,7 +325,7 @@ func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group,
 	p *parcel) (entries []keyspace.StreamEntry) {
 	first, _ := g.Last().Next()
 	s.Range(first, keyspace.MaxStreamID, func(e keyspace.StreamEntry) bool {
-		if !p.take(e) {
+		if !p.reserve(e) {
 			return false
 		}
 		entries = append(entries, e)
@@ -343,7 +343,7 @@ func (a *readArgs) again(s *keyspace.Stream, g *keyspace.Group, after keyspace.S
 			break
 		}
 		e, _ := s.Get(pending.ID)
-		if e.ID = pending.ID; !p.take(e) {
+		if e.ID = pending.ID; !p.reserve(e) {
 			break
 		}
 		entries = append(entries, e)

@@ -137,8 +137,8 @@ func (d *deleting) delete(id keyspace.StreamID) (result int64) {
 	return entryDeleted
 }
 
-// end records the change.
-func (d *deleting) end() {
+// record records the change.
+func (d *deleting) record() {
 	switch {
 	case d.deleted > 0:
 		d.x.changed(d.e, NotifyStream, "xdel")
@@ -178,7 +178,7 @@ func xdelex(x *Call) error {
 	for _, id := range ids {
 		x.Out.Int(d.delete(id))
 	}
-	d.end()
+	d.record()
 	return nil
 }
 
@@ -216,6 +216,6 @@ func xackdel(x *Call) error {
 		g.Acknowledge(id)
 		x.Out.Int(max(d.delete(id), entryDeleted)) // if it is gone already, too
 	}
-	d.end()
+	d.record()
 	return nil
 }

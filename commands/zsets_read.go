@@ -108,7 +108,7 @@ func zscan(x *Call) error {
 	return scanElements(x, findZSet, func(z *keyspace.ZSet, s *elementScan, cursor uint64) uint64 {
 		compact := z.Compact()
 		return z.Scan(cursor, s.count, func(m keyspace.Scored) {
-			if s.take(m.Member) {
+			if s.matches(m.Member) {
 				s.keep(m.Member, []byte(scannedScore(m.Score, compact)))
 			}
 		})

@@ -125,7 +125,7 @@ func (v *lent) remove(l *loan) {
 	d.loans--
 	v.bytes -= d.bytes()
 	if d.loans == 0 {
-		v.end(d.key, func(o *lender) bool { return o == d })
+		v.endLoans(d.key, func(o *lender) bool { return o == d })
 	}
 }
 
@@ -154,8 +154,8 @@ func (v *lent) expire(nowMs int64) {
 	}
 }
 
-// end ends the loans of a key from those lenders for which ends returns true.
-func (v *lent) end(key changedKey, ends func(*lender) bool) {
+// endLoans ends the loans of a key from those lenders for which ends returns true.
+func (v *lent) endLoans(key changedKey, ends func(*lender) bool) {
 	of := v.lenders[key.db][key.key]
 	if len(of) == 0 {
 		return
@@ -175,7 +175,7 @@ func (v *lent) end(key changedKey, ends func(*lender) bool) {
 // endBy ends the loans of a key by a command that does something else to it than to add or take
 // elements at the ends.
 func (v *lent) endBy(key changedKey, spec *commands.Spec) {
-	v.end(key, func(d *lender) bool { return !leaves(spec, d.class) })
+	v.endLoans(key, func(d *lender) bool { return !leaves(spec, d.class) })
 }
 
 // changed ends loans by a change of the keyspace. What expires ends none: a loan has the deadline
@@ -189,7 +189,7 @@ func (v *lent) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 		v.endBy(changedKey{db, e.Key()}, v.by)
 	case keyspace.Flushed:
 		for key := range v.lenders[db] { //purity: all of them end
-			v.end(changedKey{db, key}, func(*lender) bool { return true })
+			v.endLoans(changedKey{db, key}, func(*lender) bool { return true })
 		}
 	}
 }
@@ -243,9 +243,9 @@ func (m *Machine) lend(env *commands.Env, from source) {
 	env.Runs = m.lends()
 }
 
-// giveBack puts back a part of what a wait was given whose client is gone, if it is still lent. A
+// putBack puts back a part of what a wait was given whose client is gone, if it is still lent. A
 // part that was put back before stays so: a node whose request's end is not known asks again.
-func (m *Machine) giveBack(r *runner, values [][]byte) error {
+func (m *Machine) putBack(r *runner, values [][]byte) error {
 	var n [3]int64 // the wait's number, that of the part, and how many there are
 	for i := range n {
 		v, ok := commands.ParseInt(values[i])

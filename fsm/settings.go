@@ -56,7 +56,7 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 	case name == commands.SettingLeaveWait && len(values) == 1:
 		return m.leaveWait(r.env, values[0])
 	case name == commands.SettingGiveBack && len(values) > 3:
-		return m.giveBack(r, values)
+		return m.putBack(r, values)
 	case name == commands.SettingDropWaits && len(values) == 1:
 		m.dropWaits(r.env, string(values[0]))
 		return nil

@@ -18,7 +18,7 @@ type saving struct {
 	failure error // of the newest one
 }
 
-// begin reports whether a snapshot may start now; if so, the caller must call end.
+// begin reports whether a snapshot may start now; if so, the caller must call finished.
 func (v *saving) begin() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -29,7 +29,7 @@ func (v *saving) begin() bool {
 	return true
 }
 
-func (v *saving) end(err error) {
+func (v *saving) finished(err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.busy, v.failure, v.took = false, err, time.Since(v.since)
@@ -62,7 +62,7 @@ func (v *saving) state() savingState {
 // snapshot writes a snapshot after a successful begin.
 func (s *Server) snapshot() error {
 	err := s.backend.Snapshot()
-	s.saving.end(err)
+	s.saving.finished(err)
 	if err != nil {
 		s.log.Error("requested snapshot failed", "error", err)
 	}

@@ -587,7 +587,7 @@ func (s *session) takeReplies(replies commands.Replies, err error, share time.Du
 			s.decide(&p.recorded, a)
 			end = replyEnding(a.Reply)
 			s.learn(p.hint, a.Reply)
-			s.settle(p, a.Reply, share)
+			s.answerRequest(p, a.Reply, share)
 			done++
 		}
 		s.count(p.spec, p.args, end, share)
@@ -597,8 +597,8 @@ func (s *session) takeReplies(replies commands.Replies, err error, share time.Du
 	}
 }
 
-// settle answers one request from its reply.
-func (s *session) settle(p *pending, reply []byte, took time.Duration) {
+// answerRequest answers one request from its reply.
+func (s *session) answerRequest(p *pending, reply []byte, took time.Duration) {
 	if reply[0] == '-' {
 		s.countError(codeOf(reply[1:]))
 		s.failWatch(p)

@@ -345,7 +345,7 @@ func reset(s *session, _ *commands.Spec, _ [][]byte) {
 		}
 	}
 	s.tx, s.caching = transaction{}, false
-	s.srv.tracking.end(s)
+	s.srv.tracking.stop(s)
 	s.srv.observe()
 	s.endMonitor()
 	s.redirects, s.leaderWaitMs = false, -1

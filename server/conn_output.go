@@ -352,7 +352,7 @@ func (o *output) flush() {
 		return
 	}
 	o.writing = true
-	size := o.take()
+	size := o.dequeue()
 	var rest []byte
 	if o.raw != nil && size <= writeBytes {
 		o.mu.Unlock()
@@ -379,7 +379,7 @@ func (o *output) pump(rest []byte) {
 	defer o.mu.Unlock()
 	for len(o.inFlight) > 0 || o.first < len(o.queue) {
 		if len(o.inFlight) == 0 {
-			o.take()
+			o.dequeue()
 		}
 		o.mu.Unlock()
 		var err error
@@ -396,9 +396,9 @@ func (o *output) pump(rest []byte) {
 	o.wake.Broadcast()
 }
 
-// take moves the next items to inFlight: enough for one write, or one larger item. It returns
+// dequeue moves the next items to inFlight: enough for one write, or one larger item. It returns
 // their size. The caller holds mu.
-func (o *output) take() (size int) {
+func (o *output) dequeue() (size int) {
 	at := o.first
 	for at < len(o.queue) && (at == o.first ||
 		size+len(o.queue[at].head)+len(o.queue[at].m.body) <= writeBytes) {
@@ -537,8 +537,8 @@ func (o *output) stalled() (frees int64, since time.Time) {
 	return frees, o.since
 }
 
-// giveBack frees buffers kept for later messages.
-func (o *output) giveBack() {
+// freeBuffers frees buffers kept for later messages.
+func (o *output) freeBuffers() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.queue) == 0 {
@@ -550,17 +550,17 @@ func (o *output) giveBack() {
 	o.account()
 }
 
-// settle closes the account of queued output, after end.
-func (o *output) settle() {
+// closeAccount closes the account of queued output, after drain.
+func (o *output) closeAccount() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true
 	o.memory.set(memoryOutput, 0)
 }
 
-// end returns when the queue is written. To bound that, the caller sets a deadline or closes the
+// drain returns when the queue is written. To bound that, the caller sets a deadline or closes the
 // connection.
-func (o *output) end() {
+func (o *output) drain() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dead = true

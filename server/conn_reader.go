@@ -101,8 +101,8 @@ func (s *stream) bytes() int {
 	return len(s.buf) + cap(s.ahead) + (cap(s.arena)+cap(s.cmds))*argBytesEach
 }
 
-// giveBack frees what the next command does not need.
-func (s *stream) giveBack() {
+// freeBuffers frees what the next command does not need.
+func (s *stream) freeBuffers() {
 	if s.start == s.end {
 		s.lent, _ = s.grow(0, false)
 		s.buf, s.start, s.scan, s.end, s.searched = nil, 0, 0, 0, 0
@@ -113,11 +113,11 @@ func (s *stream) giveBack() {
 	}
 }
 
-// take returns the complete commands that were read, up to a bound: one with small limits, most
-// otherwise. With small limits an empty request counts, though it is not returned. They are valid
-// until makeRoom is called. An empty command stands for one that was too large. An error concerns
-// the input after the commands.
-func (s *stream) take() ([][][]byte, error) {
+// nextCommands returns the complete commands that were read, up to a bound: one with small limits,
+// most otherwise. With small limits an empty request counts, though it is not returned. They are
+// valid until makeRoom is called. An empty command stands for one that was too large. An error
+// concerns the input after the commands.
+func (s *stream) nextCommands() ([][][]byte, error) {
 	clear(s.cmds) // makeRoom clears those of the newest take
 	s.cmds, s.partial = s.cmds[:0], false
 	most := s.most
@@ -247,7 +247,7 @@ func (s *stream) makeRoom() error {
 			size = len(s.buf)
 		}
 	}
-	if size == minReadBuffer && used == 0 && len(s.ahead) == 0 && s.idle.giveBack(s.buf) {
+	if size == minReadBuffer && used == 0 && len(s.ahead) == 0 && s.idle.recycle(s.buf) {
 		s.buf = nil
 	} else if size != len(s.buf) {
 		grown := make([]byte, size)
@@ -282,7 +282,7 @@ func (s *stream) upTo() int {
 	return min(len(s.buf), max(s.scan+s.bulk, s.end+1))
 }
 
-// next returns the next command; see take.
+// next returns the next command; see nextCommands.
 func (s *stream) next() ([][]byte, error) {
 	if s.left == 0 {
 		if s.scan == s.end {

@@ -47,8 +47,8 @@ func (r *idleReader) init(src io.Reader) {
 	}
 }
 
-// giveBack takes a buffer that is not used any more, if any, and reports whether read will get one.
-func (r *idleReader) giveBack(buf []byte) bool {
+// recycle takes a buffer that is not used any more, if any, and reports whether read will get one.
+func (r *idleReader) recycle(buf []byte) bool {
 	if r.raw != nil && len(buf) == minReadBuffer {
 		readBuffers.Put((*readBuffer)(buf))
 	}

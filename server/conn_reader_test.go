@@ -128,7 +128,7 @@ func TestStreamAsRedis(t *testing.T) {
 func one(input []byte, limit int, sizes func() int) (out []string, end error) {
 	s := newStream(&pieces{input, sizes}, limit)
 	for {
-		cmds, err := s.take()
+		cmds, err := s.nextCommands()
 		for _, c := range cmds {
 			out = append(out, fmt.Sprintf("%q", c))
 		}
@@ -200,7 +200,7 @@ func TestStreamKeepsNoCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		for more := true; more; more = in.partial {
-			cmds, err := in.take()
+			cmds, err := in.nextCommands()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +237,7 @@ func TestStreamAnnouncementsCostNothing(t *testing.T) {
 		if _, err := s.fill(); err != nil {
 			t.Fatal(err)
 		}
-		if cmds, err := s.take(); len(cmds) != 0 || err != nil {
+		if cmds, err := s.nextCommands(); len(cmds) != 0 || err != nil {
 			t.Fatal(cmds, err)
 		}
 		if len(s.buf) > minReadBuffer || cap(s.arena) > arenaSize {

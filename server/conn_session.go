@@ -253,7 +253,7 @@ func (s *session) skipsEarly(err error) bool {
 
 // serve runs the connection.
 func (s *session) serve() {
-	defer s.end()
+	defer s.close()
 	// if it fails without ending the session, the next command tries again
 	if err := s.authenticateByCertificate(); s.quit {
 		s.fail(err)
@@ -263,7 +263,7 @@ func (s *session) serve() {
 		s.in.small = s.stand() && s.certifiedAs == ""
 		s.in.most = s.allowance()
 		from := s.in.start
-		cmds, err := s.in.take()
+		cmds, err := s.in.nextCommands()
 		if !s.pay(len(cmds), s.in.start-from) {
 			return
 		}
@@ -301,11 +301,11 @@ func (s *session) serve() {
 		case err == nil:
 			s.srv.stats.bytesIn.Add(uint64(n))
 			s.srv.stats.reads.Add(1)
-		// someone interrupted: readOn and giveBack find out why
+		// someone interrupted: readOn and freeIdle find out why
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			s.nudged = true
 			if s.trims.Swap(false) {
-				s.giveBack()
+				s.freeIdle()
 			}
 		default:
 			s.gone = true
@@ -332,12 +332,12 @@ func (s *session) read() (int, error) {
 	return n, err
 }
 
-// giveBack frees what an idle client does not need.
-func (s *session) giveBack() {
+// freeIdle frees what an idle client does not need.
+func (s *session) freeIdle() {
 	b := &s.batch
-	s.in.giveBack()
+	s.in.freeBuffers()
 	b.bytes, b.pending, b.literals.Buf, s.reply.Buf = nil, nil, nil, nil
-	s.out.giveBack()
+	s.out.freeBuffers()
 	s.show(0)
 }
 
@@ -390,7 +390,7 @@ func (s *session) handle(cmds [][][]byte) {
 	s.flushTally()
 	if s.in.lent {
 		// all of it is answered: a client that does not read replies keeps no large request
-		s.in.giveBack()
+		s.in.freeBuffers()
 	}
 	s.taken = 0
 	// before the replies: a client that has read them may inspect this connection from another
@@ -443,8 +443,8 @@ func (s *session) send() error {
 	return err
 }
 
-// end closes the connection and removes all references to it.
-func (s *session) end() {
+// close closes the connection and removes all references to it.
+func (s *session) close() {
 	s.leaves.Store(true)
 	if s.quit && s.subscribed() {
 		s.awaitDelivery(context.Background()) // messages published before QUIT was answered
@@ -456,15 +456,15 @@ func (s *session) end() {
 	s.srv.maintenance.leave(s)
 	s.endMonitor()
 	if s.track.Load() != nil {
-		s.srv.tracking.end(s)
+		s.srv.tracking.stop(s)
 		s.srv.observe()
 	}
 	_ = s.conn.SetWriteDeadline(time.Now().Add(lastWrites))
-	s.out.end()
+	s.out.drain()
 	s.srv.intake.leave(s)
 	s.holdAhead(0)
 	s.srv.replies.hold(s, 0)
-	s.out.settle()
+	s.out.closeAccount()
 	s.memory.close()
 	if !s.gone && !s.cut.Load() {
 		s.drainInput()

@@ -134,7 +134,7 @@ func fromLines(text string) []byte {
 // clients may be paused, as in Redis.
 func (n *node) answersOthers(t *testing.T) {
 	t.Helper()
-	n.pause.end()
+	n.pause.lift()
 	c := n.dial(t)
 	if err := c.SendRaw([]byte("PING\r\n")); err != nil {
 		return // rejected and closed

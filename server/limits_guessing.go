@@ -134,12 +134,12 @@ func (g *guessing) begin(key guesser, s *session) (wait time.Duration) {
 	}
 	a.running++
 	a.leave(s)
-	g.settle(key)
+	g.wakeNext(key)
 	return 0
 }
 
-// end ends an attempt.
-func (g *guessing) end(key guesser, failed bool) {
+// finish ends an attempt.
+func (g *guessing) finish(key guesser, failed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := g.busy[key]
@@ -147,12 +147,12 @@ func (g *guessing) end(key guesser, failed bool) {
 	if failed {
 		a.fail(time.Now())
 	}
-	g.settle(key)
+	g.wakeNext(key)
 }
 
-// settle wakes the session that is next, or forgets a guesser without failures. The caller holds
+// wakeNext wakes the session that is next, or forgets a guesser without failures. The caller holds
 // mu.
-func (g *guessing) settle(key guesser) {
+func (g *guessing) wakeNext(key guesser) {
 	a := g.busy[key]
 	switch {
 	case len(a.waiting) > 0:
@@ -170,7 +170,7 @@ func (g *guessing) abandon(key guesser, s *session) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy[key].leave(s)
-	g.settle(key)
+	g.wakeNext(key)
 }
 
 // waitToGuess begins an attempt to authenticate when it is its turn. It returns false if the

@@ -78,9 +78,9 @@ func (t *replyTurn) queue() int {
 	return quickClients
 }
 
-// take reserves room if there is some and nobody waits for it. Slow clients whose share is used up
-// do not delay quick ones.
-func (r *replyRoom) take(s *session, n int64) bool {
+// tryReserve reserves room if there is some and nobody waits for it. Slow clients whose share is
+// used up do not delay quick ones.
+func (r *replyRoom) tryReserve(s *session, n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.waiting[s.answering.queue()]) > 0 || r.next() != nil || !r.mayHold(s, n) ||
@@ -304,7 +304,7 @@ func (s *session) reserveReply(load Workload, owed []pending) error {
 		n = most
 		wants = func() int64 { return min(most, room.known.expect(load)) }
 	}
-	if n <= freeReply || room.take(s, n) {
+	if n <= freeReply || room.tryReserve(s, n) {
 		return nil
 	}
 	if err := s.send(); err != nil {

@@ -138,7 +138,7 @@ func TestRepliesShareByUserAmongQuickAndSlow(t *testing.T) {
 		var crowd []*session
 		for room := r.limit; room >= reply; room -= reply {
 			s := client("crowd", slow && len(crowd)%2 == 0) // half of the room is for slow ones
-			if !r.take(s, reply) {
+			if !r.tryReserve(s, reply) {
 				t.Fatalf("%d of the crowd have room", len(crowd))
 			}
 			crowd = append(crowd, s)
@@ -153,7 +153,7 @@ func TestRepliesShareByUserAmongQuickAndSlow(t *testing.T) {
 		})
 		for _, s := range crowd[:3] {
 			r.hold(s, 0) // its reply is read
-			if _, _, waiting := r.state(); waiting > 0 && r.take(s, reply) {
+			if _, _, waiting := r.state(); waiting > 0 && r.tryReserve(s, reply) {
 				t.Errorf("slow %v: one of the crowd takes room while another user, who holds "+
 					"nothing, waits", s.answering.slow)
 			}
@@ -168,7 +168,7 @@ func TestRepliesShareByUserAmongQuickAndSlow(t *testing.T) {
 
 	var r replyRoom
 	r.init(MinReplyBytes)
-	if !r.take(client("slow", true), r.limit/2) {
+	if !r.tryReserve(client("slow", true), r.limit/2) {
 		t.Fatal("an empty room has no room")
 	}
 	last := client("late", true)
@@ -177,7 +177,7 @@ func TestRepliesShareByUserAmongQuickAndSlow(t *testing.T) {
 		_, _, waiting := r.state()
 		return waiting == 1
 	})
-	if !r.take(client("quick", false), reply) {
+	if !r.tryReserve(client("quick", false), reply) {
 		t.Error("a quick client waits for slow ones")
 	}
 	last.killed.Store(true)

@@ -107,7 +107,7 @@ func (s *session) mayGrow(size int, need bool) (lent bool, err error) {
 		}
 	}
 	more := room - t.held
-	if more > 0 && !in.take(s, more) {
+	if more > 0 && !in.reserveOrWait(s, more) {
 		if err := s.waitForRoom(t.signal()); err != nil {
 			return false, err
 		}
@@ -147,7 +147,7 @@ func (s *session) owner() owner {
 	return owner{host: halfopen.Host(s.conn)}
 }
 
-// join begins to count a session for its owner, until settle. The caller holds mu.
+// join begins to count a session for its owner, until endTurn. The caller holds mu.
 func (in *intake) join(s *session) *share {
 	if s.turn.of == nil {
 		o := s.owner()
@@ -163,9 +163,9 @@ func (in *intake) join(s *session) *share {
 	return s.turn.of
 }
 
-// settle ends what join began once the session holds nothing and waits for nothing. The caller
+// endTurn ends what join began once the session holds nothing and waits for nothing. The caller
 // holds mu.
-func (in *intake) settle(t *turn) {
+func (in *intake) endTurn(t *turn) {
 	if t.of == nil || t.held > 0 || t.wants > 0 || t.s.spare > 0 {
 		return
 	}
@@ -191,7 +191,7 @@ func (in *intake) takeSpare(s *session, want int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	of, more := in.join(s), want-s.spare
-	defer in.settle(&s.turn)
+	defer in.endTurn(&s.turn)
 	if more > 0 && of.spare+more > in.limit-in.spare-more {
 		return false
 	}
@@ -201,8 +201,8 @@ func (in *intake) takeSpare(s *session, want int) bool {
 	return true
 }
 
-// take reserves room if there is some; otherwise the turn waits from now on.
-func (in *intake) take(s *session, more int) bool {
+// reserveOrWait reserves room if there is some; otherwise the turn waits from now on.
+func (in *intake) reserveOrWait(s *session, more int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	t := &s.turn
@@ -290,7 +290,7 @@ func (in *intake) grant(t *turn) {
 			in.turns = slices.Delete(in.turns, i, i+1)
 		}
 	}
-	in.settle(t)
+	in.endTurn(t)
 	for next := in.next(); next != nil; next = in.next() {
 		if next != in.turns[0] && in.held+next.wants > in.limit {
 			return

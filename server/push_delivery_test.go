@@ -384,7 +384,7 @@ func TestOutputGivesMemoryBack(t *testing.T) {
 		t.Errorf("room for %d and %d items is kept", cap(o.queue), cap(o.inFlight))
 	}
 	o.mu.Unlock()
-	o.end()
+	o.drain()
 	wg.Wait()
 	_ = far.Close()
 }
@@ -426,7 +426,7 @@ func TestFramingChangesBehindTheReply(t *testing.T) {
 	if _, err := io.ReadFull(far, got); err != nil || string(got) != want {
 		t.Errorf("%q, %v,\nwant %q", got, err, want)
 	}
-	o.end()
+	o.drain()
 	wg.Wait()
 }
 
@@ -456,7 +456,7 @@ func TestPushWaitsForTheReplyUnderWay(t *testing.T) {
 	if err := receive(t, "the reply is written", done); err != nil {
 		t.Error(err)
 	}
-	o.end()
+	o.drain()
 	wg.Wait()
 }
 

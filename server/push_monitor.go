@@ -76,8 +76,8 @@ func (m *monitors) show(t *parcelDelivery, line []byte) {
 	}
 }
 
-// end closes all monitors: they have missed something.
-func (m *monitors) end(t *parcelDelivery) {
+// closeAll closes all monitors: they have missed something.
+func (m *monitors) closeAll(t *parcelDelivery) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for c, after := range m.all {

@@ -34,8 +34,8 @@ func (n *node) hearer(t *testing.T, id uint64, k *tracker) *session {
 	n.tracking.begin(s, k)
 	n.tracking.join(s, k.prefixes)
 	t.Cleanup(func() {
-		n.tracking.end(s)
-		s.out.end()
+		n.tracking.stop(s)
+		s.out.drain()
 		wg.Wait()
 	})
 	return s

@@ -199,7 +199,7 @@ func TestOutputEndsWhereItFailed(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		err := o.write([]byte("+OK\r\n"), false, framing{proto: 2})
-		o.end()
+		o.drain()
 		ended <- err
 	}()
 	select {

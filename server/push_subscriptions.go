@@ -377,11 +377,11 @@ func (s *Server) deliverParcel(p *parcel) {
 		s.warnings.Warn("delivery queue overflowed: dropped pending messages", "limit_bytes",
 			s.pubsub.delivery.limit)
 		t.resetSubscribers()
-		s.monitors.end(t)
+		s.monitors.closeAll(t)
 		s.revoke()
 	case p.hidden:
 		s.warnings.Warn("closed monitors: a command is too long to show")
-		s.monitors.end(t)
+		s.monitors.closeAll(t)
 	case p.line != nil:
 		s.monitors.show(t, p.line)
 	case p.changes != nil:

@@ -130,8 +130,8 @@ func (tr *tracking) leave(s *session, prefixes []string) {
 	}
 }
 
-// end stops tracking for a session.
-func (tr *tracking) end(s *session) {
+// stop stops tracking for a session.
+func (tr *tracking) stop(s *session) {
 	t := s.track.Swap(nil)
 	if t == nil {
 		return
@@ -325,7 +325,7 @@ func (tr *tracking) evict() (dropped []invalidation) {
 	for len(dropped) <= lockedKeys && clients <= lockedClients &&
 		(limit > 0 && len(tr.keys) > limit || tr.bytes > tr.maxBytes) {
 		for key := range tr.keys { // any key
-			v := tr.take(key, 0)
+			v := tr.untrack(key, 0)
 			dropped, clients = append(dropped, v), clients+len(v.to)
 			break
 		}
@@ -333,10 +333,10 @@ func (tr *tracking) evict() (dropped []invalidation) {
 	return dropped
 }
 
-// take removes a key and returns the clients to notify: all that track it, except a client with
+// untrack removes a key and returns the clients to notify: all that track it, except a client with
 // NOLOOP that made the change. That client keeps the key: a follower may apply the change after
 // the client has read the key again, and would then lose the record.
-func (tr *tracking) take(key string, client uint64) invalidation {
+func (tr *tracking) untrack(key string, client uint64) invalidation {
 	v := invalidation{keys: []string{key}}
 	tr.keys[key].each(func(s *session) {
 		if client != s.clientNumber() || !s.track.Load().quiet() {
@@ -432,7 +432,7 @@ func (tr *tracking) changedSome(changes []keyChange) (invalidations []invalidati
 		}
 		done++
 		if tr.keys[c.key] != nil {
-			v := tr.take(c.key, c.client)
+			v := tr.untrack(c.key, c.client)
 			if clients += len(v.to); len(v.to) > 0 {
 				invalidations = append(invalidations, v)
 			}

@@ -59,7 +59,7 @@ func clientTracking(s *session, _ *commands.Spec, args [][]byte) {
 	case is(args[2], "on"):
 		err = s.startTracking(t)
 	case is(args[2], "off"):
-		s.srv.tracking.end(s)
+		s.srv.tracking.stop(s)
 		s.srv.observe()
 		s.caching = false
 	default:
@@ -171,7 +171,7 @@ func (s *session) startTracking(t *tracker) error {
 	// checked when DropWaiting can see that the session is tracked
 	err := s.srv.pubsub.disabledReason()
 	if err != nil {
-		s.srv.tracking.end(s)
+		s.srv.tracking.stop(s)
 		s.srv.observe()
 	}
 	return err

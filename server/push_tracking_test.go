@@ -360,7 +360,7 @@ func TestMessagesWaitForAllThatIsOwed(t *testing.T) {
 	if _, err := io.ReadFull(far, got); err != nil || string(got) != "firstsecondmessage" {
 		t.Errorf("%q, %v", got, err)
 	}
-	o.end()
+	o.drain()
 	wg.Wait()
 }
 

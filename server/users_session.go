@@ -163,7 +163,7 @@ func (s *session) mayFound(first *acl.Users, spec *commands.Spec, args, given []
 	}
 	u := first.Get(name)
 	known := u != nil && u.Accepts(hash)
-	s.srv.guessing.end(key, !known && given != nil)
+	s.srv.guessing.finish(key, !known && given != nil)
 	refused := refusedCall{reason: "auth", context: s.context(), object: spec.FullName(),
 		user: string(name)}
 	switch {
@@ -341,7 +341,7 @@ func (s *session) identify(command []byte, given [][]byte) error {
 	}
 	words = append(words, []byte(acl.Hash(given[len(given)-1])))
 	created, err := s.srv.askUser(s.id, words...)
-	s.srv.guessing.end(key, err == commands.ErrWrongPass)
+	s.srv.guessing.finish(key, err == commands.ErrWrongPass)
 	if err == nil {
 		return s.welcome(s.become(name, created))
 	}

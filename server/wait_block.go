@@ -57,7 +57,7 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 		User: s.userID(), Wait: owes.wait, Cmds: [][][]byte{args}}
 	keys = nil // the queues have copies
 	defer func() {
-		b.end()
+		b.unregister()
 		s.memory.add(memoryKeys, -takes)
 	}()
 	s.enqueue(spec, args, owes)
@@ -93,8 +93,8 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	}
 }
 
-// end takes the command out of what waits.
-func (b *blocked) end() {
+// unregister takes the command out of what waits.
+func (b *blocked) unregister() {
 	srv := b.s.srv
 	if b.w.number == 0 {
 		srv.waitQueues.leave(b.w)
@@ -113,7 +113,7 @@ func (b *blocked) end() {
 func (s *session) keepArgs(args [][]byte) (kept [][]byte) {
 	if s.more == 0 && s.in.start == s.in.end && len(s.in.buf) > minReadBuffer {
 		kept = copyArgs(args, argBytes(args))
-		s.in.giveBack()
+		s.in.freeBuffers()
 		s.batch.bytes, s.batch.pending, s.batch.literals.Buf = nil, nil, nil
 	}
 	s.srv.intake.leaveOut(s)
@@ -192,7 +192,7 @@ func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error
 // served notes how long the command waited for its reply. It goes back if nobody is there any more.
 func (b *blocked) served(replies commands.Replies, err error) (commands.Replies, error) {
 	if err == nil && !clientConnected(b.s.conn) {
-		b.s.srv.giveBack(b.w.number, b.request, replies)
+		b.s.srv.putBackServed(b.w.number, b.request, replies)
 		b.left = true
 		return commands.Replies{}, nil
 	}
@@ -316,7 +316,7 @@ func notRun(err error) bool {
 // differ, and the command's place in the machine.
 func (b *blocked) again(block []byte) {
 	if b.w.number != 0 {
-		b.settle(block)
+		b.takePlace(block)
 	}
 	_, again, _ := commands.CutBlock(block)
 	n, rest, ok := resp.Elements(again)

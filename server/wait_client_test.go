@@ -93,7 +93,7 @@ func TestGoneBehindUnreadInput(t *testing.T) {
 		}
 		_ = c.Close()
 		eventually(t, over+": it has left", func() bool { return len(n.all()) == 0 })
-		n.pause.end()
+		n.pause.lift()
 	}
 }
 

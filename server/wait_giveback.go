@@ -92,9 +92,9 @@ func pushes(left bool) []byte {
 	return []byte("RPUSH")
 }
 
-// giveBack puts back what a wait took with its reply for a client that is gone, unless its key was
-// changed since in a way that relies on its absence.
-func (s *Server) giveBack(number uint64, q commands.Request, replies commands.Replies) {
+// putBackServed puts back what a wait took with its reply for a client that is gone, unless its key
+// was changed since in a way that relies on its absence.
+func (s *Server) putBackServed(number uint64, q commands.Request, replies commands.Replies) {
 	a, ok := replies.Next()
 	if !ok || a.Err() != nil {
 		return

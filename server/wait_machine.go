@@ -121,7 +121,7 @@ func (s *Server) tellWaits(e *commands.Event) {
 			var r commands.RequestReader
 			r.Reset(q)
 			if q, err := r.Next(); err == nil {
-				s.giveBack(e.Wait, *q, commands.RepliesOf(e.Payload))
+				s.putBackServed(e.Wait, *q, commands.RepliesOf(e.Payload))
 			}
 		}
 		return
@@ -209,9 +209,9 @@ func (b *blocked) enter() {
 	b.dueAll = true // the next attempt names all keys
 }
 
-// settle takes the place that the machine gave the command. Without one the next attempt is due: in
-// the era that the machine has named, or as one that waits on this node.
-func (b *blocked) settle(block []byte) {
+// takePlace takes the place that the machine gave the command. Without one the next attempt is due:
+// in the era that the machine has named, or as one that waits on this node.
+func (b *blocked) takePlace(block []byte) {
 	p, ok := commands.CutPlace(block)
 	waits := &b.s.srv.machineWaits
 	waits.knows(p.Era)
@@ -322,7 +322,7 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 	defer m.mu.Unlock()
 	delete(m.waiting, w.number)
 	if news := w.takeNews(); news.reply.Size() > 0 {
-		s.giveBack(w.number, q, news.reply)
+		s.putBackServed(w.number, q, news.reply)
 		return
 	}
 	m.left = append(m.left, w.number)
@@ -390,7 +390,7 @@ func (u *underway) begin() {
 	}
 }
 
-func (u *underway) end() {
+func (u *underway) done() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.count--; u.count == 0 {
@@ -422,11 +422,11 @@ func (u *underway) await(limit time.Duration) {
 func (s *Server) outlasting(f func()) bool {
 	s.underway.begin()
 	runs := s.inBackground(func() {
-		defer s.underway.end()
+		defer s.underway.done()
 		f()
 	})
 	if !runs {
-		s.underway.end()
+		s.underway.done()
 	}
 	return runs
 }

@@ -34,7 +34,7 @@ func (p *pause) begin(d time.Duration, all bool) {
 	p.wakeAll()
 }
 
-func (p *pause) end() {
+func (p *pause) lift() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finish()
@@ -159,6 +159,6 @@ func clientPause(s *session, _ *commands.Spec, args [][]byte) {
 }
 
 func clientUnpause(s *session, _ *commands.Spec, _ [][]byte) {
-	s.srv.pause.end()
+	s.srv.pause.lift()
 	s.w.Status("OK")
 }

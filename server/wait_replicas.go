@@ -139,11 +139,11 @@ func (q *replicationQuestion) ask() (own, others int64) {
 	if err != nil {
 		return q.held(q.s.srv.backend.Status().Applied)
 	}
-	return q.take(&h, q.s.srv.backend.Status().Applied)
+	return q.record(&h, q.s.srv.backend.Status().Applied)
 }
 
-// take records an answer, given when this node had applied the log up to an index.
-func (q *replicationQuestion) take(h *Replication, applied uint64) (own, others int64) {
+// record records an answer, given when this node had applied the log up to an index.
+func (q *replicationQuestion) record(h *Replication, applied uint64) (own, others int64) {
 	if q.index == 0 {
 		q.index, q.others = h.Index, assured(len(h.Others)+1)
 	}
@@ -218,7 +218,7 @@ func (w *replicationWaiter) prepareSleep() (own, others int64, done bool, err er
 func (w *replicationWaiter) receive(h *Replication, applied uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if own, others := w.q.take(h, applied); own >= w.local && others >= w.want {
+	if own, others := w.q.record(h, applied); own >= w.local && others >= w.want {
 		w.wake()
 	}
 }

@@ -78,7 +78,7 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 			return state, err
 		}
 		for _, s := range state.Segments {
-			m.giveBack(dir, s)
+			m.returnSpace(dir, s)
 		}
 	}
 	tail := &state.Segments[len(state.Segments)-1]
@@ -259,9 +259,9 @@ func (m *walMeta) setAside(dir string, tail types.SegmentInfo, f io.ReaderAt, at
 	return err
 }
 
-// giveBack returns space reserved after the end of a sealed segment, which another version or a
+// returnSpace returns space reserved after the end of a sealed segment, which another version or a
 // killed process may have left.
-func (m *walMeta) giveBack(dir string, s types.SegmentInfo) {
+func (m *walMeta) returnSpace(dir string, s types.SegmentInfo) {
 	if s.SealTime.IsZero() || s.IndexStart == 0 {
 		return
 	}

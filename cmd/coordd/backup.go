@@ -290,7 +290,7 @@ func (b *backupCall) ofStopped(ctx context.Context, c console) error {
 // writeState writes a state, and checks what it writes.
 func writeState(state *fsm.Snapshot, w, stderr io.Writer) (fsm.BackupInfo, error) {
 	p := newProgress(stderr, "backup", state.Size())
-	defer p.end()
+	defer p.clear()
 	in, out := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
@@ -338,7 +338,7 @@ func receiveBackup(conn net.Conn, source *redis.Options, w io.Writer,
 		return none, fmt.Errorf("%s returned an invalid backup", source.Addr)
 	}
 	p := newProgress(stderr, "backup", size)
-	defer p.end()
+	defer p.clear()
 	from, to := &failingReader{Reader: in.Text(head)}, &failingWriter{Writer: w}
 	info, err := checkBackup(io.TeeReader(from, io.MultiWriter(to, p)))
 	switch {
@@ -455,8 +455,8 @@ func (p *progress) show(text func() string) {
 	}
 }
 
-// end clears the line.
-func (p *progress) end() {
+// clear clears the line.
+func (p *progress) clear() {
 	if p.w != nil {
 		fmt.Fprint(p.w, clearLine)
 	}

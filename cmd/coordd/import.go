@@ -62,7 +62,7 @@ func copyAll(ctx context.Context, cfg migrate.Config, c console) error {
 		})
 	}
 	report, err := migrate.Run(ctx, cfg)
-	p.end()
+	p.clear()
 	printReport(c.stdout, &cfg, report)
 	switch {
 	case err != nil:

@@ -74,7 +74,7 @@ func restore(ctx context.Context, cfg *config, file string, above uint64, c cons
 	err = cluster.Seed(seed, cluster.Origin{Cluster: id, Index: index, Term: term,
 		Level: m.Level()}, func(w io.Writer) error {
 		p := newProgress(c.stderr, "writing "+cfg.DataDir, state.Size())
-		defer p.end()
+		defer p.clear()
 		_, err := state.WriteTo(io.MultiWriter(w, p))
 		return err
 	})
@@ -122,7 +122,7 @@ func readBackup(ctx context.Context, target string, c console) (*fsm.Machine, *b
 	}
 	defer f.Close()
 	p := newProgress(c.stderr, "reading "+target, f.Bytes)
-	defer p.end()
+	defer p.clear()
 	m, err := fsm.ReadSnapshot(io.TeeReader(f, p), commands.NewTable(commands.Specs(),
 		server.Specs()))
 	return m, f, err

@@ -313,7 +313,7 @@ func (db *DB) Each(f func(*Entry) bool) {
 func (db *DB) Scan(cursor uint64, count int, f func(*Entry)) (next uint64) {
 	s := scan{count: count}
 	db.keys.from(cursorStart(cursor), func(sl slot) bool {
-		if !s.take(sl.hash) {
+		if !s.covers(sl.hash) {
 			return false
 		}
 		if !db.dead(sl.entry) {

@@ -379,7 +379,7 @@ func TestScanSteps(t *testing.T) {
 	hashes := []uint64{0, 1, 2, 1 << 16, 1<<16 | 5, 7 << 16}
 	var taken []uint64
 	for _, h := range hashes {
-		if !s.take(h) {
+		if !s.covers(h) {
 			break
 		}
 		taken = append(taken, h)

@@ -250,7 +250,7 @@ func (h *Hash) Scan(cursor uint64, count int, f func(name string, value []byte))
 	}
 	s := scan{count: count}
 	h.large.Ascend(hashField{hash: cursorStart(cursor)}, func(hf hashField) bool {
-		if !s.take(hf.hash) {
+		if !s.covers(hf.hash) {
 			return false
 		}
 		if !h.dead(hf.field) {

@@ -210,7 +210,7 @@ func (x *index) set(hash uint64, e *Entry) {
 			x.count(position, p, 1)
 		}
 		p.reorder(old, s)
-		x.settle(position, p)
+		x.enterEarliest(position, p)
 		return
 	}
 	i := p.search(s)
@@ -274,7 +274,7 @@ func (x *index) split(position int, p *page) {
 			p.reorder(slot{}, s)
 		}
 		p.slots = nil
-		x.settle(position, p)
+		x.enterEarliest(position, p)
 		return
 	}
 	if p.depth == x.depth {
@@ -296,8 +296,8 @@ func (x *index) split(position int, p *page) {
 	x.lead(half, high)
 	x.count(first, low, len(low.slots))
 	x.count(half, high, len(high.slots))
-	x.settle(first, low)
-	x.settle(half, high)
+	x.enterEarliest(first, low)
+	x.enterEarliest(half, high)
 	switch pageSlots {
 	case len(low.slots):
 		x.split(first, low)
@@ -348,7 +348,7 @@ func (x *index) remove(hash uint64, e *Entry) {
 			x.count(position, p, -1)
 			p.reorder(old, slot{})
 		}
-		x.settle(position, p)
+		x.enterEarliest(position, p)
 		if p.tree.Len() == 0 {
 			p.tree, p.order = nil, nil
 		}
@@ -382,7 +382,7 @@ func (x *index) merge(position int, p *page) {
 	x.lead(low, m)
 	x.count(low, m, len(m.slots))
 	x.due.set(high, never)
-	x.settle(low, m)
+	x.enterEarliest(low, m)
 	if x.depth > 1 && x.used[x.depth] == 0 && x.used[x.depth-1] == 0 {
 		x.resize(x.depth - 1)
 	}

@@ -54,19 +54,19 @@ func (p *page) first() slot {
 	return first
 }
 
-// settle enters the earliest deadline of a page into the tree.
-func (x *index) settle(position int, p *page) {
+// enterEarliest enters the earliest deadline of a page into the tree.
+func (x *index) enterEarliest(position int, p *page) {
 	x.due.set(x.first(position, p), p.first().due)
 }
 
-// replaced is settle after one deadline took the place of another.
+// replaced is enterEarliest after one deadline took the place of another.
 func (x *index) replaced(position int, p *page, old, due int64) {
 	first := x.first(position, p)
 	switch earliest := x.due.at(first); {
 	case due <= earliest:
 		x.due.set(first, due)
 	case old == earliest:
-		x.settle(position, p)
+		x.enterEarliest(position, p)
 	}
 }
 

@@ -14,9 +14,9 @@ type scan struct {
 	next  uint64 // where the next step starts; 0 means the end was reached
 }
 
-// take reports whether the element with this hash belongs to the step. Elements with equal cursors
-// stay together.
-func (s *scan) take(hash uint64) bool {
+// covers reports whether the element with this hash belongs to the step. Elements with equal
+// cursors stay together.
+func (s *scan) covers(hash uint64) bool {
 	at := hash >> (64 - cursorBits)
 	if s.seen >= s.count && at != s.last {
 		s.next = at

@@ -184,7 +184,7 @@ func (s *Set) Scan(cursor uint64, count int, f func(member string)) (next uint64
 	}
 	sc := scan{count: count}
 	s.names.from(cursorStart(cursor), func(n setName) bool {
-		if !sc.take(n.hash) {
+		if !sc.covers(n.hash) {
 			return false
 		}
 		f(n.name)

@@ -215,7 +215,7 @@ func (o *overlaps) read(c wire.Cursor) bool {
 	var tries []overlapTry
 	for {
 		if i := len(tries); i == len(o.nodes) {
-			if o.end(c) {
+			if o.complete(c) {
 				return true
 			}
 		} else if at := (overlapAt{i, c.Len()}); !o.senseless[at] {
@@ -273,8 +273,8 @@ func isPacked(b []byte) bool {
 	return c.Done() && n%2 == 0
 }
 
-// end reports whether the groups follow, and each node has all the entries between its ids.
-func (o *overlaps) end(c wire.Cursor) bool {
+// complete reports whether the groups follow, and each node has all the entries between its ids.
+func (o *overlaps) complete(c wire.Cursor) bool {
 	groups := &reader{Cursor: c}
 	if NewStream().readGroups(groups); !groups.Done() {
 		return false

@@ -240,7 +240,7 @@ func (z *ZSet) Scan(cursor uint64, count int, f func(Scored)) (next uint64) {
 	}
 	sc := scan{count: count}
 	z.members.Ascend(Member{Hash: cursorStart(cursor)}, func(m Member) bool {
-		if !sc.take(m.Hash) {
+		if !sc.covers(m.Hash) {
 			return false
 		}
 		f(Scored{m.Score, m.Name})

@@ -115,7 +115,7 @@ func (w *ListpackWriter) Text(text []byte) {
 		w.b = binary.LittleEndian.AppendUint32(append(w.b, 0xf0), uint32(n))
 	}
 	w.b = append(w.b, text...)
-	w.end(start)
+	w.appendSize(start)
 }
 
 // Int appends a number.
@@ -133,11 +133,11 @@ func (w *ListpackWriter) Int(n int64) {
 	default:
 		w.b = binary.LittleEndian.AppendUint64(append(w.b, 0xf4), uint64(n))
 	}
-	w.end(start)
+	w.appendSize(start)
 }
 
-// end appends the size of the element that began at start, in groups of 7 bits.
-func (w *ListpackWriter) end(start int) {
+// appendSize appends the size of the element that began at start, in groups of 7 bits.
+func (w *ListpackWriter) appendSize(start int) {
 	n := len(w.b) - start
 	bytes := BackLength(n)
 	for i := bytes - 1; i >= 0; i-- {

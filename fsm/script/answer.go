@@ -46,30 +46,30 @@ type measure struct {
 	b *lua.Budget
 }
 
-func (m *measure) take(n int) { m.b.Take(0, int64(n)) }
+func (m *measure) charge(n int) { m.b.Take(0, int64(n)) }
 
 func (m *measure) Status(s string) {
-	m.take(len(s))
+	m.charge(len(s))
 	m.ReplySizer.Status(s)
 }
 
 func (m *measure) Error(msg string) {
-	m.take(len(msg))
+	m.charge(len(msg))
 	m.ReplySizer.Error(msg)
 }
 
 func (m *measure) BulkString(s string) {
-	m.take(len(s))
+	m.charge(len(s))
 	m.ReplySizer.BulkString(s)
 }
 
 func (m *measure) BigNumber(digits string) {
-	m.take(len(digits))
+	m.charge(len(digits))
 	m.ReplySizer.BigNumber(digits)
 }
 
 func (m *measure) Verbatim(format, text string) {
-	m.take(len(format) + len(text))
+	m.charge(len(format) + len(text))
 	m.ReplySizer.Verbatim(format, text)
 }
 

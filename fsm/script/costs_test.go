@@ -71,7 +71,7 @@ func (s *scale) run(c snippet) price {
 	env := &commands.Env{Keyspace: ks, ClockMs: 1, Level: commands.FeatureLevel,
 		Emit: func(commands.Event) {}}
 	out := &commands.RESP{Proto: 2}
-	defer in.end(nil)
+	defer in.clearStack(nil)
 	in.begin(lua.Budget{Instructions: 1 << 40, Bytes: 1 << 40})
 	in.x = &commands.Call{Env: env, Tx: &commands.Tx{}, Out: out}
 	in.tx = commands.Tx{Proto: 2, Script: true}

@@ -213,13 +213,13 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 	} else {
 		x.Out.Error(in.failure(failed, name))
 	}
-	in.settle(l)
+	in.chargeCall(l)
 	in.x = nil
 	in.call, in.reply = commands.Call{}, luaReply{stack: in.reply.stack, interned: &in.interned}
 	if cap(in.arena) > maxKeptArena {
 		in.arena = nil
 	}
-	return in.end(failed)
+	return in.clearStack(failed)
 }
 
 // begin prepares the state for a program, with a budget.
@@ -229,8 +229,8 @@ func (in *interpreter) begin(b lua.Budget) {
 	in.L.Begin(b)
 }
 
-// end clears the stack. The interpreter must not be used again unless reusable.
-func (in *interpreter) end(failed *lua.ApiError) (reusable bool) {
+// clearStack clears the stack. The interpreter must not be used again unless reusable.
+func (in *interpreter) clearStack(failed *lua.ApiError) (reusable bool) {
 	in.L.End()
 	in.forgetArguments()
 	return (in.budget.Spent() == "" || in.aborted) && (failed == nil || !failed.Broken)
@@ -259,7 +259,8 @@ func (in *interpreter) setRedis(api *lua.LTable) {
 }
 
 // fillArguments makes KEYS and ARGV, or what a function gets in their place. The tables are those
-// of the run before, which nothing refers to any more: settle drops a library that has kept them.
+// of the run before, which nothing refers to any more: chargeCall drops a library that has kept
+// them.
 func (in *interpreter) fillArguments(script commands.Script) {
 	in.texts = in.texts[:0]
 	for _, list := range [2][][]byte{script.Keys, script.Args} {

@@ -234,12 +234,12 @@ func (lib *cjsonLibrary) encode(L *lua.LState) int {
 	}
 	e := jsonEncoder{L: L, b: budgetOf(L), cfg: lib.config(L), out: text{L: L}}
 	e.value(L.Get(1), 0, 1)
-	e.settle()
+	e.chargeElement()
 	return push(L, e.out.done())
 }
 
-// settle charges for one element and for the bytes written since the last charge.
-func (e *jsonEncoder) settle() {
+// chargeElement charges for one element and for the bytes written since the last charge.
+func (e *jsonEncoder) chargeElement() {
 	n := e.out.size - e.charged
 	e.charged = e.out.size
 	chargeWork(e.L, n)
@@ -253,7 +253,7 @@ func (e *jsonEncoder) fail(v lua.LValue, reason string) {
 // value writes v. depth is the number of enclosing tables. slots is how full C Lua's stack would
 // be, which bounds the nesting if a script has raised the depth limit.
 func (e *jsonEncoder) value(v lua.LValue, depth, slots int) {
-	e.settle()
+	e.chargeElement()
 	switch v := v.(type) {
 	case lua.LString:
 		e.string(string(v))
@@ -334,7 +334,7 @@ func (e *jsonEncoder) object(t *lua.LTable, depth, slots int) {
 			e.out.addByte(',')
 		}
 		first = false
-		e.settle()
+		e.chargeElement()
 		switch key := key.(type) {
 		case lua.LNumber:
 			e.out.addByte('"')
@@ -399,7 +399,7 @@ func (e *jsonEncoder) string(s string) {
 			e.out.addBytes(append(e.numeral[:0], '\\', 'u', '0', '0', hex[c>>4], hex[c&15]))
 		}
 		if e.out.size-e.charged > settledAhead {
-			e.settle()
+			e.chargeElement()
 		}
 	}
 	e.out.add(s[start:])

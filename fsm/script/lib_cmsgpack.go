@@ -51,12 +51,12 @@ func msgpackPack(L *lua.LState) int {
 	for i := 1; i <= n; i++ {
 		e.value(L.Get(i), 0)
 	}
-	e.settle()
+	e.chargeElement()
 	return push(L, e.out.done())
 }
 
-// settle charges for one element and for the bytes written since the last charge.
-func (e *msgpackEncoder) settle() {
+// chargeElement charges for one element and for the bytes written since the last charge.
+func (e *msgpackEncoder) chargeElement() {
 	n := e.out.size - e.charged
 	e.charged = e.out.size
 	chargeWork(e.L, n)
@@ -64,7 +64,7 @@ func (e *msgpackEncoder) settle() {
 
 // value appends v; level is the number of enclosing tables. What MessagePack lacks becomes nil.
 func (e *msgpackEncoder) value(v lua.LValue, level int) {
-	e.settle()
+	e.chargeElement()
 	switch v := v.(type) {
 	case lua.LString:
 		e.string(string(v))

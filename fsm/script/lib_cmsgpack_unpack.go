@@ -94,8 +94,8 @@ func (d *msgpackDecoder) need(n uint64) {
 	}
 }
 
-// take returns the next n bytes.
-func (d *msgpackDecoder) take(n uint64) string {
+// next returns the next n bytes.
+func (d *msgpackDecoder) next(n uint64) string {
 	d.need(n)
 	s := d.data[:n]
 	d.data = d.data[n:]
@@ -105,7 +105,7 @@ func (d *msgpackDecoder) take(n uint64) string {
 // uint takes a big-endian unsigned integer of size bytes.
 func (d *msgpackDecoder) uint(size uint64) uint64 {
 	var room [8]byte
-	copy(room[8-size:], d.take(size))
+	copy(room[8-size:], d.next(size))
 	return binary.BigEndian.Uint64(room[:])
 }
 
@@ -162,7 +162,7 @@ func (d *msgpackDecoder) value(slots int) lua.LValue {
 
 // string takes a string of n bytes.
 func (d *msgpackDecoder) string(n uint64) lua.LValue {
-	s := d.take(n)
+	s := d.next(n)
 	d.L.ChargeString(len(s))
 	return lua.LString([]byte(s)) // a copy: a small string must not keep the whole input alive
 }

@@ -53,12 +53,12 @@ func checkPattern(L *lua.LState, n int) string {
 // step counts one step of work.
 func (m *matcher) step() {
 	if m.steps++; m.steps == stepsPerCharge {
-		m.settle()
+		m.chargeSteps()
 	}
 }
 
-// settle charges for the steps since the last charge.
-func (m *matcher) settle() {
+// chargeSteps charges for the steps since the last charge.
+func (m *matcher) chargeSteps() {
 	n := m.steps
 	m.steps = 0
 	m.b.Charge(m.L, n)

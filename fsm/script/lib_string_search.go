@@ -62,7 +62,7 @@ func findOrMatch(L *lua.LState, find bool) int {
 	for ; s <= len(subject); s++ {
 		m.step()
 		if e := m.start(s, p); e != noMatch {
-			m.settle()
+			m.chargeSteps()
 			if !find {
 				return m.pushCaptures(s, e, true)
 			}
@@ -74,7 +74,7 @@ func findOrMatch(L *lua.LState, find bool) int {
 			break
 		}
 	}
-	m.settle()
+	m.chargeSteps()
 	L.Push(lua.LNil)
 	return 1
 }
@@ -100,13 +100,13 @@ func stringGmatch(L *lua.LState) int {
 			if e == noMatch {
 				continue
 			}
-			m.settle()
+			m.chargeSteps()
 			if from = e; e == s {
 				from++ // an empty match: continue after the next byte
 			}
 			return m.pushCaptures(s, e, true)
 		}
-		m.settle()
+		m.chargeSteps()
 		return 0
 	}))
 	return 1
@@ -144,7 +144,7 @@ func stringGsub(L *lua.LState) int {
 			break
 		}
 	}
-	m.settle()
+	m.chargeSteps()
 	if copied == 0 && out.size == 0 {
 		L.Push(lua.LString(subject))
 	} else {

@@ -91,7 +91,7 @@ func (in *interpreter) loadLibrary(x *commands.Call, l *library, b lua.Budget) (
 	}
 	l.Functions, l.cost = found.functions, b.Instructions-max(in.budget.Instructions, 0)
 	l.bytes = b.Bytes - max(in.budget.Bytes, 0)
-	return in.end(failed), err
+	return in.clearStack(failed), err
 }
 
 // register runs a library's code.
@@ -128,8 +128,8 @@ const (
 )
 
 // loaded returns a library whose code has run. A call pays for that only if every call must run it
-// (settle), so it does not matter which interpreter ran it before. Code that failed must run each
-// time: the call pays for it like any other, and gets the library with the error.
+// (chargeCall), so it does not matter which interpreter ran it before. Code that failed must run
+// each time: the call pays for it like any other, and gets the library with the error.
 func (in *interpreter) loaded(p *program) (*loadedLibrary, *lua.ApiError) {
 	for _, l := range in.libraries {
 		if l.program == p {
@@ -179,8 +179,8 @@ func (in *interpreter) keepLibrary(l *loadedLibrary) {
 	in.libraries = append(in.libraries, l)
 }
 
-// settle ends a call of a function, and charges it if the next call must run the library again.
-func (in *interpreter) settle(l *loadedLibrary) {
+// chargeCall ends a call of a function, and charges it if the next call must run the library again.
+func (in *interpreter) chargeCall(l *loadedLibrary) {
 	if l == nil || l.kept && l.program.keep && !in.L.G.Touched {
 		return
 	}

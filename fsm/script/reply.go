@@ -63,8 +63,8 @@ func (r *luaReply) put(v lua.LValue) {
 	r.stack = r.stack[:n]
 }
 
-// take charges for n bytes and reports whether they may be built.
-func (r *luaReply) take(n int) bool {
+// charge charges for n bytes and reports whether they may be built.
+func (r *luaReply) charge(n int) bool {
 	b := &r.L.G.Budget
 	b.Take(int64(n/64), int64(n))
 	return b.Spent() == ""
@@ -79,7 +79,7 @@ const (
 )
 
 func (r *luaReply) text(s string) lua.LValue {
-	if !r.take(stringOverhead + len(s)) {
+	if !r.charge(stringOverhead + len(s)) {
 		return lua.LFalse
 	}
 	return lua.LString(s)
@@ -87,7 +87,7 @@ func (r *luaReply) text(s string) lua.LValue {
 
 // field puts a table with one field.
 func (r *luaReply) field(name string, v lua.LValue) *lua.LTable {
-	r.take(tableOverhead + entryOverhead)
+	r.charge(tableOverhead + entryOverhead)
 	t := r.L.CreateTable(0, 1)
 	t.RawSetString(name, v)
 	r.put(t)
@@ -100,7 +100,7 @@ func (r *luaReply) open(kind byte, elements int, wrap string) {
 	if kind != '*' {
 		room = 0
 	}
-	if !r.take(tableOverhead + slotOverhead*room) {
+	if !r.charge(tableOverhead + slotOverhead*room) {
 		room, elements = 0, 0
 	}
 	t := r.L.CreateTable(room, 0)
@@ -132,7 +132,7 @@ func (r *luaReply) Int(n int64) { r.put(lua.Number(float64(n))) }
 
 // Bulk builds a string.
 func (r *luaReply) Bulk(b []byte) {
-	if !r.take(len(b)) {
+	if !r.charge(len(b)) {
 		r.put(lua.LFalse)
 		return
 	}
@@ -222,7 +222,7 @@ func (r *luaReply) BigNumber(digits string) {
 // Verbatim builds a table with format and string in the field verbatim_string; with RESP2 a string.
 func (r *luaReply) Verbatim(format, text string) {
 	if r.resp == 3 {
-		r.take(tableOverhead + 2*entryOverhead + stringOverhead)
+		r.charge(tableOverhead + 2*entryOverhead + stringOverhead)
 		inner := r.L.CreateTable(0, 2)
 		inner.RawSetString("string", r.text(text))
 		inner.RawSetString("format", lua.LString(format))

@@ -206,7 +206,7 @@ func (l *Log) Record(e Event) {
 	}
 	of := e.shares()
 	q := &l.queues[of[0].class()]
-	line, dropped := l.repeats.take(&e, of, q)
+	line, dropped := l.repeats.admit(&e, of, q)
 	if line {
 		dropped = q.add(e, of[0])
 	}
@@ -321,7 +321,7 @@ func (l *Log) write() {
 		dropped, reopen, closed := l.dropped, l.reopen, l.closed
 		l.reopen = nil
 		if ends || closed {
-			events = append(events, l.repeats.end()...)
+			events = append(events, l.repeats.flush()...)
 		}
 		l.mu.Unlock()
 		if len(reopen) > 0 {
@@ -358,7 +358,7 @@ func (l *Log) write() {
 // takeQueued empties the queues and returns what was there, the oldest first.
 func (l *Log) takeQueued() (events []Event) {
 	for i := range l.queues {
-		for _, q := range l.queues[i].take() {
+		for _, q := range l.queues[i].drain() {
 			events = append(events, q.Event)
 		}
 	}

@@ -589,7 +589,7 @@ func TestQueueIsShared(t *testing.T) {
 			}
 		}
 		has, all := map[share]int{}, 0
-		for _, e := range q.take() {
+		for _, e := range q.drain() {
 			has[e.of]++
 			all++
 		}

@@ -69,8 +69,8 @@ func (q *queue) longest() (longest share) {
 	return longest
 }
 
-// take empties the queue.
-func (q *queue) take() []queued {
+// drain empties the queue.
+func (q *queue) drain() []queued {
 	events := q.events
 	q.events, q.places = nil, nil
 	return events

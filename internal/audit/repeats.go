@@ -57,9 +57,9 @@ type repeats struct {
 	counted map[string]*Event // the newest of the repeats; Count 0: there is none
 }
 
-// take reports whether an event of some shares is a line, for which there must be a place, and
+// admit reports whether an event of some shares is a line, for which there must be a place, and
 // whether it is one that was left out; a repeat is neither.
-func (r *repeats) take(e *Event, of []share, q *queue) (line, dropped bool) {
+func (r *repeats) admit(e *Event, of []share, q *queue) (line, dropped bool) {
 	key := ""
 	if !e.Change {
 		key = e.key()
@@ -103,8 +103,8 @@ func (r *repeats) spend(e *Event, of []share) bool {
 	return true
 }
 
-// end ends the period and returns the lines of the repeats, the oldest first.
-func (r *repeats) end() (lines []Event) {
+// flush ends the period and returns the lines of the repeats, the oldest first.
+func (r *repeats) flush() (lines []Event) {
 	for _, e := range r.counted {
 		switch e.Count {
 		case 0:

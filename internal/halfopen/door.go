@@ -58,7 +58,7 @@ func (d *Door) Admit(conn net.Conn) bool {
 	if !host.IsValid() {
 		return true
 	}
-	admitted, crowded := d.take(host, time.Now())
+	admitted, crowded := d.takeToken(host, time.Now())
 	switch {
 	case !admitted:
 		reset(conn)
@@ -73,7 +73,7 @@ func (d *Door) Admit(conn net.Conn) bool {
 	return admitted
 }
 
-func (d *Door) take(host netip.Prefix, now time.Time) (admitted, crowded bool) {
+func (d *Door) takeToken(host netip.Prefix, now time.Time) (admitted, crowded bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known, found := d.from.Get(host)

@@ -106,7 +106,7 @@ func (r *run) writeOnce(ctx context.Context, items []*item) (left []*item, reaso
 			left, reason = append(left, it), err
 			continue
 		}
-		r.settle(it, v, err)
+		r.countOutcome(it, v, err)
 	}
 	return left, reason, nil
 }
@@ -149,8 +149,8 @@ func (r *run) rename() string {
 	return "RENAMENX"
 }
 
-// settle counts the outcome for a small key: v is the reply to SET or EXEC.
-func (r *run) settle(it *item, v any, err error) {
+// countOutcome counts the outcome for a small key: v is the reply to SET or EXEC.
+func (r *run) countOutcome(it *item, v any, err error) {
 	replies, _ := v.([]any)
 	for _, e := range replies {
 		if e, ok := e.(error); ok && err == nil {

@@ -55,7 +55,7 @@ func (n *Node) refuseSlowScripts(ctx context.Context) {
 			n.log.Warn("a slow script is not refused: some nodes run an older release", "id", s.ID)
 			continue
 		}
-		err := n.settle(ctx, refusal(s)...)
+		err := n.ensureSetting(ctx, refusal(s)...)
 		if ctx.Err() != nil {
 			return
 		}

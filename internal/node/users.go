@@ -50,14 +50,14 @@ func WriteReset(dir string, password []byte) error {
 // soon as it takes them.
 func (n *Node) settleUsers(ctx context.Context) {
 	if n.cfg.FirstUsers != nil {
-		err := n.settle(ctx, []byte(commands.SettingFirstUsers), n.cfg.FirstUsers)
+		err := n.ensureSetting(ctx, []byte(commands.SettingFirstUsers), n.cfg.FirstUsers)
 		if err != nil { // nobody could log in
 			n.failed <- fmt.Errorf("the cluster refused its first users: %w", err)
 			return
 		}
 	}
 	if n.cfg.FirstMaxMemory > 0 && ctx.Err() == nil {
-		err := n.settle(ctx, []byte(commands.SettingFirstMaxMemory),
+		err := n.ensureSetting(ctx, []byte(commands.SettingFirstMaxMemory),
 			strconv.AppendInt(nil, n.cfg.FirstMaxMemory, 10))
 		switch {
 		case err != nil:
@@ -155,7 +155,7 @@ func (n *Node) applyReset(ctx context.Context, r resetRequest) (tooLate bool, er
 			return false, err
 		}
 	}
-	err = n.settle(ctx, []byte(commands.SettingDefaultUser),
+	err = n.ensureSetting(ctx, []byte(commands.SettingDefaultUser),
 		strconv.AppendUint(nil, uint64(r.since), 10), []byte("reset"), []byte("on"),
 		[]byte("#"+r.hash), []byte("~*"), []byte("&*"), []byte("+@all"))
 	if err != nil && err.Error() == commands.ErrUsersChanged.Error() {
@@ -177,9 +177,9 @@ func settingRequest(words ...[]byte) []byte {
 	})
 }
 
-// settle puts a setting into the log, as soon as the cluster has users. It tries until the setting
-// took effect or ctx ends; the error is why the cluster refuses it.
-func (n *Node) settle(ctx context.Context, words ...[]byte) error {
+// ensureSetting puts a setting into the log, as soon as the cluster has users. It tries until the
+// setting took effect or ctx ends; the error is why the cluster refuses it.
+func (n *Node) ensureSetting(ctx context.Context, words ...[]byte) error {
 	request := settingRequest(words...)
 	for pause := settlePause; ; {
 		select {

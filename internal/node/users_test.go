@@ -154,7 +154,7 @@ func TestResetIsDoneOnce(t *testing.T) {
 	}
 	wait.For(t, 20*time.Second, "the reset", gone)
 	hash := acl.Hash([]byte("new"))
-	if err := n.settle(t.Context(), []byte(commands.SettingDefaultUser),
+	if err := n.ensureSetting(t.Context(), []byte(commands.SettingDefaultUser),
 		strconv.AppendUint(nil, uint64(n.adapter.Users().Changed), 10), []byte("resetpass"),
 		[]byte("#"+hash)); err != nil {
 		t.Fatal(err)

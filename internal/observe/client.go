@@ -96,7 +96,7 @@ func (c *Client) DoAll(ctx context.Context, commands [][]string) ([]resp.Value, 
 // doAllIn is DoAll in a database.
 func (c *Client) doAllIn(ctx context.Context, db int, commands [][]string) ([]resp.Value, error) {
 	for {
-		cn, used, err := c.take(ctx)
+		cn, used, err := c.acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -137,8 +137,8 @@ func (c *Client) Close() {
 	c.idle = nil
 }
 
-// take returns an idle connection, or a new one.
-func (c *Client) take(ctx context.Context) (cn *conn, used bool, err error) {
+// acquire returns an idle connection, or a new one.
+func (c *Client) acquire(ctx context.Context) (cn *conn, used bool, err error) {
 	c.mu.Lock()
 	for n := len(c.idle); n > 0 && cn == nil; n-- {
 		cn = c.idle[n-1]

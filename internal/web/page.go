@@ -226,7 +226,7 @@ func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, why)
 		return
 	}
-	p.sessions.end(w, r)
+	p.sessions.logOut(w, r)
 	writeJSON(w, http.StatusOK, map[string]any{})
 }
 

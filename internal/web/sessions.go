@@ -105,8 +105,8 @@ func (s *sessions) drop(r *http.Request) {
 	}
 }
 
-// end is drop, and the browser forgets the token.
-func (s *sessions) end(w http.ResponseWriter, r *http.Request) {
+// logOut is drop, and the browser forgets the token.
+func (s *sessions) logOut(w http.ResponseWriter, r *http.Request) {
 	s.drop(r)
 	s.setCookie(w, "", -1)
 }

@@ -49,10 +49,10 @@ func (L *LState) Resume(th *LState, nargs int) (n int, err *ApiError) {
 	}()
 	if th.start(args) == callLua {
 		if !th.run() {
-			return L.take(th, 0, true), nil
+			return L.moveValues(th, 0, true), nil
 		}
 	}
-	return L.take(th, int(th.frames[th.depth-1].localBase), false), nil
+	return L.moveValues(th, int(th.frames[th.depth-1].localBase), false), nil
 }
 
 // resumeUnits is the cost of resuming.
@@ -81,8 +81,8 @@ func (L *LState) start(args []LValue) int {
 	return callLua
 }
 
-// take moves a thread's values, from a register on, to L.
-func (L *LState) take(th *LState, from int, ended bool) int {
+// moveValues moves a thread's values, from a register on, to L.
+func (L *LState) moveValues(th *LState, from int, ended bool) int {
 	values := th.reg[from:th.top]
 	L.G.Budget.Instructions -= int64(len(values)) / slotsCleared
 	for _, v := range values {
