@@ -39,7 +39,7 @@ var procedures = []struct {
 	do                func(o *operation)
 }{
 	{"install.md", "From an archive", fromAnArchive},
-	{"install.md", "Shell completion and the manual page", completion},
+	{"install.md", "Shell completion and the manual pages", completion},
 	{"operations.md", "From one node to three, and to five", oneToThree},
 	{"operations.md", "Removing a node", remove},
 	{"operations.md", "Replacing a node that lost its disk", replace},
