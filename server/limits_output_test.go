@@ -83,8 +83,7 @@ func TestOutputBufferLimitsHold(t *testing.T) {
 	big.raw(calls("GET k"))
 	big.ended()
 	c.call("CONFIG", "SET", "client-output-buffer-limit", "normal 0 100kb 10 pubsub 0 50kb 20")
-	reader, sub := n.stuckConn(t, calls("GET k")), n.stuckConn(t, calls("SUBSCRIBE c"))
-	eventually(t, "a subscription", func() bool { return sub.subscriptions.Load() == 1 })
+	reader, sub := n.stuckConn(t, calls("GET k")), n.stuckSubscriber(t, "c")
 	c.call("PUBLISH", "c", strings.Repeat("x", 60_000))
 	eventually(t, "both have something to take", func() bool {
 		return sub.outputWaits() > 60_000 && reader.outputWaits() > 200_000

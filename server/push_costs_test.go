@@ -83,9 +83,7 @@ func TestRelieveClosesWhoHoldsMost(t *testing.T) {
 		n := start(t, byHand)
 		var all []*session
 		for range 10 {
-			s := n.stuckConn(t, calls("SUBSCRIBE c"))
-			eventually(t, "a subscription", func() bool { return s.subscriptions.Load() == 1 })
-			all = append(all, s)
+			all = append(all, n.stuckSubscriber(t, "c"))
 		}
 		d := n.deliverHere(1 << 40)
 		holds := map[*session]int{}

@@ -56,6 +56,18 @@ func (n *node) stuckConn(t testing.TB, calls string) *session {
 	return all[i]
 }
 
+// stuckSubscriber is stuckConn for a client that has subscribed to a channel.
+func (n *node) stuckSubscriber(t testing.TB, channel string) *session {
+	t.Helper()
+	s := n.stuckConn(t, calls("SUBSCRIBE "+channel))
+	// the session counts its subscription before messages can find it
+	eventually(t, "a subscription", func() (found bool) {
+		n.pubsub.channels.reached([]byte(channel), func(to subscribers) { _, found = to[s] })
+		return found
+	})
+	return s
+}
+
 // dialPipe is dial for a connection without buffers: what the client does not read, the server
 // cannot write.
 func (n *node) dialPipe(t testing.TB) *client {
@@ -72,8 +84,7 @@ func TestApplyNeverWaitsForDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
 		n.pubsub.delivery.limit = 1 << 20
-		stuck := n.stuckConn(t, calls("SUBSCRIBE c"))
-		eventually(t, "a subscription", func() bool { return stuck.subscriptions.Load() == 1 })
+		stuck := n.stuckSubscriber(t, "c")
 		sub, pat, tracker, monitor := n.dial(t), n.dial(t), n.dial(t), n.dial(t)
 		sub.call("SUBSCRIBE", "c")
 		pat.call("PSUBSCRIBE", "other*")
@@ -262,8 +273,7 @@ func TestWaitingMessagesAreShared(t *testing.T) {
 	c := n.dial(t)
 	const clients = 40
 	for range clients {
-		s := n.stuckConn(t, calls("SUBSCRIBE c"))
-		eventually(t, "a subscription", func() bool { return s.subscriptions.Load() == 1 })
+		n.stuckSubscriber(t, "c")
 		n.stuckConn(t, calls("MONITOR"))
 	}
 	eventually(t, "monitors", func() bool { return n.monitors.size.Load() == clients })
@@ -299,8 +309,7 @@ func TestBacklogOfAllIsBounded(t *testing.T) {
 	reads.call("SUBSCRIBE", "c")
 	const clients = 30
 	for i := range clients {
-		s := n.stuckConn(t, calls(fmt.Sprint("SUBSCRIBE c", i)))
-		eventually(t, "a subscription", func() bool { return s.subscriptions.Load() == 1 })
+		n.stuckSubscriber(t, fmt.Sprint("c", i))
 	}
 	payload := strings.Repeat("x", 100_000)
 	for i := range clients {
