@@ -15,7 +15,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -108,8 +110,40 @@ func (s *scale) run(c snippet) price {
 		max(0, float64(after.TotalAlloc-before.TotalAlloc)-2*charged) / units}
 }
 
+// memoryFactor is what reading memory takes of a plain instruction's time for each unit that == of
+// long strings is charged, on the machine for which the charges were chosen.
+const memoryFactor = 3
+
+// long are two equal strings that do not fit into the caches of a processor.
+var long = sync.OnceValue(func() (s [2]string) {
+	for i := range s {
+		s[i] = strings.Repeat("a", 10<<20)
+	}
+	return s
+})
+
+// memory returns by how much memory is slower at the moment, beside the processor, than on the
+// machine for which the charges were chosen; 1 if it is not. Other programs use it too, and no
+// charge changes that.
+func (s *scale) memory() float64 {
+	const times = 10
+	both := long()
+	var from time.Duration
+	for i := range 1 + times {
+		if i == 1 { // after the first, they are where caches hold what fits
+			from = threadtime.Now()
+		}
+		if both[0] != both[1] {
+			s.t.Fatal("they are equal")
+		}
+	}
+	units := float64(times*len(both[0])) / 256
+	return max(1, float64(threadtime.Now()-from)/units/s.plain/memoryFactor)
+}
+
 // factor returns how many times a plain instruction a snippet takes, and its bytes: the least of
-// some tries, of which the first that is low enough ends them.
+// some tries, of which the first that is low enough ends them. The later ones allow for slow
+// memory.
 func (s *scale) factor(c snippet, enough float64, tries int) (factor, bytes float64) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -119,6 +153,9 @@ func (s *scale) factor(c snippet, enough float64, tries int) (factor, bytes floa
 		}
 		p := s.run(c)
 		f := p.ns / s.plain
+		if i > 0 {
+			f /= s.memory()
+		}
 		if i == 0 {
 			factor, bytes = f, p.bytes
 		}
