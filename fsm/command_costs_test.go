@@ -29,7 +29,9 @@ import (
 // The most that a call may take: so many times 25 ns a unit, the least of several tries, if it
 // takes long at all. What a call takes besides is the price of an entry.
 const (
-	mostOfUnit   = 8
+	mostOfUnit = 8
+	// other work on the machine slows some tries down, and only what is too slow takes more of them
+	mostTries    = 15
 	keptPrice    = 3 // from which make costs keeps a call for later runs
 	shortestCall = time.Millisecond
 	unit         = 25 * time.Nanosecond
@@ -99,7 +101,7 @@ func (c *costsMachine) run(call [][]byte) (took time.Duration, work uint64) {
 
 // price returns how many units of time a unit of work of a call took, the least of some tries.
 func (c *costsMachine) price(call [][]byte) (price float64, took time.Duration) {
-	for i := range 6 {
+	for i := range mostTries {
 		if i > 0 {
 			c.renew()
 			runtime.GC() // else the call helps to collect what restoring has left

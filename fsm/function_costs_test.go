@@ -205,7 +205,7 @@ func (c *costsMachine) measureFunctions(state string, writes bool, calls [][]str
 		cmds := slices.Repeat([][][]byte{commandtest.Args(words...)}, times)
 		var price float64
 		var least transactionCost
-		for try := range 5 {
+		for try := range mostTries {
 			if writes {
 				c.renew()
 			}

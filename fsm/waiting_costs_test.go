@@ -5,6 +5,7 @@ package fsm
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,20 +140,25 @@ func TestWideWaitsAreChargedForTheirTime(t *testing.T) {
 	for _, c := range []wide{{1, true}, {1000, true}, {1000, false}, {100_000, true},
 		{100_000, false}} {
 		took, spent := map[string]time.Duration{}, map[string]uint64{}
-		for range 3 { // the least is what the work takes
+		over := func(act string) bool {
+			return took[act] > time.Duration(4*unit*float64(spent[act]))+2*time.Millisecond
+		}
+		for try := range mostTries { // the least is what the work takes
+			if try >= 3 && !slices.ContainsFunc(acts, over) {
+				break
+			}
 			for _, act := range acts {
 				at, units := c.runs(t, act)
 				if best, known := took[act]; !known || at < best {
 					took[act], spent[act] = at, units
 				}
 			}
-		}
-		if c.width == 1 {
-			unit = float64(took["serve"]) / float64(spent["serve"])
+			if c.width == 1 {
+				unit = float64(took["serve"]) / float64(spent["serve"])
+			}
 		}
 		for _, act := range acts {
-			paid := time.Duration(4*unit*float64(spent[act])) + 2*time.Millisecond
-			if took[act] > paid {
+			if over(act) {
 				t.Errorf("to %s, %+v: %v for %d units of work, of which each takes %.1f ns", act, c,
 					took[act], spent[act], unit)
 			}
