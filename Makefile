@@ -48,7 +48,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script fsm/script/% internal/a
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test test-plain test-race check check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page operations mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
+.PHONY: build test check-locks test-plain test-race check check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page operations mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -70,7 +70,7 @@ test-plain:
 # The tests that call tier.Check or do more if tier.Checking, and what make test does not have the
 # race detector watch.
 check: deps
-	$(MAKE) -j 4 -O check-processes-1 check-processes-2 check-plain check-race check-bare
+	$(MAKE) -j 4 -O check-processes-1 check-processes-2 check-plain check-race check-bare check-locks
 
 check-race: export COORDD_CHECK = 1
 check-race:
@@ -91,6 +91,9 @@ check-processes-%:
 check-bare:
 	sh .ci/bare sh .ci/test $(GO) test $(TESTFLAGS) ./$(PROCESSES) ./cmd/coordd ./commands/...
 	sh .ci/bare sh .ci/only 'Redis[(]t' 'fsm server' $(GO) test $(TESTFLAGS)
+
+check-locks:
+	$(GO) test -tags coordd_lockorder $(TESTFLAGS) ./internal/lockorder
 
 fmt:
 	gofmt -l -w $$(git ls-files --cached --others --exclude-standard '*.go')
@@ -128,6 +131,7 @@ lint:
 	$(GO) vet -tags coordd_next ./commands
 	$(GO) vet -tags coordd_small_segments,coordd_moved_wall ./cluster ./cluster/clock
 	$(GO) vet -tags coordd_sim ./internal/tests/sim
+	$(GO) vet -tags coordd_lockorder ./internal/lockorder ./server ./cluster/... ./internal/node
 	$(GO) test ./internal/tests/lint
 	$(GO) run $(STATICCHECK) ./...
 	@dead=$$($(GO) run $(DEADCODE) ./cmd/... ./testdata/...) && \
@@ -240,6 +244,7 @@ proof:
 	$(MAKE) crashpoints CRASHPOINTS=all
 	COORDD_CHAOS=1 COORDD_LAB_RUNS=300 COORDD_LAB_SECONDS=30 COORDD_LAB_SOAK=60 $(GO) test \
 		./internal/tests/lab -run 'TestPairs|TestSoak' -count 1 -v -timeout 10h
+	$(GO) test -tags coordd_lockorder ./cluster/... ./server ./internal/node -count 1 -timeout 2h
 	$(MAKE) operations
 	$(MAKE) architectures
 	$(MAKE) mutations
