@@ -40,6 +40,8 @@ VULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # lint vets everything. Each wait has a limit of its own: a package that reaches this one hangs.
 TESTFLAGS ?= -vet=off -timeout 10m
+# The race detector has each process wait for a second when it ends, also those that tests start.
+export GORACE = atexit_sleep_ms=0
 ALL = $(patsubst $(shell $(GO) list -m)/%,%,$(shell $(GO) list ./...))
 # The race detector watches what has goroutines: not tests of coordd in processes of its own or of
 # files, nor packages without concurrency. In fsm, tests with much data skip themselves under it.
@@ -48,7 +50,7 @@ PLAIN = $(filter commands commands/% deploy/% fsm/script fsm/script/% internal/a
 RACE = $(filter-out $(PLAIN),$(ALL))
 PROCESSES = internal/tests/e2e
 
-.PHONY: build test check-locks test-plain test-race check check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page operations mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
+.PHONY: build test compile-race compile-plain test-processes test-server test-plain test-race check check-locks check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page operations mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
 
 build:
 	$(GO) build -o coordd ./cmd/coordd
@@ -56,16 +58,34 @@ build:
 deps:
 	sh .ci/deps
 
-# Two parts at a time, since much waits; each prints when it has ended. The longest packages begin.
+# Four parts at a time, since much waits; each prints when it has ended. The longest begin. All is
+# compiled before, by what shares the processors: each part would compile the same again.
 test: deps
-	$(MAKE) -j 2 -O test-race test-plain
+	$(MAKE) -j 2 compile-race compile-plain
+	$(MAKE) -j 4 -O test-processes test-cluster-1 test-cluster-2 test-server test-plain test-race
+
+compile-race:
+	$(GO) list -race -test -export -deps $(addprefix ./,$(RACE)) >/dev/null
+
+compile-plain:
+	$(GO) list -test -export -deps $(addprefix ./,$(ALL)) >/dev/null
+
+test-processes:
+	sh .ci/test $(GO) test $(TESTFLAGS) ./$(PROCESSES)
+
+# Each of the two has every other test.
+test-cluster-%:
+	PART=$* sh .ci/only . cluster $(GO) test -race $(TESTFLAGS)
+
+test-server:
+	sh .ci/test $(GO) test -race $(TESTFLAGS) ./server
 
 test-race:
-	sh .ci/test $(GO) test -p 2 -race $(TESTFLAGS) ./server ./cluster $(addprefix ./,$(RACE))
+	sh .ci/test $(GO) test -p 1 -race $(TESTFLAGS) $(addprefix ./,$(filter-out cluster server,$(RACE)))
+	sh .ci/only 'detector[.]Skip' '$(RACE)' $(GO) test $(TESTFLAGS)
 
 test-plain:
-	sh .ci/test $(GO) test -p 2 $(TESTFLAGS) ./$(PROCESSES) $(addprefix ./,$(PLAIN))
-	sh .ci/only 'detector[.]Skip' '$(RACE)' $(GO) test $(TESTFLAGS)
+	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(addprefix ./,$(filter-out $(PROCESSES),$(PLAIN)))
 
 # The tests that call tier.Check or do more if tier.Checking, and what make test does not have the
 # race detector watch.

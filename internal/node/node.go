@@ -153,6 +153,9 @@ type Node struct {
 
 	stopOnce sync.Once
 	stop     chan struct{} // closed when a client asked the node to stop, or it was closed
+
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // Start starts a node. It answers clients and probes while it loads its data. Start owns the
@@ -371,6 +374,11 @@ func (n *Node) fatal(err error) {
 // leader. Then it closes their connections, each after a complete reply, and leaves the cluster.
 // Close may be called more than once.
 func (n *Node) Close() error {
+	n.closeOnce.Do(func() { n.closeErr = n.end() })
+	return n.closeErr
+}
+
+func (n *Node) end() error {
 	n.requestStop()
 	if n.server != nil {
 		n.server.MoveClients()
