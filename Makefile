@@ -148,8 +148,7 @@ lint:
 	$(GO) vet ./... ./testdata/clients/go/...
 	$(GO) vet -C testdata/clients/libraries/go ./...
 	$(GO) vet -C testdata/bench ./...
-	$(GO) vet -tags coordd_next ./commands
-	$(GO) vet -tags coordd_small_segments,coordd_moved_wall ./cluster ./cluster/clock
+	$(GO) vet -tags coordd_tests ./cmd/coordd
 	$(GO) vet -tags coordd_sim ./internal/tests/sim
 	$(GO) vet -tags coordd_lockorder ./internal/lockorder ./server ./cluster/... ./internal/node
 	$(GO) test ./internal/tests/lint

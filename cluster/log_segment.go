@@ -1,4 +1,4 @@
-//go:build !coordd_small_segments
+//go:build !coordd_tests
 
 package cluster
 

@@ -20,6 +20,3 @@ const (
 	// releaseLevel is the newest level that this release may use. A new level goes above this line.
 	releaseLevel = LevelSecond
 )
-
-// FeatureLevel is the newest level that this release knows.
-const FeatureLevel = releaseLevel + levelsAhead

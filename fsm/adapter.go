@@ -273,7 +273,7 @@ func (a *Adapter) Users() *Users { return a.users.Load() }
 func (a *Adapter) Level() uint64 { return a.level.Load() }
 
 // KnownLevel returns the newest feature level that this release knows.
-func (a *Adapter) KnownLevel() uint64 { return FeatureLevel }
+func (a *Adapter) KnownLevel() uint64 { return commands.FeatureLevel }
 
 // CheckLevel fails if this release does not know the level of what.
 func (a *Adapter) CheckLevel(what string, level uint64) error { return CheckLevel(what, level) }

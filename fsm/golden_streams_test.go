@@ -73,7 +73,7 @@ func TestGoldenLooseStreams(t *testing.T) {
 	}
 	index++
 	for _, m := range machines {
-		mustApply(t, m, index, &Entry{ClockMs: 5000, WallUs: 1, Level: FeatureLevel}, false)
+		mustApply(t, m, index, &Entry{ClockMs: 5000, WallUs: 1, Level: commands.FeatureLevel}, false)
 		sameMachines(t, "a raised level", replayed, m)
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-// FeatureLevel is the newest level that this release knows. Package commands lists the levels.
-const FeatureLevel = commands.FeatureLevel
-
 // firstLevel is the level of every machine that no entry has raised.
 const firstLevel = commands.LevelFirst
 
@@ -21,11 +18,11 @@ var ErrLevel = errors.New("a later version of coordd is needed")
 
 // CheckLevel fails with ErrLevel if this release does not know the level of what.
 func CheckLevel(what string, level uint64) error {
-	if level <= FeatureLevel {
+	if level <= commands.FeatureLevel {
 		return nil
 	}
 	return fmt.Errorf("%w: %s has feature level %d, and this one knows levels up to %d",
-		ErrLevel, what, level, FeatureLevel)
+		ErrLevel, what, level, commands.FeatureLevel)
 }
 
 // Level returns the machine's feature level, from 1.

@@ -14,18 +14,18 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-const unknownLevel = FeatureLevel + 1
+const unknownLevel = commands.FeatureLevel + 1
 
 func TestUnknownLevelIsNotApplied(t *testing.T) {
 	m := NewMachine(testTable())
-	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel, Batches: [][]byte{calls("SET a 1")}},
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: commands.FeatureLevel, Batches: [][]byte{calls("SET a 1")}},
 		true)
 	before := snapshotBytes(t, m.Snapshot())
 	_, err := m.Apply(2, &Entry{ClockMs: 2, Level: unknownLevel,
 		Batches: [][]byte{calls("SET a 2")}}, true)
 	want := fmt.Sprintf(
 		"a later version of coordd is needed: log entry 2 has feature level %d, and this one "+
-			"knows levels up to %d", unknownLevel, FeatureLevel)
+			"knows levels up to %d", unknownLevel, commands.FeatureLevel)
 	if !errors.Is(err, ErrLevel) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -37,7 +37,7 @@ func TestUnknownLevelIsNotApplied(t *testing.T) {
 func TestLevelNeverFalls(t *testing.T) {
 	m := NewMachine(testTable())
 	m.level = unknownLevel
-	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: FeatureLevel}, false)
+	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: commands.FeatureLevel}, false)
 	mustApply(t, m, 2, &Entry{ClockMs: 1}, false)
 	if m.Level() != unknownLevel {
 		t.Errorf("level %d", m.Level())
@@ -117,15 +117,15 @@ func TestEntryLevel(t *testing.T) {
 
 func TestSnapshotHeader(t *testing.T) {
 	for _, notify := range []uint64{0, 1, 0x7fff} {
-		for _, level := range []uint64{1, FeatureLevel, 1 << 50} {
+		for _, level := range []uint64{1, commands.FeatureLevel, 1 << 50} {
 			h := header{index: 1 << 62, epoch: 1023, clockMs: 1 << 62, sum: 1<<64 - 1,
 				notify: notify, level: level}
-			if level == FeatureLevel {
+			if level == commands.FeatureLevel {
 				h.timeUs, h.limit, h.parts = 1<<62, 1<<62, knownParts
 			}
 			b := h.appendTo(nil)
 			c := wire.NewCursor(b)
-			if got := readHeader(&c); got != h || c.Done() != (level <= FeatureLevel) {
+			if got := readHeader(&c); got != h || c.Done() != (level <= commands.FeatureLevel) {
 				t.Errorf("%+v is read as %+v, failed %v, with %d bytes left", h, got, c.Failed(),
 					c.Len())
 			}
@@ -138,8 +138,8 @@ func TestSnapshotHeader(t *testing.T) {
 	begin := (&header{level: firstLevel}).appendTo(nil)
 	for name, rest := range map[string][]byte{"a setting of nothing": {0},
 		"the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80},
-		"a large setting": {0x80, 0x80, 0x80, 1}, "nothing behind the level": {0, FeatureLevel},
-		"unknown parts": {0, FeatureLevel, 0, 0, knownParts + 1}} {
+		"a large setting": {0x80, 0x80, 0x80, 1}, "nothing behind the level": {0, commands.FeatureLevel},
+		"unknown parts": {0, commands.FeatureLevel, 0, 0, knownParts + 1}} {
 		c := wire.NewCursor(append(bytes.Clone(begin), rest...))
 		if readHeader(&c); !c.Failed() {
 			t.Errorf("%s is read", name)
@@ -159,7 +159,7 @@ func TestUnknownLevelOfSnapshot(t *testing.T) {
 		content := snapshotBytes(t, s)
 		want := fmt.Sprintf(
 			"a later version of coordd is needed: the snapshot has feature level %d, and this "+
-				"one knows levels up to %d", unknownLevel, FeatureLevel)
+				"one knows levels up to %d", unknownLevel, commands.FeatureLevel)
 		if _, err := ReadSnapshot(bytes.NewReader(content), testTable()); !errors.Is(err,
 			ErrLevel) || err.Error() != want {
 			t.Errorf("ReadSnapshot: %v, want %s", err, want)
@@ -218,7 +218,7 @@ func TestSweepAtLevels(t *testing.T) {
 	for i := range maxFirstSweep + 1 {
 		lines = append(lines, fmt.Sprintf("SET key:%d v PX 1", i))
 	}
-	for level := uint64(firstLevel); level <= FeatureLevel; level++ {
+	for level := uint64(firstLevel); level <= commands.FeatureLevel; level++ {
 		want := uint64(entrySweep)
 		if level < commands.LevelSecond {
 			want = maxFirstSweep

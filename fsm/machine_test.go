@@ -6,7 +6,7 @@ import "github.com/coordd/coordd/commands"
 // all run this release.
 func newestMachine(table *commands.Table) *Machine {
 	m := NewMachine(table)
-	m.level = FeatureLevel
+	m.level = commands.FeatureLevel
 	m.raiseUsers()
 	return m
 }

@@ -143,7 +143,7 @@ func (g *restores) round(seed uint64) {
 		}
 		switch e.Batches = [][]byte{g.batch()}; {
 		case g.calls.IntN(40) == 0:
-			e.Level = FeatureLevel
+			e.Level = commands.FeatureLevel
 		case g.calls.IntN(4) == 0:
 			if call := fillers[group]; call != "" {
 				e.Batches = append(e.Batches, g.filler(call))

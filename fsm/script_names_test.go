@@ -32,7 +32,7 @@ func scripted(t *testing.T, m *Machine, level uint64, list ...[]string) string {
 func TestServerBelowItsLevel(t *testing.T) {
 	const walk = "local n = 0 for k in pairs(_G) do n = n + 1 end return n"
 	const load = "#!lua name=old\nredis.register_function('walk', function() " + walk + " end)"
-	for _, level := range []uint64{firstLevel, FeatureLevel} {
+	for _, level := range []uint64{firstLevel, commands.FeatureLevel} {
 		m := NewMachine(testTable())
 		got := scripted(t, m, level, []string{"EVAL", walk, "0"},
 			[]string{"EVAL", "return {pcall(next, _G, 'server')}", "0"},
@@ -101,7 +101,7 @@ func TestServerAtTheRiseOfTheLevel(t *testing.T) {
 
 // TestErrorsNameCallsFromTheirLevel: a script can store the text of an error.
 func TestErrorsNameCallsFromTheirLevel(t *testing.T) {
-	for _, level := range []uint64{firstLevel, FeatureLevel} {
+	for _, level := range []uint64{firstLevel, commands.FeatureLevel} {
 		want := "$42\r\nuser_script:1: attempt to call a nil value"
 		if level >= commands.LevelSecond {
 			want = "attempt to call field 'nope' (a nil value)\r\n"

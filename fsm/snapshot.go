@@ -93,7 +93,7 @@ func readHeader(c *wire.Cursor) header {
 	if h.level = c.Uvarint(); h.level <= firstLevel {
 		c.Fail()
 	}
-	if h.level > FeatureLevel {
+	if h.level > commands.FeatureLevel {
 		return h
 	}
 	h.timeUs, h.limit, h.parts = int64(c.Uvarint()), c.Uvarint(), c.Uvarint()

@@ -1,4 +1,4 @@
-//go:build !coordd_moved_wall
+//go:build !coordd_tests
 
 package clock
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/fsm"
 )
 
@@ -50,7 +51,7 @@ func verifyBackup(ctx context.Context, target string, asJSON bool, c console) er
 func contentsOf(m *fsm.Machine) contents {
 	has := m.Stats()
 	held := contents{Types: m.CountTypes(), Scripts: has.Scripts, Libraries: has.Libraries,
-		Users: m.Users().Len(), Level: m.Level(), Known: fsm.FeatureLevel, Epoch: m.Epoch(),
+		Users: m.Users().Len(), Level: m.Level(), Known: commands.FeatureLevel, Epoch: m.Epoch(),
 		Index: m.Index()}
 	for i, n := range has.Keys {
 		held.Keys += n

@@ -19,17 +19,15 @@ const coordd = "github.com/coordd/coordd/cmd/coordd"
 // Each builds its binary once in a process and returns the path. Call Remove at the end.
 var (
 	// Coordd is coordd as it is.
-	Coordd = tagged()
-	// Next is the simulated next release, see commands/level_next.go.
-	Next = tagged("coordd_next")
-	// Small has small log files, see cluster/log_segment_small.go.
-	Small = tagged("coordd_small_segments")
+	Coordd = sync.OnceValues(func() (string, error) { return Build(coordd) })
+	// Tests is coordd whose wall clock a test moves, see cluster/clock/wall_tests.go.
+	Tests = forTests()
+	// Next is the simulated next release, see commands/level_tests.go.
+	Next = forTests(next)
+	// Small has small log files, see cluster/log_segment_tests.go.
+	Small = forTests(small)
 	// SmallNext is both.
-	SmallNext = tagged("coordd_small_segments", "coordd_next")
-	// Moved has a wall clock that a test moves, see cluster/clock/wall_moved.go.
-	Moved = tagged("coordd_moved_wall")
-	// MovedSmall has a moved clock and small log files.
-	MovedSmall = tagged("coordd_moved_wall", "coordd_small_segments")
+	SmallNext = forTests(small, next)
 	// First is release 0.1, from the history of the repository.
 	First = sync.OnceValues(first)
 )
@@ -39,9 +37,15 @@ var made struct {
 	dirs []string
 }
 
-func tagged(tags ...string) func() (string, error) {
+// What the linker sets in the build for tests, so that all of its kinds are compiled once.
+const (
+	next  = " -X github.com/coordd/coordd/commands.next=yes"
+	small = " -X github.com/coordd/coordd/cluster.small=yes"
+)
+
+func forTests(sets ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
-		return Build(coordd, "-tags", strings.Join(tags, ","))
+		return Build(coordd, "-tags", "coordd_tests", "-ldflags", strings.Join(sets, ""))
 	})
 }
 

@@ -33,7 +33,7 @@ type node struct {
 func newNode(table *commands.Table) *node {
 	n := &node{table: table, machine: fsm.NewMachine(table), index: 1, clockMs: 1}
 	n.machine.SetNode("n1")
-	if _, err := n.machine.Apply(1, &fsm.Entry{ClockMs: 1, Level: fsm.FeatureLevel},
+	if _, err := n.machine.Apply(1, &fsm.Entry{ClockMs: 1, Level: commands.FeatureLevel},
 		false); err != nil {
 		panic(err)
 	}

@@ -357,7 +357,7 @@ func TestBackupToStdout(t *testing.T) {
 	sample.Fill(t, c, "one")
 	wait.For(t, 20*time.Second, "the feature level", func() bool {
 		return c.InfoMap(t.Context(), "coordd").Val()["Coordd"]["feature_level"] ==
-			fmt.Sprint(fsm.FeatureLevel)
+			fmt.Sprint(commands.FeatureLevel)
 	})
 	before := time.Now().Unix()
 	code, out, errs := command(t, "backup", "--from", n.addr, "--to", "-")
@@ -376,7 +376,7 @@ func TestBackupToStdout(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(succeed(t, "backup", "verify", "--json", file)),
 		&held); err != nil || held.Keys != keys || held.Types["hash"] != 1 ||
-		held.FeatureLevel != fsm.FeatureLevel || held.LastWrite.Unix() < before-60 {
+		held.FeatureLevel != commands.FeatureLevel || held.LastWrite.Unix() < before-60 {
 		t.Error(held, err)
 	}
 	info := c.InfoMap(t.Context(), "persistence").Val()["Persistence"]

@@ -20,8 +20,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/tests/binaries"
 )
 
@@ -104,7 +104,7 @@ func (p *process) checkContent(release string) {
 	if v := c.ConfigGet(ctx, "notify-keyspace-events").Val()["notify-keyspace-events"]; v != "xKE" {
 		p.t.Errorf("notifications: %q", v)
 	}
-	if level := p.level(); level > int64(fsm.FeatureLevel) || level < 1 {
+	if level := p.level(); level > int64(commands.FeatureLevel) || level < 1 {
 		p.t.Errorf("feature level %d", level)
 	}
 	if got := p.members(); !slices.Equal(got, []string{"n1 voter"}) {

@@ -1,6 +1,5 @@
 // A cluster of this release and the next. New behavior is enabled only when every node has it, and
-// this release refuses what the next one wrote. The next release is this one, built with -tags
-// coordd_next.
+// this release refuses what the next one wrote. The next release is binaries.Next.
 
 package e2e
 
@@ -22,7 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/tier"
 	"github.com/coordd/coordd/internal/tests/wait"
@@ -98,7 +97,7 @@ func (p *process) refusesDir(level uint64) {
 		fmt.Sprintf(
 			"coordd: a later version of coordd is needed: data directory %s has feature level "+
 				"%d, and this one knows levels up to %d",
-			p.dataDir(), level, fsm.FeatureLevel))
+			p.dataDir(), level, commands.FeatureLevel))
 	if !maps.Equal(before, filesOf(p.t, p.dataDir())) {
 		p.t.Errorf("%s refused its data directory, but changed it", p.id)
 	}
@@ -108,7 +107,7 @@ func (p *process) refusesDir(level uint64) {
 }
 
 const (
-	thisLevel = int64(fsm.FeatureLevel)
+	thisLevel = int64(commands.FeatureLevel)
 	nextLevel = thisLevel + 1
 )
 

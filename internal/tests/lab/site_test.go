@@ -125,12 +125,10 @@ func (s *site) afterwards(f func()) {
 func newSite(p *plan) (*site, error) {
 	s := &site{binary: binaries.Coordd, nextID: founding + 1, upgrades: p.needs(oldRelease)}
 	switch {
-	case p.needs(smallLog) && p.needs(movedWall):
-		s.binary = binaries.MovedSmall
 	case p.needs(smallLog):
 		s.binary = binaries.Small
 	case p.needs(movedWall):
-		s.binary = binaries.Moved
+		s.binary = binaries.Tests
 	}
 	if _, err := s.binary(); err != nil {
 		return nil, err
