@@ -62,7 +62,7 @@ deps:
 # compiled before, by what shares the processors: each part would compile the same again.
 test: deps
 	$(MAKE) -j 2 compile-race compile-plain
-	$(MAKE) -j 4 -O test-processes test-cluster-1 test-cluster-2 test-server test-plain test-race
+	$(MAKE) -j 4 -O test-processes test-race test-cluster-1 test-cluster-2 test-server test-plain
 
 compile-race:
 	$(GO) list -race -test -export -deps $(addprefix ./,$(RACE)) >/dev/null
@@ -82,10 +82,10 @@ test-server:
 
 test-race:
 	sh .ci/test $(GO) test -p 1 -race $(TESTFLAGS) $(addprefix ./,$(filter-out cluster server,$(RACE)))
-	sh .ci/only 'detector[.]Skip' '$(RACE)' $(GO) test $(TESTFLAGS)
 
 test-plain:
 	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(addprefix ./,$(filter-out $(PROCESSES),$(PLAIN)))
+	sh .ci/only 'detector[.]Skip' '$(RACE)' $(GO) test $(TESTFLAGS)
 
 # The tests that call tier.Check or do more if tier.Checking, and what make test does not have the
 # race detector watch.

@@ -73,7 +73,8 @@ func TestGoldenLooseStreams(t *testing.T) {
 	}
 	index++
 	for _, m := range machines {
-		mustApply(t, m, index, &Entry{ClockMs: 5000, WallUs: 1, Level: commands.FeatureLevel}, false)
+		e := &Entry{ClockMs: 5000, WallUs: 1, Level: commands.FeatureLevel}
+		mustApply(t, m, index, e, false)
 		sameMachines(t, "a raised level", replayed, m)
 	}
 }

@@ -18,7 +18,8 @@ const unknownLevel = commands.FeatureLevel + 1
 
 func TestUnknownLevelIsNotApplied(t *testing.T) {
 	m := NewMachine(testTable())
-	mustApply(t, m, 1, &Entry{ClockMs: 1, Level: commands.FeatureLevel, Batches: [][]byte{calls("SET a 1")}},
+	mustApply(t, m, 1, &Entry{
+		ClockMs: 1, Level: commands.FeatureLevel, Batches: [][]byte{calls("SET a 1")}},
 		true)
 	before := snapshotBytes(t, m.Snapshot())
 	_, err := m.Apply(2, &Entry{ClockMs: 2, Level: unknownLevel,
@@ -138,8 +139,9 @@ func TestSnapshotHeader(t *testing.T) {
 	begin := (&header{level: firstLevel}).appendTo(nil)
 	for name, rest := range map[string][]byte{"a setting of nothing": {0},
 		"the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80},
-		"a large setting": {0x80, 0x80, 0x80, 1}, "nothing behind the level": {0, commands.FeatureLevel},
-		"unknown parts": {0, commands.FeatureLevel, 0, 0, knownParts + 1}} {
+		"a large setting":          {0x80, 0x80, 0x80, 1},
+		"nothing behind the level": {0, commands.FeatureLevel},
+		"unknown parts":            {0, commands.FeatureLevel, 0, 0, knownParts + 1}} {
 		c := wire.NewCursor(append(bytes.Clone(begin), rest...))
 		if readHeader(&c); !c.Failed() {
 			t.Errorf("%s is read", name)

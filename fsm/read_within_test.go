@@ -27,7 +27,8 @@ func TestReadWithinStops(t *testing.T) {
 		many.Cmds = append(many.Cmds, commandtest.Args("GET", "c"))
 	}
 	const lcs = "redis.call, 'LCS', 'a', 'b', 'LEN'"
-	for _, level := range []uint64{commands.LevelFirst, commands.LevelSecond, commands.FeatureLevel} {
+	for _, level := range []uint64{commands.LevelFirst, commands.LevelSecond,
+		commands.FeatureLevel} {
 		m := newestMachine(testTable())
 		m.level = level
 		for _, key := range []string{"a", "b"} {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// wallNow returns the time of day of the machine, moved by the milliseconds in the file that the
-// environment variable COORDD_TEST_WALL names, if it does, for tests that set the clock of one node. No release
-// has it.
+// wallNow returns the time of day of the machine. Tests that set the clock of one node move it by
+// the milliseconds in the file that the environment variable COORDD_TEST_WALL names. No release has
+// it.
 func wallNow() time.Time {
 	var ms int64
 	if file := os.Getenv("COORDD_TEST_WALL"); file != "" {
