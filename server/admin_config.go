@@ -46,6 +46,7 @@ func (c *settings) init(cfg Config) {
 const maxConfigPatterns = 1024
 
 // configGet replies with each matching parameter once. A plain name is repeated as it was written.
+// Those that all nodes share have the values that were acknowledged before.
 func configGet(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args)-2 > maxConfigPatterns {
 		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes at most %d",
@@ -73,6 +74,16 @@ func configGet(s *session, _ *commands.Spec, args [][]byte) {
 				names[p] = p.name
 			}
 		}
+	}
+	for p := range names {
+		if p.share == nil {
+			continue
+		}
+		if err := s.catchUp(); err != nil {
+			s.fail(err)
+			return
+		}
+		break
 	}
 	s.w.Map(len(names))
 	for i := range params {

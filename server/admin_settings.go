@@ -138,3 +138,16 @@ func passwordText(s *Server) string {
 	}
 	return string(redactedArg)
 }
+
+// catchUp waits until this node has applied every setting that was acknowledged before, on any
+// node: what the session shows next is no older. A client that said READONLY sees the node's own
+// state, also while the node reaches no leader.
+func (s *session) catchUp() error {
+	if s.stale {
+		return nil
+	}
+	if !s.inExec && s.send() != nil { // the client sees earlier replies while it waits
+		s.quit = true
+	}
+	return s.srv.backend.Barrier(s.srv.ctx)
+}

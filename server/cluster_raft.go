@@ -306,8 +306,12 @@ func raftPromote(s *session, _ *commands.Spec, args [][]byte) {
 	s.change(MemberChange{Kind: membership.Promote, ID: string(args[2])})
 }
 
-// raftScripts replies with one map per script, as this node has applied them.
+// raftScripts replies with one map per script.
 func raftScripts(s *session, _ *commands.Spec, _ [][]byte) {
+	if err := s.catchUp(); err != nil {
+		s.fail(err)
+		return
+	}
 	verdicts := s.srv.backend.ScriptVerdicts()
 	s.w.Array(len(verdicts))
 	for _, v := range verdicts {
