@@ -27,7 +27,7 @@ func isWord(arg []byte, word string) bool {
 // findString returns the entry of a key that holds a string, nil if the key does not exist, or
 // ErrWrongType.
 func (x *Call) findString(key []byte) (*keyspace.Entry, error) {
-	e := x.DB().Find(key)
+	e := x.find(key)
 	if e != nil && e.Kind() != keyspace.KindString {
 		return nil, ErrWrongType
 	}

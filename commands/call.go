@@ -68,6 +68,9 @@ type Env struct {
 	// or that the work exceeded Most; the reply is then void.
 	DryRun, Aborted bool
 
+	// Found and Missed count the keys that commands which only read looked up, for the node alone.
+	Found, Missed uint64
+
 	instantUs int64 // of the running command; 0: not asked for yet
 }
 
@@ -182,6 +185,19 @@ func (x *Call) SetUsers(users *acl.Users, changed ...string) {
 	x.Commit()
 	x.Users = users
 	x.ChangeUsers(users, changed...)
+}
+
+// find returns the entry of a key of the selected database, nil if there is none, for reading only.
+func (x *Call) find(key []byte) *keyspace.Entry {
+	e := x.DB().Find(key)
+	switch {
+	case x.Spec == nil || x.Spec.Kind != Read:
+	case e != nil:
+		x.Found++
+	default:
+		x.Missed++
+	}
+	return e
 }
 
 // DB returns the selected database.

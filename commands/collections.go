@@ -71,7 +71,7 @@ const searched = 16
 // findCollection returns the collection at key for reading, none if the key does not exist, or
 // ErrWrongType.
 func findCollection[T keyspace.Collection](x *Call, key []byte, none T) (T, error) {
-	e := x.DB().Find(key)
+	e := x.find(key)
 	if e == nil {
 		if none.Kind() != keyspace.KindList {
 			x.spendLookups(0)

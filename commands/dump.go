@@ -66,7 +66,7 @@ var dumpSpecs = []Spec{
 const dumpSpent = 4
 
 func dumpCommand(x *Call) error {
-	e := x.DB().Find(x.Args[1])
+	e := x.find(x.Args[1])
 	if e == nil {
 		x.Out.Null()
 		return nil

@@ -71,7 +71,7 @@ func restoreCommand(x *Call) error {
 	if err != nil {
 		return err
 	}
-	exists := x.DB().Find(key) != nil
+	exists := x.find(key) != nil
 	if exists && !o.replace {
 		return errBusyKey
 	}

@@ -119,7 +119,7 @@ func (x *Call) setDeadFields(o *hsetexOptions) {
 	key := x.Args[1]
 	h, _ := findHash(x, key)
 	edit := hashEdit{x: x, h: h}
-	if x.DB().Find(key) == nil {
+	if x.find(key) == nil {
 		x.notify(NotifyNew, "new", key)
 	}
 	x.notify(NotifyHash, "hset", key)
@@ -133,7 +133,7 @@ func (x *Call) setDeadFields(o *hsetexOptions) {
 		return
 	}
 	x.notify(NotifyHash, "hdel", key)
-	if x.DB().Find(key) == nil {
+	if x.find(key) == nil {
 		x.DB().Lacks(key)
 		x.notify(NotifyGeneric, "del", key)
 	}

@@ -7,7 +7,7 @@ import "github.com/coordd/coordd/commands/keyspace"
 func existsCommand(x *Call) error {
 	n := int64(0)
 	for _, key := range x.Args[1:] {
-		if x.DB().Find(key) != nil {
+		if x.find(key) != nil {
 			n++
 		}
 	}
@@ -17,7 +17,7 @@ func existsCommand(x *Call) error {
 
 func typeCommand(x *Call) error {
 	kind := keyspace.Kind(0)
-	if e := x.DB().Find(x.Args[1]); e != nil {
+	if e := x.find(x.Args[1]); e != nil {
 		kind = e.Kind()
 	}
 	x.Out.Status(kind.String())

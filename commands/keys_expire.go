@@ -80,7 +80,7 @@ func (x *Call) expire(unitMs int64, absolute bool) error {
 		return InvalidExpire(x.Spec.FullName())
 	}
 	deadlineMs := x.deadline(n*unitMs, absolute)
-	e := x.DB().Find(x.Args[1])
+	e := x.find(x.Args[1])
 	if e == nil || !o.allow(e.Deadline(), deadlineMs) {
 		x.Out.Int(0)
 		return nil
@@ -91,7 +91,7 @@ func (x *Call) expire(unitMs int64, absolute bool) error {
 }
 
 func persistCommand(x *Call) error {
-	if e := x.DB().Find(x.Args[1]); e == nil || e.Deadline() == 0 {
+	if e := x.find(x.Args[1]); e == nil || e.Deadline() == 0 {
 		x.Out.Int(0)
 		return nil
 	}
@@ -122,7 +122,7 @@ func pexpiretimeCommand(x *Call) error {
 
 // replyTTL replies with show of the key's deadline, -1 if it has none, -2 if there is no key.
 func (x *Call) replyTTL(show func(deadlineMs int64) int64) {
-	e := x.DB().Find(x.Args[1])
+	e := x.find(x.Args[1])
 	switch {
 	case e == nil:
 		x.Out.Int(-2)

@@ -12,7 +12,7 @@ import (
 const ErrSameObject Error = "ERR source and destination objects are the same"
 
 func renameCommand(x *Call) error {
-	if x.DB().Find(x.Args[1]) == nil {
+	if x.find(x.Args[1]) == nil {
 		return ErrNoSuchKey
 	}
 	if !bytes.Equal(x.Args[1], x.Args[2]) {
@@ -23,10 +23,10 @@ func renameCommand(x *Call) error {
 }
 
 func renamenxCommand(x *Call) error {
-	if x.DB().Find(x.Args[1]) == nil {
+	if x.find(x.Args[1]) == nil {
 		return ErrNoSuchKey
 	}
-	if x.DB().Find(x.Args[2]) != nil {
+	if x.find(x.Args[2]) != nil {
 		x.Out.Int(0)
 		return nil
 	}
@@ -50,7 +50,7 @@ const smallForm = 512
 // spendCopy adds the work of copying the value of an existing key: a string is hashed, a small
 // collection copied.
 func (x *Call) spendCopy(key []byte) {
-	e := x.DB().Find(key)
+	e := x.find(key)
 	x.spendBytes(len(e.Bytes()))
 	if x.Level >= LevelSecond {
 		// the next write to either of the two copies the string
@@ -75,7 +75,7 @@ func moveCommand(x *Call) error {
 		return ErrSameObject
 	}
 	key, dst := x.Args[1], x.Keyspace.DB(index)
-	if x.DB().Find(key) == nil || dst.Find(key) != nil {
+	if x.find(key) == nil || dst.Find(key) != nil {
 		x.Out.Int(0)
 		return nil
 	}
@@ -109,7 +109,7 @@ func copyCommand(x *Call) error {
 		return ErrSameObject
 	}
 	dst := x.Keyspace.DB(index)
-	if x.DB().Find(source) == nil || (!replace && dst.Find(to) != nil) {
+	if x.find(source) == nil || (!replace && dst.Find(to) != nil) {
 		x.Out.Int(0)
 		return nil
 	}

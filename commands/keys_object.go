@@ -19,7 +19,7 @@ const (
 
 // object runs show on the entry of the subcommand's key, or replies null if there is none.
 func (x *Call) object(show func(e *keyspace.Entry) error) error {
-	e := x.DB().Find(x.Args[2])
+	e := x.find(x.Args[2])
 	if e == nil {
 		x.Out.Null()
 		return nil

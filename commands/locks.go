@@ -123,7 +123,7 @@ func (x *Call) lockSeen() (e *keyspace.Entry, form LeaseForm, same bool, err err
 	if !ok {
 		return nil, form, false, ErrNotInteger
 	}
-	if e = x.DB().Find(key); e == nil || int64(x.DB().Creation(key)) != token {
+	if e = x.find(key); e == nil || int64(x.DB().Creation(key)) != token {
 		return nil, form, false, nil
 	}
 	switch c := e.Collection().(type) {

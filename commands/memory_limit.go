@@ -21,7 +21,7 @@ func (x *Call) NeedsMemory(spec *Spec) bool {
 }
 
 // growsKey is for calls that change the number in a key, or nothing if the key exists.
-func growsKey(x *Call) bool { return x.DB().Find(x.Args[1]) == nil }
+func growsKey(x *Call) bool { return x.find(x.Args[1]) == nil }
 
 // growsByValue is for calls that set the key to the first argument after it.
 func growsByValue(x *Call) bool { return x.longer(x.Args[2]) }
@@ -31,7 +31,7 @@ func growsByLast(x *Call) bool { return x.longer(x.Args[3]) }
 
 // longer reports whether the key holds no string, or one that is shorter than value.
 func (x *Call) longer(value []byte) bool {
-	e := x.DB().Find(x.Args[1])
+	e := x.find(x.Args[1])
 	return e == nil || e.Kind() != keyspace.KindString || len(value) > len(e.Bytes())
 }
 

@@ -168,7 +168,7 @@ func srem(x *Call) error {
 }
 
 func smove(x *Call) error {
-	if x.DB().Find(x.Args[1]) == nil { // then Redis does not check the destination
+	if x.find(x.Args[1]) == nil { // then Redis does not check the destination
 		x.Out.Int(0)
 		return nil
 	}

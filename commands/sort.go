@@ -189,7 +189,7 @@ func (s *sorting) lookup(x *Call, p *sortPattern,
 
 // find returns the string at the pattern's key, or the field of the hash there.
 func (p *sortPattern) find(x *Call) (value []byte, ok bool) {
-	e := x.DB().Find(p.key)
+	e := x.find(p.key)
 	switch {
 	case e == nil:
 		return nil, false
@@ -210,7 +210,7 @@ func (p *sortPattern) find(x *Call) (value []byte, ok bool) {
 // existing range of them in their own order.
 func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(value string) bool),
 	err error) {
-	e := x.DB().Find(x.Args[1])
+	e := x.find(x.Args[1])
 	if e == nil {
 		return 0, nil, nil
 	}

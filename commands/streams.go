@@ -182,7 +182,7 @@ var xinfoSubcommands = []Spec{
 
 // findStream returns the stream at key for reading, nil if the key does not exist, or ErrWrongType.
 func findStream(x *Call, key []byte) (*keyspace.Stream, error) {
-	e := x.DB().Find(key)
+	e := x.find(key)
 	if e == nil {
 		return nil, nil
 	}

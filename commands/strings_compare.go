@@ -60,7 +60,7 @@ func delexCommand(x *Call) error {
 	if len(x.Args) != 4 {
 		return x.Spec.ArityError()
 	}
-	e := x.DB().Find(x.Args[1])
+	e := x.find(x.Args[1])
 	if e == nil {
 		x.Out.Int(0) // even if the condition is unknown
 		return nil

@@ -136,7 +136,7 @@ func getexCommand(x *Call) error {
 
 // deleteKey deletes a key if it exists, and notifies.
 func (x *Call) deleteKey(key []byte) {
-	if x.DB().Find(key) == nil {
+	if x.find(key) == nil {
 		x.DB().Lacks(key)
 		return
 	}

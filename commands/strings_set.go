@@ -107,7 +107,7 @@ func setCommand(x *Call) error {
 		x.Out.Status("OK")
 		return nil
 	}
-	e := x.DB().Find(x.Args[1])
+	e := x.find(x.Args[1])
 	if e != nil && e.Kind() != keyspace.KindString && (o.get || o.when >= setIFEQ) {
 		return ErrWrongType
 	}
@@ -221,7 +221,7 @@ func (x *Call) notifyExpired(key []byte, fresh bool) {
 }
 
 func setnxCommand(x *Call) error {
-	if e := x.DB().Find(x.Args[1]); e != nil {
+	if e := x.find(x.Args[1]); e != nil {
 		x.asked(e, false)
 		x.Out.Int(0)
 		return nil
@@ -305,7 +305,7 @@ func msetexCommand(x *Call) error {
 		}
 	}
 	for i := 0; o.when != setAlways && i < len(pairs); i += 2 {
-		if (x.DB().Find(pairs[i]) == nil) != (o.when == setNX) {
+		if (x.find(pairs[i]) == nil) != (o.when == setNX) {
 			x.Out.Int(0)
 			return nil
 		}
@@ -322,7 +322,7 @@ func msetnxCommand(x *Call) error {
 		return x.Spec.ArityError()
 	}
 	for i := 1; i < len(x.Args); i += 2 {
-		if x.DB().Find(x.Args[i]) != nil {
+		if x.find(x.Args[i]) != nil {
 			x.Out.Int(0)
 			return nil
 		}

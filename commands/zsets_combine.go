@@ -112,7 +112,7 @@ func (c *zcombination) parse(x *Call, form *zcombineForm, args [][]byte) error {
 
 // findNames returns the input at key, an empty one if the key does not exist, or ErrWrongType.
 func findNames(x *Call, key []byte) (scoredNames, error) {
-	e := x.DB().Find(key)
+	e := x.find(key)
 	if e == nil {
 		return zsetNames{noZSet}, nil
 	}

@@ -51,8 +51,12 @@ type Adapter struct {
 	panics    atomic.Uint64 // of requests
 	slow      atomic.Uint64 // scripts
 	saved     atomic.Uint64 // Machine.changes at the newest snapshot
+	lookups   lookups       // of reads
 	checked   uint64        // index of this node's newest check; only the proposer uses it
 }
+
+// lookups counts the keys that a node's reads looked up. It is no part of the state.
+type lookups struct{ found, missed atomic.Uint64 }
 
 // Observer receives what requests do to locks and windows. It is no part of the machine, which does
 // not depend on it. It must not block, and keep neither the facts nor what they refer to.
@@ -94,6 +98,7 @@ func NewAdapter(
 func (a *Adapter) attend(m *Machine) {
 	m.alarm = a.panicked
 	m.ofEntries, m.ofReads = overseer{a, false}, overseer{a, true}
+	m.lookups = &a.lookups
 }
 
 // Applied is what Apply returns for an entry that this process made.
@@ -398,6 +403,7 @@ func (a *Adapter) Stats() Stats {
 	defer a.mu.RUnlock()
 	s := a.m.Stats()
 	s.Changes -= min(s.Changes, a.saved.Load())
+	s.Found, s.Missed = a.lookups.found.Load(), a.lookups.missed.Load()
 	return s
 }
 

@@ -43,6 +43,7 @@ type Machine struct {
 	sweeps   int            // of an entry, in place of its level's; 0: that. Tests set it
 
 	ofEntries, ofReads commands.Overseer // of scripts; nil: nobody
+	lookups            *lookups          // of reads; nil: nobody counts them
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -319,9 +320,13 @@ type Stats struct {
 	Libraries      int // of functions
 	Functions      int
 	Notify         commands.NotifyFlags
-	Memory         int64 // what the data counts, bytes
-	MaxMemory      int64 // what it may count; 0: no limit
+	Memory         int64  // what the data counts, bytes
+	MaxMemory      int64  // what it may count; 0: no limit
+	ScriptBytes    int    // memory of the scripts in the cache
+	LibraryBytes   int    // and of libraries
+	Found, Missed  uint64 // keys that the node's reads looked up: of Adapter
 	Keys, Volatile [keyspace.Databases]int
+	MeanTTL        [keyspace.Databases]int64 // of Volatile, ms
 }
 
 // Stats counts what the machine holds.
@@ -331,12 +336,14 @@ func (m *Machine) Stats() Stats {
 		Scripts: m.engine.Len(), ScriptUsage: m.engine.Usage(), Notify: m.events.notify,
 		Memory: m.memory(), MaxMemory: m.limit.bytes,
 	}
+	s.ScriptBytes, s.LibraryBytes = m.engine.Sizes()
 	for _, l := range m.engine.Libraries() {
 		s.Libraries++
 		s.Functions += len(l.Functions)
 	}
 	for i := range keyspace.Databases {
-		s.Keys[i], s.Volatile[i] = m.ks.DB(i).Len(), m.ks.DB(i).Volatile()
+		db := m.ks.DB(i)
+		s.Keys[i], s.Volatile[i], s.MeanTTL[i] = db.Len(), db.Volatile(), db.MeanTTL()
 	}
 	return s
 }

@@ -65,8 +65,15 @@ func (m *Machine) readWitnessed(
 	r := runner{m: m, env: env, readOnly: true, notifies: m.events.notify != 0}
 	env.Deny = r.deny
 	r.begin(dst, batchWork)
+	var found, missed uint64 // keys
 	var requests commands.RequestReader
 	requests.Reset(batch)
+	if m.lookups != nil {
+		defer func() {
+			m.lookups.found.Add(found)
+			m.lookups.missed.Add(missed)
+		}()
+	}
 	for requests.More() && !r.tired() && (most == 0 || env.Work <= most) &&
 		(env.DryRun || len(r.resp.Buf)-len(dst) < enoughReplies) {
 		q, err := requests.Next()
@@ -79,6 +86,7 @@ func (m *Machine) readWitnessed(
 			continue
 		}
 		start := len(r.resp.Buf)
+		found, missed = env.Found, env.Missed // not those of a request that is not answered
 		env.Keyspace, env.DryRun, env.Emit, env.Notify = m.ks, false, func(commands.Event) {}, nil
 		r.run(q, true)
 		if named.late || env.Aborted || r.full && (start > len(dst) || env.DryRun) {
@@ -98,5 +106,6 @@ func (m *Machine) readWitnessed(
 		}
 		named.us = 0
 	}
+	found, missed = env.Found, env.Missed
 	return r.resp.Buf, env.Work
 }

@@ -177,9 +177,13 @@ type Stats struct {
 	ScriptSeconds              float64
 	Notify                     commands.NotifyFlags
 	Memory, MaxMemory          int64 // what the data counts and may count, bytes; 0: no limit
+	ScriptBytes, LibraryBytes  int   // memory of the scripts in the cache, and of libraries
+	// keys that reads which this node ran looked up, since it was started
+	Found, Missed uint64
 }
 
 // DatabaseStatus counts the keys of a database.
 type DatabaseStatus struct {
 	Keys, Volatile int
+	MeanTTL        int64 // of Volatile, ms
 }

@@ -109,6 +109,9 @@ func infoServer(t *infoText) {
 	t.field("server_time_usec", t.now.UnixMicro())
 	t.field("uptime_in_seconds", uptime)
 	t.field("uptime_in_days", uptime/86400)
+	hz := findParam([]byte("hz")).get(t.srv) // as it was set: nothing goes by it
+	executable, _ := os.Executable()
+	t.fields("hz", hz, "configured_hz", hz, "executable", executable)
 	t.field("config_file", t.srv.cfg.ConfigFile)
 	t.field("availability_zone", t.srv.cfg.Zone)
 }
@@ -162,8 +165,12 @@ func infoMemory(t *infoText) {
 	if total := systemMemory(); total > 0 {
 		t.bytes("total_system_memory", total)
 	}
+	scripts, libraries := uint64(t.has.ScriptBytes), uint64(t.has.LibraryBytes)
+	t.field("used_memory_vm_eval", scripts)
+	t.bytes("used_memory_lua", scripts)
 	t.fields("number_of_cached_scripts", t.has.Scripts, "number_of_functions", t.has.Functions,
-		"number_of_libraries", t.has.Libraries)
+		"number_of_libraries", t.has.Libraries, "used_memory_vm_functions", libraries)
+	t.bytes("used_memory_vm_total", scripts+libraries)
 	t.bytes("maxmemory", uint64(t.has.MaxMemory))
 	t.fields("maxmemory_policy", neverEvict,
 		"allocator_frag_ratio", fmt.Sprintf("%.2f", ratio(m.held, m.objects)),
@@ -274,6 +281,7 @@ func infoStats(t *infoText) {
 	t.field("expired_keys", t.has.Expired)
 	t.fields("evicted_keys", 0, "evicted_clients", t.srv.clientMemory.evicted.Load(),
 		"total_eviction_exceeded_time", 0, "current_eviction_exceeded_time", 0)
+	t.fields("keyspace_hits", t.has.Found, "keyspace_misses", t.has.Missed)
 	t.field("pubsub_channels", t.srv.pubsub.kinds(subChannel))
 	t.field("pubsub_patterns", t.srv.pubsub.kinds(subPattern))
 	t.field("pubsubshard_channels", t.srv.pubsub.kinds(subShard))
@@ -391,7 +399,8 @@ func infoCluster(t *infoText) {
 func infoKeyspace(t *infoText) {
 	for i, db := range t.has.Databases {
 		if db.Keys > 0 {
-			fmt.Fprintf(t, "db%d:keys=%d,expires=%d,avg_ttl=0\r\n", i, db.Keys, db.Volatile)
+			fmt.Fprintf(t, "db%d:keys=%d,expires=%d,avg_ttl=%d\r\n", i, db.Keys, db.Volatile,
+				db.MeanTTL)
 		}
 	}
 }

@@ -83,6 +83,8 @@ var (
 		"Keys that have a time to live, by database.", "db")
 	metricExpired = Metrics.Counter("coordd_keys_expired_total",
 		"Keys that expired since the state began.")
+	metricLookups = Metrics.Counter("coordd_keyspace_lookups_total",
+		"Keys that reads which this node ran looked up, by whether they were there.", "result")
 	metricData = Metrics.Gauge("coordd_memory_data_bytes",
 		"What keys and values count, the same on every node.")
 	metricDataMost = Metrics.Gauge("coordd_memory_data_limit_bytes",
@@ -237,6 +239,8 @@ func (s *Server) giveState(o metrics.Out) {
 		}
 	}
 	o.Value(metricExpired, float64(has.Expired))
+	o.Value(metricLookups, float64(has.Found), "hit")
+	o.Value(metricLookups, float64(has.Missed), "miss")
 	o.Value(metricData, float64(has.Memory))
 	o.Value(metricDataMost, float64(has.MaxMemory))
 	o.Value(metricScripts, float64(has.Scripts))

@@ -14,7 +14,7 @@ type DB struct {
 	ks       *Keyspace
 	index    int
 	keys     *index
-	volatile int                     // keys with a deadline
+	volatile deadlines               // of keys
 	fields   *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
 	swapped  Revision                // of the newest Swap; 0 if there was none
 	bytes    int64                   // what the keys count: see memory_count.go
@@ -196,11 +196,11 @@ func (db *DB) SetDeadline(e *Entry, atMs int64) {
 	}
 	db.notify(e, Retimed)
 	if e.deadline != 0 {
-		db.volatile--
+		db.volatile.remove(e.deadline)
 		db.count(-deadlineCost)
 	}
 	if atMs != 0 {
-		db.volatile++
+		db.volatile.add(atMs)
 		db.count(deadlineCost)
 	}
 	hash := e.hash()
@@ -254,7 +254,7 @@ func (db *DB) drop(e *Entry) {
 	db.keys.remove(hash, e)
 	db.count(-int(e.Size()))
 	if e.deadline != 0 {
-		db.volatile--
+		db.volatile.remove(e.deadline)
 	}
 	db.unschedule(e)
 	db.ks.mix(hash+uint64(db.index), 0)
@@ -267,7 +267,7 @@ func (db *DB) Flush() {
 	if db.keys.size > 0 {
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
 		db.closeAll()
-		db.keys, db.volatile, db.fields = newIndex(db.ks.gen), 0, newTree(deadlineLess)
+		db.keys, db.volatile, db.fields = newIndex(db.ks.gen), deadlines{}, newTree(deadlineLess)
 		db.count(-int(db.bytes))
 	}
 }
@@ -299,7 +299,10 @@ func (db *DB) Size() int { return db.keys.size }
 
 // Volatile returns the number of keys with a deadline, including expired ones that are not swept
 // yet.
-func (db *DB) Volatile() int { return db.volatile }
+func (db *DB) Volatile() int { return db.volatile.n }
+
+// MeanTTL returns how long they have left on average, ms; 0: there are none.
+func (db *DB) MeanTTL() int64 { return max(db.volatile.mean()-db.ks.now, 0) }
 
 // Each calls f with every existing key, in the order of (hash, key), until f returns false. f must
 // not change the keyspace.

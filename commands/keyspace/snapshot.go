@@ -110,7 +110,7 @@ func (ks *Keyspace) load(record []byte, marks bool) error {
 	db, e := l.db, l.entry
 	db.insert(l.hash, e)
 	if e.deadline != 0 {
-		db.volatile++
+		db.volatile.add(e.deadline)
 	}
 	db.recount(e, 0)
 	db.count(int(e.Size()) - e.valueSize())

@@ -111,7 +111,13 @@ func (e *Engine) loadedFull(level uint64, n, size int) bool {
 
 // Size returns the memory of scripts and libraries, bytes.
 func (e *Engine) Size() int {
-	return e.cachedBytes + e.loadedSize + e.libraries.compiled
+	scripts, libraries := e.Sizes()
+	return scripts + libraries
+}
+
+// Sizes returns the memory of each, bytes.
+func (e *Engine) Sizes() (scripts, libraries int) {
+	return e.cachedBytes + e.loadedSize, e.libraries.compiled
 }
 
 // Counts returns all that the engine counts and decides by from LevelSecond on. It is a function of

@@ -24,8 +24,9 @@ func TestSettingsOfAllNodesAreCurrent(t *testing.T) {
 		if err := by.ConfigSet(ctx, "notify-keyspace-events", events).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if is := of.ConfigGet(ctx, "notify-keyspace-events").Val(); is["notify-keyspace-events"] != events {
-			t.Errorf("events are %s, and %q was set", is, events)
+		const name = "notify-keyspace-events"
+		if is := of.ConfigGet(ctx, name).Val()[name]; is != events {
+			t.Errorf("events are %q, and %q was set", is, events)
 		}
 		user := "user" + strconv.Itoa(i)
 		if err := by.ACLSetUser(ctx, user, "on", "nopass").Err(); err != nil {
