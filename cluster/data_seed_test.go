@@ -162,6 +162,17 @@ func TestNobodyEndsANodeWithData(t *testing.T) {
 	})
 }
 
+// TestForgottenByARestore starts a member on an empty directory beside the only one that was seeded.
+func TestForgottenByARestore(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := lateCluster(t, 3)
+		c.seed("n1", LogStoreWAL, 1<<20, 1<<32, toyState{List: []string{"kept"}, ClockMs: 777})
+		c.reopen("n1")
+		c.reopen("n2")
+		c.fails("n2", "has not run since, coordd restore n2, too")
+	})
+}
+
 // TestSeededAgain seeds a member again that lost its disk after it had acknowledged a write. It
 // does not pass for the first one, even if the only other member lacks the write.
 func TestSeededAgain(t *testing.T) {

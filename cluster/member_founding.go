@@ -113,13 +113,34 @@ func (n *Node) checkFounding(existing bool) error {
 			return err
 		}
 	}
-	if n.cfg.Join || n.cfg.Discover != nil || founding == wanted || slices.Equal(have, given) ||
+	if n.cfg.Join || n.cfg.Discover != nil ||
 		founding == foundedByJoin && len(n.cfg.Members) == 0 {
 		return nil
 	}
-	return fmt.Errorf(
+	return checkMembers(n.cfg.DataDir, founding, have, given)
+}
+
+// checkMembers compares the given members with those of a data directory, as they were when its
+// node began and as they are now.
+func checkMembers(dir, founding string, have, given []string) error {
+	if founding == "1 "+strings.Join(given, ",") || slices.Equal(have, given) {
+		return nil
+	}
+	return dirErrorf("if it was started before its flags were complete and nothing of its data is "+
+		"needed: empty "+dir+", and start it. Otherwise start it with the members that it has, "+
+		"and have others --join them",
 		"data directory %s belongs to a cluster of the nodes %s, not of the configured nodes %s",
-		n.cfg.DataDir, strings.Join(have, ", "), strings.Join(given, ", "))
+		dir, strings.Join(have, ", "), strings.Join(given, ", "))
+}
+
+// CheckMembers returns why the node would not start with the given members; none: alone.
+func (o *Offline) CheckMembers(given []Member) error {
+	have, founding := voters(o.members), o.stores.founding()
+	if len(have) == 0 || founding == foundedByJoin && len(given) == 0 {
+		return nil
+	}
+	c := Config{ID: o.version.node, Members: given}
+	return checkMembers(o.dir, founding, have, voters(c.memberConfiguration("")))
 }
 
 // recordFounding stores how the node began.

@@ -251,7 +251,7 @@ func (n *Node) admit(conn *stream, incarnation, cluster string) error {
 		return n.lost
 	case incarnation != "" && incarnation != n.incarnation && !seeded:
 		if n.mayBeMember(conn) {
-			n.failLostDisk("another member")
+			n.failLostDisk("another member", cluster, incarnation)
 		}
 		return fmt.Errorf("it is for an earlier incarnation of node %s", n.cfg.ID)
 	case own != "" && (cluster != own || incarnation == ""):
@@ -276,12 +276,13 @@ func (n *Node) knowsCluster() bool {
 	return false
 }
 
-// failLostDisk ends a node of no cluster whose members remember data of it.
-func (n *Node) failLostDisk(who string) {
+// failLostDisk ends a node of no cluster whose members remember data of it: an incarnation in their
+// cluster.
+func (n *Node) failLostDisk(who, cluster, incarnation string) {
 	if n.clusterID() != "" || n.failure.Load() {
 		return
 	}
-	n.fail(lostDiskError(n.cfg.ID, who))
+	n.fail(lostDiskError(n.cfg.ID, who, cluster, incarnation))
 }
 
 // toldLostDisk takes a member's word that this node has lost its disk. A node that has data of its
@@ -293,10 +294,17 @@ func (n *Node) toldLostDisk(h hello) {
 	}
 }
 
-func lostDiskError(id, who string) error {
+// lostDiskError tells an operator what to do about a node that is known by an incarnation in a
+// cluster and has another. One that nobody knows but by Seed may have been forgotten by a restore.
+func lostDiskError(id, who, cluster, incarnation string) error {
+	forgotten := ""
+	if incarnation != "" && incarnation == seededIncarnation(cluster, id) {
+		forgotten = fmt.Sprintf("; if the cluster was just restored and has not run since, "+
+			"coordd restore %s, too", id)
+	}
 	return fmt.Errorf("node %s has no data, but %s knows that it had some: mount its volume if it "+
-		"is missing; if its disk is lost, RAFT REMOVE %s, then --join an empty node under a new id",
-		id, who, id)
+		"is missing; if its disk is lost, RAFT REMOVE %s, then --join an empty node under a new id"+
+		"%s", id, who, id, forgotten)
 }
 
 // fail ends the node's participation for a reason that needs an operator.
@@ -326,13 +334,13 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 			"restored, recovered or founded again; empty the unwanted one and --join it under a "+
 			"new id", n.cfg.ID, own, h.id, h.cluster), false
 	case own != "" && known != "" && known != h.incarnation:
-		return lostDiskError(h.id, "node "+n.cfg.ID).Error(), true
+		return lostDiskError(h.id, "node "+n.cfg.ID, own, known).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation &&
 		(h.to == "" || h.to == n.cfg.ID): // not meant for the node that had this address
 		if n.ownStanding(h.id).isMember() {
-			n.failLostDisk("node " + h.id)
+			n.failLostDisk("node "+h.id, h.cluster, h.expects)
 		}
-		return lostDiskError(n.cfg.ID, "node "+h.id).Error(), false
+		return lostDiskError(n.cfg.ID, "node "+h.id, h.cluster, h.expects).Error(), false
 	case foreign:
 		// otherwise their floating-point numbers could differ in the last bit
 		return fmt.Sprintf("node %s runs on %s, node %s on %s: all nodes of a cluster need the "+

@@ -197,8 +197,14 @@ func TestEmptyMajority(t *testing.T) {
 			return l.claimed == c.nodes["n2"].clusterID() && l.wire == nil
 		}
 		eventually(t, "n1 meets the other cluster", refused)
-		if s := c.nodes["n1"].Status(); s.Ready || c.nodes["n1"].clusterID() != id {
+		s := c.nodes["n1"].Status()
+		if s.Ready || c.nodes["n1"].clusterID() != id {
 			t.Errorf("n1 takes part: %+v", s)
+		}
+		if !slices.ContainsFunc(s.Members, func(m membership.Member) bool {
+			return m.ID == "n2" && m.Elsewhere
+		}) {
+			t.Errorf("n1 does not say that n2 belongs to another cluster: %+v", s.Members)
 		}
 		select {
 		case err := <-c.nodes["n1"].Failed():

@@ -103,9 +103,12 @@ func (n *Node) memberStatus(server raft.Server) membership.Member {
 		m.PeerAddr = shownAddress(addr)
 	}
 	if l := n.link(m.ID); l != nil {
+		own := n.clusterID()
 		l.mu.Lock()
 		m.ClientAddr, m.TLSAddr, m.Connected = l.peer.clientAddr, l.peer.tlsAddr, l.wire != nil
 		m.Fault = l.fault
+		m.Elsewhere = !m.Connected && !l.lost && own != "" && l.claimed != "" &&
+			l.claimed != own
 		m.LastLog, m.Applied = l.report.lastIndex, l.report.applied
 		m.ReportedAt = l.reportedAt
 		m.KnownLevel = l.peer.level

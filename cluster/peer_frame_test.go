@@ -203,7 +203,7 @@ func TestHandshakeRefusals(t *testing.T) {
 			{hello{version: protocolVersion, id: "n9"},
 				`node "n9" is not a member of the cluster of node n1`},
 			{hello{version: protocolVersion, id: "n2", incarnation: "another"},
-				lostDiskError("n2", "node n1").Error()},
+				lostDiskError("n2", "node n1", "", "").Error()},
 			{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
 				cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
 				", node n2 to cluster x: one was restored, recovered or founded again; empty the " +

@@ -94,7 +94,7 @@ type known struct {
 	started time.Time     // … and when it started, by that
 	wallMs  int64         // its wall clock, less this node's Monotonic; 0: unknown
 	walled  time.Duration // the Monotonic at which it told that
-	// the cluster last named by a node with the member's id, refused or not; only founding uses it
+	// the cluster last named by a node with the member's id, refused or not
 	claimed   string
 	attempted bool   // an attempt to reach it has ended
 	fault     string // how the newest attempt or connection ended; empty while connected

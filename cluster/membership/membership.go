@@ -74,6 +74,7 @@ type Member struct {
 	Voter      bool
 	Connected  bool          // this node is connected to it
 	Fault      string        // why this node is not; empty: it is, or has not tried yet
+	Elsewhere  bool          // what answers in its place belongs to another cluster
 	Inbound    bool          // it is connected to this node
 	KnownLevel uint64        // the newest feature level that it knows; 0: unknown
 	Version    string        // of its program; empty: unknown

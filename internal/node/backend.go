@@ -311,16 +311,25 @@ func (n backend) Status() server.Status {
 
 // toLead says what has to be done for a cluster to have a leader, as one of its members sees it.
 func toLead(members []server.Member) string {
-	voters, away := 0, []string{}
+	voters, away, elsewhere := 0, []string{}, []string{}
 	for _, m := range members {
 		if m.Voter {
 			voters++
 			if observe.Away(m.Connected, m.LastContact) {
 				away = append(away, m.ID)
 			}
+			if m.Elsewhere {
+				elsewhere = append(elsewhere, m.ID)
+			}
 		}
 	}
-	if missing := voters/2 + 1 - (voters - len(away)); missing > 0 {
+	missing := voters/2 + 1 - (voters - len(away))
+	switch { // none of those elsewhere comes back by being started
+	case missing > len(away)-len(elsewhere):
+		return fmt.Sprintf("%s answer for another cluster: stop the nodes of the wrong one. After "+
+			"a restore: restore all again, from one file and with one --tokens-above: "+
+			"operations.md, Restore", strings.Join(elsewhere, ", "))
+	case missing > 0:
 		return fmt.Sprintf("start %d of %s on their data directories, again if they hang, or mend "+
 			"the network to them. If those are lost for good: operations.md, A lost majority",
 			missing, strings.Join(away, ", "))
