@@ -304,14 +304,14 @@ func (d *doctor) askAll(ctx context.Context, but string, members []observe.Membe
 			said[i] = "(this node)"
 			continue
 		}
-		wg.Go(func() { said[i] = d.ask(ctx, m.Client) })
+		wg.Go(func() { said[i] = d.ask(ctx, m.ID, m.Client) })
 	}
 	wg.Wait()
 	return said
 }
 
 // ask returns what a member says of itself, or why it does not.
-func (d *doctor) ask(ctx context.Context, addr string) string {
+func (d *doctor) ask(ctx context.Context, id, addr string) string {
 	o := &redis.Options{Addr: addr}
 	if host, secure := strings.CutSuffix(addr, observe.OverTLS); secure {
 		o.Addr = host
@@ -331,6 +331,9 @@ func (d *doctor) ask(ctx context.Context, addr string) string {
 	switch {
 	case err != nil:
 		return observe.Show(err.Error())
+	case n.ID != id: // configuration files are copied
+		return fmt.Sprintf("%s answers at %s: give %s its own --listen or --advertise", n.ID, addr,
+			id)
 	case n.Leader == "":
 		return fmt.Sprintf("no leader, term %d: %s", n.Term, n.State)
 	case n.Leader == n.ID:
@@ -341,7 +344,7 @@ func (d *doctor) ask(ctx context.Context, addr string) string {
 
 // stopped looks at the data directory of a node that does not run.
 func (d *doctor) stopped(valid bool) {
-	held, err := dataIn(d.cfg.DataDir)
+	held, err := d.data()
 	switch {
 	case err != nil:
 		d.say(observe.Down, "data", "%v", err)
@@ -391,12 +394,18 @@ func nextForData(err error) string {
 	return ""
 }
 
-// dataIn returns what a data directory holds on which no node runs.
-func dataIn(dir string) (held cluster.Contents, err error) {
-	o, _, err := openOffline(dir)
+// data returns what the data directory holds, on which no node runs. It is an error if that does not
+// fit the members that the node is started with.
+func (d *doctor) data() (held cluster.Contents, err error) {
+	o, _, err := openOffline(d.cfg.DataDir)
 	if err != nil {
 		return held, err
 	}
 	defer func() { err = errors.Join(err, o.Close()) }()
+	if len(d.cfg.Join) == 0 && len(d.cfg.Discover) == 0 {
+		if err := o.CheckMembers(d.cfg.Members); err != nil {
+			return held, err
+		}
+	}
 	return o.Contents()
 }

@@ -361,6 +361,19 @@ func TestDoctorFindsADamagedLog(t *testing.T) {
 		"Next: operations.md, Damaged files")
 }
 
+// TestDoctorAsksWhomItMeans: who answers where a member should be is not taken for it.
+func TestDoctorAsksWhomItMeans(t *testing.T) {
+	p := newPatient(t, "n1")
+	p.open = true
+	serving(t, nil, p)
+	d := &doctor{console: console{getenv: noEnv}, cfg: &config{}}
+	for id, want := range map[string]string{"n1": "leads, term ", "n2": "n1 answers at " + p.addr} {
+		if got := d.ask(t.Context(), id, p.addr); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", id, got, want)
+		}
+	}
+}
+
 // TestDoctorOfEachDirectory brings the directory of a node that does not run into each state in
 // which it is refused: each has its own act. That of an interrupted refetch is in the test of
 // coordd refetch.
@@ -396,22 +409,25 @@ func TestDoctorOfEachDirectory(t *testing.T) {
 		from   *patient // nil: the directory is empty
 		change func(t *testing.T, dir string)
 		next   string
+		flags  []string
 	}{
-		"well":         {p, func(*testing.T, string) {}, "start it: systemctl start coordd. If"},
-		"never joined": {waits, func(*testing.T, string) {}, "start it: it joins a cluster then"},
-		"empty":        {nil, func(*testing.T, string) {}, "start it: it has no data yet"},
+		"well": {p, func(*testing.T, string) {},
+			"start it: systemctl start coordd. If", nil},
+		"never joined": {waits, func(*testing.T, string) {}, "start it: it joins a cluster then",
+			nil},
+		"empty": {nil, func(*testing.T, string) {}, "start it: it has no data yet", nil},
 		"no volume": {nil, func(t *testing.T, dir string) {
 			if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
 				t.Fatal(err)
 			}
-		}, "mount the volume of "},
-		"no LOCK":    {p, remove("LOCK"), "if no process uses the directory, make the file"},
-		"no VERSION": {p, remove("VERSION"), "operations.md, Damaged files"},
+		}, "mount the volume of ", nil},
+		"no LOCK":    {p, remove("LOCK"), "if no process uses the directory, make the file", nil},
+		"no VERSION": {p, remove("VERSION"), "operations.md, Damaged files", nil},
 		"half restore": {nil, func(t *testing.T, dir string) {
 			if err := os.WriteFile(filepath.Join(dir, "RESTORING"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "coordd restore, again with the same backup"},
+		}, "coordd restore, again with the same backup", nil},
 		"half recovery": {p, func(t *testing.T, dir string) {
 			for _, name := range []string{"epoch-1.new", "before-epoch-1"} {
 				err := os.Mkdir(filepath.Join(dir, name), 0o700)
@@ -424,15 +440,18 @@ func TestDoctorOfEachDirectory(t *testing.T) {
 				}
 			}
 			remove("VERSION")(t, dir)
-		}, "coordd recover --data-dir "},
+		}, "coordd recover --data-dir ", nil},
 		"later format": {p, version(func(text string) string {
 			return strings.Replace(text, "format: 1", "format: 2", 1)
-		}), "start it with the version of coordd that wrote"},
+		}), "start it with the version of coordd that wrote", nil},
 		"later level": {p, version(func(text string) string {
 			_, rest, _ := strings.Cut(text, "\nlevel: ")
 			level, _, _ := strings.Cut(rest, "\n")
 			return strings.Replace(text, "level: "+level, "level: 99", 1)
-		}), "upgrade coordd on this machine"},
+		}), "upgrade coordd on this machine", nil},
+		"started too early": {p, func(*testing.T, string) {}, "if it was started before its flags " +
+			"were complete", []string{"--cluster",
+			"n1=127.0.0.1:1,n2=127.0.0.1:2,n3=127.0.0.1:3", "--peer-listen", "127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "volume", "n1")
@@ -445,8 +464,9 @@ func TestDoctorOfEachDirectory(t *testing.T) {
 				}
 			}
 			test.change(t, dir)
-			args := append(slices.Clone(p.args), "--data-dir", dir)
-			if code, said := says(t, append([]string{"doctor"}, args...)...); code != 1 ||
+			args := slices.Concat([]string{"doctor"}, p.args, []string{"--data-dir", dir},
+				test.flags)
+			if code, said := says(t, args...); code != 1 ||
 				!strings.Contains(said, "Next: "+test.next) {
 				t.Errorf("exit %d: %s", code, said)
 			}
