@@ -112,3 +112,24 @@ func TestScripts(t *testing.T) {
 		m.run("postremove.sh", "purge")
 	}
 }
+
+// TestUnitStartsWhateverEnds: a Go program that panics, or that the watchdog ends by SIGABRT, exits
+// with 2. So no exit status and no number of restarts may keep a node down.
+func TestUnitStartsWhateverEnds(t *testing.T) {
+	text, err := os.ReadFile("coordd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			has[name] = value
+		}
+	}
+	for name, want := range map[string]string{"Restart": "always", "StartLimitIntervalSec": "0",
+		"RestartPreventExitStatus": "", "SuccessExitStatus": "", "StartLimitAction": ""} {
+		if has[name] != want {
+			t.Errorf("%s=%s, want %q", name, has[name], want)
+		}
+	}
+}

@@ -30,6 +30,10 @@ log-format text
 	}
 	o.everywhere(script, o.machines[:3]...)
 	o.settled()
+	// as the watchdog ends a node: as a program that panics does, it exits with 2
+	o.node(3).must(o.T, "systemctl kill --signal=ABRT --kill-whom=main coordd")
+	o.node(3).until(o.T, "status=2", logOf("coordd")+" | tail -n 30")
+	o.settled()
 	o.load = startLoad(o.T, strings.Split(addresses, ",")...)
 }
 
