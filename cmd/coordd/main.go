@@ -82,6 +82,9 @@ func runNode(ctx context.Context, read readConfig, c console) error {
 	if err != nil {
 		return err
 	}
+	if err := refuseRoot(cfg.DataDir); err != nil {
+		return err
+	}
 	r := &reloader{read: read, getenv: c.getenv, file: cfg.ConfigFile, level: new(slog.LevelVar),
 		now: cfg.said}
 	setLevel(r.level, cfg.logLevel)

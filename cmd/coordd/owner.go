@@ -54,6 +54,33 @@ func actAsOwner(dir string, c console) error {
 	return becomeOwner(dir, c)
 }
 
+// refuseRoot precedes the start of a node. What root's node makes in a directory of another user, that
+// user's node cannot read: its snapshots, its log and its promises. A node needs more than root's
+// other commands of what only root may read, and for longer, so it does not become the owner.
+func refuseRoot(dir string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(filepath.Dir(filepath.Clean(dir)))
+	}
+	if err != nil {
+		return nil // the node says it
+	}
+	is := info.Sys().(*syscall.Stat_t)
+	if is.Uid == 0 {
+		return nil
+	}
+	who, _, _ := ownerOf(is)
+	as := who
+	if _, err := strconv.Atoi(who); err == nil {
+		as = "'#" + who + "'"
+	}
+	return fmt.Errorf("data directory %s belongs to user %s, who could not read what root's node "+
+		"makes there: systemctl start coordd, or sudo -u %s coordd …", dir, who, as)
+}
+
 // becomeOwner has root become the owner of a directory.
 func becomeOwner(dir string, c console) error {
 	info, err := os.Stat(dir)
