@@ -361,6 +361,25 @@ func TestDoctorFindsADamagedLog(t *testing.T) {
 		"Next: operations.md, Damaged files")
 }
 
+// TestNodeBesideItsCluster: a node that was started before it had --join leads a cluster of its own.
+// It says so, and one that --join names as well does not.
+func TestNodeBesideItsCluster(t *testing.T) {
+	ps := []*patient{newPatient(t, "n1"), newPatient(t, "n2")}
+	for _, p := range ps {
+		p.open, p.args = true, append(p.args, "--peer-listen", ports.Addr(t))
+		serving(t, nil, p)
+	}
+	for _, p := range ps {
+		p.stop()
+		p.args = append(p.args, "--join", ps[0].addr)
+		p.start()
+	}
+	awaits(t, 1, append([]string{"doctor"}, ps[1].args...), "n2 is not ready: this node is a "+
+		"cluster of its own, and "+ps[0].addr+" of --join is of another one, which node n1 leads",
+		"Next: stop it. If nothing of its data is needed, empty its data directory")
+	awaits(t, 0, append([]string{"doctor"}, ps[0].args...), "Serving, as a single node")
+}
+
 // TestDoctorAsksWhomItMeans: who answers where a member should be is not taken for it.
 func TestDoctorAsksWhomItMeans(t *testing.T) {
 	p := newPatient(t, "n1")

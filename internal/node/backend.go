@@ -293,6 +293,8 @@ func (n backend) Status() server.Status {
 	case c.Stranger != "":
 		s.NotReady = c.Stranger
 		s.Next = "stop the nodes of the wrong cluster, or take them out of --discover"
+	case n.isBeside() != "":
+		s.NotReady, s.Next = n.isBeside(), besideNext
 	case !c.Ready && c.Unreached:
 		s.NotReady = "no member reaches this node at " + c.PeerAddr
 		s.Next = "set --peer-advertise to where they reach it, or open the way to there"

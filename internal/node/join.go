@@ -22,6 +22,7 @@ const TLSScheme = "rediss://"
 const (
 	joinPause = 500 * time.Millisecond // between two rounds over the members
 	joinWait  = 20 * time.Second       // for one reply
+	lookPause = 10 * time.Second       // between two looks for the cluster that --join names
 )
 
 // follow watches the node's membership: it joins a cluster if asked to, and reacts when the node is
@@ -53,6 +54,7 @@ func (n *Node) follow() {
 	} else if len(n.cfg.Join) > 0 {
 		n.log.Info("--join ignored: the data directory already belongs to a cluster", "data_dir",
 			n.cfg.DataDir)
+		go n.lookForCluster(ctx)
 	}
 }
 
@@ -91,6 +93,66 @@ func (n *Node) join(ctx context.Context) {
 	n.log.Info("joined the cluster")
 }
 
+// lookForCluster notes whether this node is a cluster of its own beside the one that --join names: it
+// was started before it had that flag, founded a cluster, and leads it. Both would grant a lock.
+func (n *Node) lookForCluster(ctx context.Context) {
+	for {
+		said := ""
+		if len(n.cluster.Status().Members) == 1 {
+			for _, addr := range n.cfg.Join {
+				if lead := n.otherLeader(ctx, addr); lead != "" && said == "" {
+					said = fmt.Sprintf("this node is a cluster of its own, and %s of --join is of "+
+						"another one, which node %s leads", addr, lead)
+				}
+			}
+		}
+		if was := n.beside.Swap(&said); said != "" && (was == nil || *was != said) {
+			n.log.Warn(said, "next", besideNext)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookPause):
+		}
+	}
+}
+
+// besideNext is the next act for a node beside the cluster that --join names.
+const besideNext = "stop it. If nothing of its data is needed, empty its data directory and start " +
+	"it: it joins. Otherwise take --join away"
+
+// otherLeader returns the leader that the member at a client address follows; empty: it is this
+// node, or is not known.
+func (n *Node) otherLeader(ctx context.Context, addr string) string {
+	client, err := n.memberAt(addr)
+	if err != nil {
+		return ""
+	}
+	defer client.Close()
+	said, _ := client.Do(ctx, "RAFT", "STATUS").Slice() // of another program, say: nothing
+	lead, at := "", ""
+	for i := 0; i+1 < len(said); i += 2 {
+		switch value := fmt.Sprint(said[i+1]); said[i] {
+		case "leader":
+			lead = value
+		case "leader-address":
+			at = value
+		}
+	}
+	if own := n.cluster.Status(); lead == own.ID && at == own.ClientAddr {
+		return ""
+	}
+	return lead
+}
+
+// isBeside returns what lookForCluster found; empty: nothing.
+func (n *Node) isBeside() string {
+	if said := n.beside.Load(); said != nil {
+		return *said
+	}
+	return ""
+}
+
 // refusal returns why a member that was asked by --join has not added this node; empty: none was.
 func (n *Node) refusal() string {
 	if why := n.refused.Load(); why != nil {
@@ -99,8 +161,19 @@ func (n *Node) refusal() string {
 	return ""
 }
 
-// askToJoin asks the member with the client address addr, over TLS if it is a URL rediss://.
+// askToJoin asks the member with the client address addr to add this node.
 func (n *Node) askToJoin(ctx context.Context, addr string) error {
+	client, err := n.memberAt(addr)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return client.Do(ctx, "RAFT", "ADD", n.cfg.ID, n.cluster.Status().PeerAddr).Err()
+}
+
+// memberAt returns a client of the member with the client address addr, over TLS if it is a URL
+// rediss://.
+func (n *Node) memberAt(addr string) (*redis.Client, error) {
 	o := &redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: joinWait,
 		Username: n.cfg.JoinUser, Password: n.cfg.JoinPassword, DisableIdentity: true,
 		Protocol: 2} // no push passes for the reply
@@ -108,7 +181,7 @@ func (n *Node) askToJoin(ctx context.Context, addr string) error {
 		o.Addr = host
 		var err error
 		if o.TLSConfig, err = n.cfg.TLS.Dial(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if w := n.cfg.World; w != nil {
@@ -116,9 +189,7 @@ func (n *Node) askToJoin(ctx context.Context, addr string) error {
 			return w.Dial(ctx, addr)
 		}
 	}
-	client := redis.NewClient(o)
-	defer client.Close()
-	return client.Do(ctx, "RAFT", "ADD", n.cfg.ID, n.cluster.Status().PeerAddr).Err()
+	return redis.NewClient(o), nil
 }
 
 // chooseID gives a node with AutoID its id, once the data directory of a removed one is cleared.

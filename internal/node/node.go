@@ -141,6 +141,7 @@ type Node struct {
 	pageConns   *web.Listener          // of page
 	failed      chan error             // what ended the node
 	refused     atomic.Pointer[string] // see refusal
+	beside      atomic.Pointer[string] // see isBeside
 	panicLog    rate.Sometimes
 	slowScripts chan commands.SlowScript
 
