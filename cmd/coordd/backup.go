@@ -151,8 +151,10 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 		if _, err := os.Lstat(b.file); err == nil && !b.force {
 			return fmt.Errorf("%s exists; --force overwrites it", b.file)
 		}
-		done.Where = b.file
 		done.BackupInfo, err = backups.WriteFile(ctx, b.file, b.force, take, checkBackup)
+		if err == nil {
+			done.Where = b.file
+		}
 	default:
 		store, e := openStore(b.to, c.getenv)
 		if e != nil {
@@ -174,13 +176,13 @@ func (b *backupCall) run(ctx context.Context, c console, take backups.Take) erro
 			fmt.Fprintf(c.stderr, "coordd: an old backup stays: %v\n", old)
 		}
 	}
-	if err != nil {
+	if done.Where == "" {
 		return fmt.Errorf("backup failed: %w", err)
 	}
 	fmt.Fprintf(c.stdout, "%s: backup of %s with %d keys, %s, epoch %d, log index %d\n",
 		done.Where, cmp.Or(b.from, b.dataDir), done.Keys, byteText(done.Bytes),
 		done.Epoch, done.Index)
-	return nil
+	return err // an older one stays for a reason that somebody should know
 }
 
 // openStore returns the place that --to names. It must exist: a directory that is not mounted must

@@ -48,6 +48,7 @@ func TestCheckConfig(t *testing.T) {
 		{"data-dir " + file, 1, "not a directory"},
 		{"data-dir " + file + "/data", 1, "not a directory"},
 		{"unix-socket " + dir + "/no/socket", 1, "cannot write to directory " + dir + "/no"},
+		{"unix-socket /run/coordd-of-no-test/socket", 0, "is missing at present"},
 		{"audit-log " + dir + "/no/log", 1, "cannot write to directory " + dir + "/no"},
 		{"http-listen 192.0.2.1:80", 1, "cannot listen on 192.0.2.1:80"},
 		{tls + "/app.key", 1, "client certificate"},

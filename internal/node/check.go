@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +45,13 @@ func Check(cfg Config, warn *slog.Logger) (problems []error) {
 		}
 	}
 	if cfg.UnixSocket != "" {
-		add(checkWritable(filepath.Dir(cfg.UnixSocket)))
+		dir := filepath.Dir(cfg.UnixSocket)
+		if err := checkWritable(dir); !errors.Is(err, fs.ErrNotExist) || !isVolatile(dir) {
+			add(err)
+		} else {
+			warn.Warn("the directory of --unix-socket is missing at present: what starts the node "+
+				"has to make it, as the packages' unit makes /run/coordd", "directory", dir)
+		}
 	}
 	for _, m := range cfg.Members {
 		if _, err := net.ResolveTCPAddr("tcp", m.PeerAddr); err != nil {
@@ -142,6 +149,12 @@ func checkTree(dir string) error {
 		}
 		return checkWritable(dir)
 	}
+}
+
+// isVolatile reports whether a directory is where each start of the machine, and systemd when a
+// service stops, removes what is there.
+func isVolatile(dir string) bool {
+	return strings.HasPrefix(dir, "/run/") || strings.HasPrefix(dir, "/var/run/")
 }
 
 // checkWritable reports whether this process may create files in a directory.
