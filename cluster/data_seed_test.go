@@ -162,7 +162,8 @@ func TestNobodyEndsANodeWithData(t *testing.T) {
 	})
 }
 
-// TestForgottenByARestore starts a member on an empty directory beside the only one that was seeded.
+// TestForgottenByARestore starts a member on an empty directory beside the only one that was
+// seeded.
 func TestForgottenByARestore(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		c := lateCluster(t, 3)

@@ -394,8 +394,8 @@ func nextForData(err error) string {
 	return ""
 }
 
-// data returns what the data directory holds, on which no node runs. It is an error if that does not
-// fit the members that the node is started with.
+// data returns what the data directory holds, on which no node runs. It is an error if that does
+// not fit the members that the node is started with.
 func (d *doctor) data() (held cluster.Contents, err error) {
 	o, _, err := openOffline(d.cfg.DataDir)
 	if err != nil {

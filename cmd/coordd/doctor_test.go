@@ -361,8 +361,8 @@ func TestDoctorFindsADamagedLog(t *testing.T) {
 		"Next: operations.md, Damaged files")
 }
 
-// TestNodeBesideItsCluster: a node that was started before it had --join leads a cluster of its own.
-// It says so, and one that --join names as well does not.
+// TestNodeBesideItsCluster: a node that was started before it had --join leads a cluster of its
+// own. It says so, and one that --join names as well does not.
 func TestNodeBesideItsCluster(t *testing.T) {
 	ps := []*patient{newPatient(t, "n1"), newPatient(t, "n2")}
 	for _, p := range ps {
@@ -468,8 +468,8 @@ func TestDoctorOfEachDirectory(t *testing.T) {
 			level, _, _ := strings.Cut(rest, "\n")
 			return strings.Replace(text, "level: "+level, "level: 99", 1)
 		}), "upgrade coordd on this machine", nil},
-		"started too early": {p, func(*testing.T, string) {}, "if it was started before its flags " +
-			"were complete", []string{"--cluster",
+		"started too early": {p, func(*testing.T, string) {}, "if it was started before its " +
+			"flags were complete", []string{"--cluster",
 			"n1=127.0.0.1:1,n2=127.0.0.1:2,n3=127.0.0.1:3", "--peer-listen", "127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

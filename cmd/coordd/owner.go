@@ -54,9 +54,10 @@ func actAsOwner(dir string, c console) error {
 	return becomeOwner(dir, c)
 }
 
-// refuseRoot precedes the start of a node. What root's node makes in a directory of another user, that
-// user's node cannot read: its snapshots, its log and its promises. A node needs more than root's
-// other commands of what only root may read, and for longer, so it does not become the owner.
+// refuseRoot precedes the start of a node. What root's node makes in a directory of another user,
+// that user's node cannot read: its snapshots, its log and its promises. A node needs more than
+// root's other commands of what only root may read, and for longer, so it does not become the
+// owner.
 func refuseRoot(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil

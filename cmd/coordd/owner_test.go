@@ -24,8 +24,9 @@ var offlineArgs = map[string][]string{
 	"backup":             {"--data-dir", "DIR", "OUT"},
 	"backup --to":        {"--data-dir", "DIR", "--to", "TO"},
 	"check-config":       {"--data-dir", "DIR", "--listen", "127.0.0.1:0"},
-	"--id":               {"n1", "--data-dir", "DIR", "--http-listen", "192.0.2.1:1"}, // no address here
-	"doctor":             {"--data-dir", "DIR", "--listen", "127.0.0.1:1", "--http-listen", ""},
+	// a node, with an address that no machine has
+	"--id":   {"n1", "--data-dir", "DIR", "--http-listen", "192.0.2.1:1"},
+	"doctor": {"--data-dir", "DIR", "--listen", "127.0.0.1:1", "--http-listen", ""},
 }
 
 // TestCommandOfOwner is the process that TestRootFollowsNobody and TestRootActsAsOwner start.
@@ -146,13 +147,14 @@ func TestRootFollowsNobody(t *testing.T) {
 	}
 }
 
-// TestRootRunsNoNodeOfOthers: whoever types the command of the service as root, to see why that does
-// not start, leaves nothing that it cannot read.
+// TestRootRunsNoNodeOfOthers: whoever types the command of the service as root, to see why that
+// does not start, leaves nothing that it cannot read.
 func TestRootRunsNoNodeOfOthers(t *testing.T) {
 	o := newOffline(t)
 	within := o.make("of-owner")
-	for dir, says := range map[string]string{o.make("data"): "sudo -u '#12345' coordd",
-		filepath.Join(within, "missing"): "sudo -u '#12345' coordd", o.path("roots"): "cannot listen"} {
+	refused := "sudo -u '#12345' coordd"
+	for dir, says := range map[string]string{o.make("data"): refused,
+		filepath.Join(within, "missing"): refused, o.path("roots"): "cannot listen"} {
 		if ok, said := o.run("--id", dir); ok || !strings.Contains(said, says) {
 			t.Errorf("%s: %s, want %q", dir, said, says)
 		}

@@ -140,7 +140,8 @@ func (b *Backup) removeOld(ctx context.Context, s Store, before []string, keep i
 			b.Unread = append(b.Unread, fmt.Errorf("%s cannot be read: %w", s.String(name), err))
 		case ahead(info, b.BackupInfo):
 			return fmt.Errorf("%s is good, but no old one was removed: %s is ahead, so it is of "+
-				"another cluster, or this one was founded again or restored from an older one", b.Where, s.String(name))
+				"another cluster, or from before this one was founded again or restored",
+				b.Where, s.String(name))
 		default:
 			old = append(old, name)
 		}

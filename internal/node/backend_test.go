@@ -8,8 +8,8 @@ import (
 	"github.com/coordd/coordd/cluster/membership"
 )
 
-// TestToLead: a voter that hangs keeps its connections, and is missing all the same. One whose place
-// a node of another cluster has does not come by being started.
+// TestToLead: a voter that hangs keeps its connections, and is missing all the same. One whose
+// place a node of another cluster has does not come by being started.
 func TestToLead(t *testing.T) {
 	own := membership.Member{ID: "n1", Voter: true, Connected: true}
 	with := func(id string, connected bool, contact time.Duration) membership.Member {

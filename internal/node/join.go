@@ -93,8 +93,8 @@ func (n *Node) join(ctx context.Context) {
 	n.log.Info("joined the cluster")
 }
 
-// lookForCluster notes whether this node is a cluster of its own beside the one that --join names: it
-// was started before it had that flag, founded a cluster, and leads it. Both would grant a lock.
+// lookForCluster notes whether this node is a cluster of its own beside the one that --join names:
+// it was started before it had that flag, founded a cluster, and leads it. Both would grant a lock.
 func (n *Node) lookForCluster(ctx context.Context) {
 	for {
 		said := ""
@@ -118,8 +118,8 @@ func (n *Node) lookForCluster(ctx context.Context) {
 }
 
 // besideNext is the next act for a node beside the cluster that --join names.
-const besideNext = "stop it. If nothing of its data is needed, empty its data directory and start " +
-	"it: it joins. Otherwise take --join away"
+const besideNext = "stop it. If nothing of its data is needed, empty its data directory and " +
+	"start it: it joins. Otherwise take --join away"
 
 // otherLeader returns the leader that the member at a client address follows; empty: it is this
 // node, or is not known.
