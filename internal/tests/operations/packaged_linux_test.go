@@ -32,7 +32,7 @@ log-format text
 	o.settled()
 	// as the watchdog ends a node: as a program that panics does, it exits with 2
 	o.node(3).must(o.T, "systemctl kill --signal=ABRT --kill-whom=main coordd")
-	o.node(3).until(o.T, "status=2", logOf("coordd")+" | tail -n 30")
+	o.node(3).until(o.T, "status=2", logOf("coordd")+" | grep 'Main process'")
 	o.settled()
 	o.load = startLoad(o.T, strings.Split(addresses, ",")...)
 }
