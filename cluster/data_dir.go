@@ -273,6 +273,9 @@ func noteLevel(dir string, level uint64) error {
 	return writeVersion(dir, v, os.Rename)
 }
 
+// Begun describes the file that a node makes first in a data directory, whose owner is who runs it.
+func Begun(dir string) (fs.FileInfo, error) { return os.Lstat(filepath.Join(dir, versionName)) }
+
 func readVersion(dir string) (dirVersion, error) {
 	f, err := os.Open(filepath.Join(dir, versionName))
 	if err != nil {

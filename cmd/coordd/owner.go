@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/coordd/coordd/cluster"
 )
 
 // addDataDir declares --data-dir for a command on the directory of a node that is stopped, and
@@ -54,20 +56,20 @@ func actAsOwner(dir string, c console) error {
 	return becomeOwner(dir, c)
 }
 
-// refuseRoot precedes the start of a node. What root's node makes in a directory of another user,
-// that user's node cannot read: its snapshots, its log and its promises. A node needs more than
-// root's other commands of what only root may read, and for longer, so it does not become the
-// owner.
+// refuseRoot precedes the start of a node. What root's node makes beside the files of another
+// user's, that cannot read: its snapshots, its log and its promises. A node needs more than root's
+// other commands of what only root may read, and for longer, so it does not become the owner. Where
+// the files are root's, whoever has the directory, they go on.
 func refuseRoot(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	info, err := os.Stat(dir)
+	info, err := cluster.Begun(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		info, err = os.Stat(filepath.Dir(filepath.Clean(dir)))
+		info, err = os.Stat(dir)
 	}
 	if err != nil {
-		return nil // the node says it
+		return nil // there is none yet, or the node says what is wrong with it
 	}
 	is := info.Sys().(*syscall.Stat_t)
 	if is.Uid == 0 {
