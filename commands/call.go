@@ -68,6 +68,8 @@ type Env struct {
 	// or that the work exceeded Most; the reply is then void.
 	DryRun, Aborted bool
 
+	// Times is how many times MaxRequestWork a request may do; 0: once.
+	Times uint64
 	// Found and Missed count the keys that commands which only read looked up, for the node alone.
 	Found, Missed uint64
 

@@ -501,7 +501,7 @@ func TestCharges(t *testing.T) {
 // checkRefused checks the result of a call with a bound that is too low for it.
 func checkRefused(t *testing.T, name string, args [][]byte, may bigMay, got bigResult) {
 	t.Helper()
-	want := ErrCommandWork
+	want := ErrRequestWork
 	if may.bytes != 0 {
 		want = ErrReplySize
 	}

@@ -58,7 +58,9 @@ func (x *Call) bounded() (err error) {
 		switch p := recover().(type) {
 		case nil:
 		case refusal:
-			err = p.err
+			if err = p.err; err == ErrCommandWork {
+				err = ErrRequestWork
+			}
 		default:
 			panic(p)
 		}
@@ -67,7 +69,10 @@ func (x *Call) bounded() (err error) {
 	if x.NeedsMemory(spec) {
 		return ErrOOM
 	}
-	return spec.Handler(x)
+	if err = spec.Handler(x); err == ErrCommandWork {
+		err = ErrRequestWork
+	}
+	return err
 }
 
 // spendArgs charges for the command and its arguments.
@@ -227,7 +232,7 @@ func (m *meter) begin(x *Call) Reply {
 	out := x.Out
 	*m = meter{out: out, x: x, stop: x.Stop, room: x.Room}
 	if m.stop == 0 {
-		m.stop = x.Work + MaxRequestWork
+		m.stop = x.Work + x.RequestWork()
 	}
 	if m.room == 0 {
 		m.room = MaxReplyBytes
@@ -469,11 +474,19 @@ func (x *Call) resp(n int) *RESP {
 // nobody meanwhile.
 const MaxRequestWork = 10_000_000
 
+// RequestWork is what a request may do, from LevelSecond on.
+func (e *Env) RequestWork() uint64 { return max(e.Times, 1) * MaxRequestWork }
+
 // maxCommandWork is the bound for one command below LevelSecond.
 const maxCommandWork = 1 << 26
 
 // ErrCommandWork refuses a command that does more work than a request may.
 const ErrCommandWork Error = "ERR the command goes over too much data, nothing was changed"
+
+// ErrRequestWork is ErrCommandWork from LevelSecond on, where a setting decides.
+const ErrRequestWork = ErrCommandWork + moreWork
+
+const moreWork = " (CONFIG SET " + SettingRequestWork + " allows more)"
 
 // overworked reports whether the command has exceeded its work. The handler then stops and returns
 // ErrCommandWork. From LevelSecond on Spend stops it, unless it has changed something.

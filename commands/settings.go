@@ -27,6 +27,9 @@ const (
 	// SettingFirstMaxMemory is SettingMaxMemory of a node at its start, without a user. It does
 	// nothing once the limit was set.
 	SettingFirstMaxMemory = "first-maxmemory"
+	// SettingRequestWork is how many times MaxRequestWork a request may do, in decimal, from 1 to
+	// MostRequestWork.
+	SettingRequestWork = "coordd-request-work"
 	// SettingLeaveWait ends the wait whose number follows, in decimal. The reply is OK, or
 	// ErrNotWaiting.
 	SettingLeaveWait = "leave-wait"
@@ -56,6 +59,9 @@ const (
 	// SettingUser is SettingAuth for a user who needs no password: a certificate names it.
 	SettingUser = "user"
 )
+
+// MostRequestWork is the most that SettingRequestWork takes.
+const MostRequestWork = 10
 
 // ErrNoSetting is the error for a setting that the machine does not know, or not yet.
 const ErrNoSetting Error = "ERR no such setting"

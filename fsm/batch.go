@@ -70,7 +70,7 @@ func limitsAt(level uint64) workLimits {
 func (r *runner) stop() uint64 {
 	most := uint64(maxTransactionWork)
 	if r.env.Level >= commands.LevelSecond {
-		most = commands.MaxRequestWork
+		most = r.env.RequestWork()
 	}
 	if stop := r.env.Work + most; r.env.Most == 0 || stop < r.env.Most {
 		return stop
@@ -79,7 +79,7 @@ func (r *runner) stop() uint64 {
 }
 
 const errTransactionWork commands.Error = "ERR the transaction has done too much work, the " +
-	"command was not run"
+	"command was not run (CONFIG SET coordd-request-work allows more)"
 
 // begin starts a batch whose replies are appended to dst, with its share of work.
 func (r *runner) begin(dst []byte, share uint64) {

@@ -39,6 +39,7 @@ type Machine struct {
 	witness  *commands.Witness
 	facts    bool           // entries with replies report them
 	known    commands.Known // for reads; nil: nothing
+	times    uint64         // commands.Env.Times
 	alarm    func(p any)    // gets the panic of a request; may be nil
 	sweeps   int            // of an entry, in place of its level's; 0: that. Tests set it
 
@@ -176,7 +177,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
 		Users: m.users.Users, ChangeUsers: m.changeUsers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
-		Witness: m.witness, Overseer: m.ofEntries,
+		Witness: m.witness, Overseer: m.ofEntries, Times: m.times,
 	}
 	limits := limitsAt(m.level)
 	m.sweep(env, e.ClockMs, &limits)
@@ -322,6 +323,7 @@ type Stats struct {
 	Notify         commands.NotifyFlags
 	Memory         int64  // what the data counts, bytes
 	MaxMemory      int64  // what it may count; 0: no limit
+	RequestWork    uint64 // how many times commands.MaxRequestWork a request may do
 	ScriptBytes    int    // memory of the scripts in the cache
 	LibraryBytes   int    // and of libraries
 	Found, Missed  uint64 // keys that the node's reads looked up: of Adapter
@@ -334,7 +336,7 @@ func (m *Machine) Stats() Stats {
 	s := Stats{
 		Index: m.index, Expired: m.ks.Expired(), Changes: m.changes, ClockMs: m.ks.Now(),
 		Scripts: m.engine.Len(), ScriptUsage: m.engine.Usage(), Notify: m.events.notify,
-		Memory: m.memory(), MaxMemory: m.limit.bytes,
+		Memory: m.memory(), MaxMemory: m.limit.bytes, RequestWork: max(m.times, 1),
 	}
 	s.ScriptBytes, s.LibraryBytes = m.engine.Sizes()
 	for _, l := range m.engine.Libraries() {

@@ -54,7 +54,7 @@ func (m *Machine) readWitnessed(
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
 		Table: m.table, Users: m.users.Users,
 		ChangeUsers: func(*acl.Users, ...string) { abort() },
-		Most:        most,
+		Most:        most, Times: m.times,
 	}
 	named := m.readTime(env, clockMs, wallUs, next)
 	if early && env.NextUs != nil {

@@ -43,6 +43,11 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 			return nil
 		}
 		return m.setMaxMemory(values[0])
+	case name == commands.SettingRequestWork && len(values) == 1:
+		if err := m.mayConfigure(r, q); err != nil {
+			return err
+		}
+		return m.setRequestWork(r.env, values[0])
 	case name == commands.SettingUsers && len(values) == 1:
 		if err := m.mayCall(r, q, "ACL", "LOAD"); err != nil {
 			return err
@@ -94,6 +99,17 @@ func (m *Machine) refuseScript(id, tookMs string) error {
 		return commands.ErrNoSetting
 	}
 	m.engine.Refuse(id, ms)
+	return nil
+}
+
+// setRequestWork sets how many times the usual work requests may do, from the next one on.
+func (m *Machine) setRequestWork(env *commands.Env, text []byte) error {
+	times, ok := commands.ParseInt(text)
+	if !ok || times < 1 || times > commands.MostRequestWork {
+		return commands.ErrNoSetting
+	}
+	m.times, env.Times = uint64(times), uint64(times)
+	m.ks.Fold(append([]byte(commands.SettingRequestWork), text...))
 	return nil
 }
 

@@ -52,6 +52,7 @@ const (
 	partWaits    = 1 << iota // what waits
 	partVerdicts             // scripts that were refused
 	partShift                // instants.shiftMs, if it is not 0
+	partTimes                // commands.Env.Times, if it is above 1
 	knownParts   = 1<<iota - 1
 )
 
@@ -112,6 +113,7 @@ type Snapshot struct {
 	waits    *waiting // nil: nothing has waited yet
 	verdicts []byte   // nil: none
 	shift    []byte   // nil: none
+	times    []byte   // nil: once
 	keys     *keyspace.Frozen
 	marks    bool
 }
@@ -133,6 +135,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	if m.time.shiftMs != 0 {
 		h.parts |= partShift
 	}
+	if m.times > 1 {
+		h.parts |= partTimes
+	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
 		verdicts: verdicts}
 	if h.parts&partWaits != 0 {
@@ -140,6 +145,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	if h.parts&partShift != 0 {
 		s.shift = binary.AppendVarint(nil, m.time.shiftMs)
+	}
+	if h.parts&partTimes != 0 {
+		s.times = binary.AppendUvarint(nil, m.times)
 	}
 	if m.level >= commands.LevelSecond {
 		s.marks = true
@@ -166,6 +174,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	if s.shift != nil {
 		out.record(s.shift)
+	}
+	if s.times != nil {
+		out.record(s.times)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -250,6 +261,13 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 		c := wire.NewCursor(r.record())
 		if m.time.shiftMs = c.Varint(); !c.Done() || m.time.shiftMs == 0 {
 			return nil, r.error("its time is invalid")
+		}
+	}
+	if h.parts&partTimes != 0 {
+		c := wire.NewCursor(r.record())
+		m.times = c.Uvarint()
+		if !c.Done() || m.times < 2 || m.times > commands.MostRequestWork {
+			return nil, r.error("what requests may do is invalid")
 		}
 	}
 	return m, nil

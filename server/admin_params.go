@@ -127,6 +127,7 @@ var params = slices.Concat([]param{
 	{name: commands.SettingNotify, get: notifyText, share: shareNotify},
 	{name: "requirepass", get: passwordText, share: sharePassword},
 	{name: commands.SettingMaxMemory, get: maxMemoryText, share: shareMaxMemory},
+	{name: commands.SettingRequestWork, get: requestWorkText, share: shareRequestWork},
 	{name: "port", get: func(s *Server) string {
 		plain, _ := s.ports()
 		return strconv.Itoa(plain)

@@ -98,6 +98,33 @@ func maxMemoryText(s *Server) string { return formatInt(s.backend.Stats().MaxMem
 // neverEvict is the maxmemory-policy in effect.
 const neverEvict = "noeviction"
 
+const errRequestWork commands.Error = "argument must be between 1 and 10 inclusive"
+
+// shareRequestWork returns the setting for how much a request may do.
+func shareRequestWork(s *Server, text string) (setting, error) {
+	times, ok := commands.ParseInt([]byte(text))
+	switch {
+	case !ok || times < 1 || times > commands.MostRequestWork:
+		return setting{}, errRequestWork
+	case s.belowSecond():
+		return setting{}, errTooEarly
+	}
+	return setting{
+		words: [][]byte{[]byte(commands.SettingRequestWork), []byte(formatInt(times))},
+		applied: func(s *Server) bool {
+			if s.backend.Stats().RequestWork != uint64(times) {
+				return false
+			}
+			s.log.Warn("what one request may do was changed: all nodes are held up for as long",
+				"setting", commands.SettingRequestWork, "times", times)
+			return true
+		},
+	}, nil
+}
+
+// requestWorkText returns the setting that this node has applied.
+func requestWorkText(s *Server) string { return formatInt(int64(s.backend.Stats().RequestWork)) }
+
 // shareNotify returns the setting for flags of keyspace notifications.
 func shareNotify(_ *Server, text string) (setting, error) {
 	want, err := commands.ParseNotifyFlags(text)

@@ -176,8 +176,9 @@ type Stats struct {
 	ScriptRuns, ScriptsStopped uint64
 	ScriptSeconds              float64
 	Notify                     commands.NotifyFlags
-	Memory, MaxMemory          int64 // what the data counts and may count, bytes; 0: no limit
-	ScriptBytes, LibraryBytes  int   // memory of the scripts in the cache, and of libraries
+	Memory, MaxMemory          int64  // what the data counts and may count, bytes; 0: no limit
+	ScriptBytes, LibraryBytes  int    // memory of the scripts in the cache, and of libraries
+	RequestWork                uint64 // how many times commands.MaxRequestWork a request may do
 	// keys that reads which this node ran looked up, since it was started
 	Found, Missed uint64
 }

@@ -415,7 +415,7 @@ func infoCoordd(t *infoText) {
 	t.field("node_id", st.ID)
 	t.field("raft_role", st.Role)
 	t.field("raft_term", st.Term)
-	t.field("raft_commit_index", st.Commit)
+	t.field("raft_commit_index", max(st.Commit, st.Applied)) // Raft's is older after a snapshot
 	t.field("raft_applied_index", st.Applied)
 	t.field("raft_last_log_index", st.LastLog)
 	t.field("feature_level", st.Level)
@@ -435,6 +435,7 @@ func infoCoordd(t *infoText) {
 	t.field("unlogged_writes", t.srv.stats.dryRunHits.Load())
 	t.field("vain_tries", t.srv.stats.dryRunMisses.Load())
 	t.field("snapshot_index", st.SnapshotIndex)
+	t.field("request_work", t.has.RequestWork)
 	t.field("ready", ready)
 	if st.NotReady != "" {
 		t.field("not_ready", st.NotReady)

@@ -89,6 +89,8 @@ var (
 		"What keys and values count, the same on every node.")
 	metricDataMost = Metrics.Gauge("coordd_memory_data_limit_bytes",
 		"What they may count: maxmemory; 0: no limit.")
+	metricRequestWork = Metrics.Gauge("coordd_request_work_times",
+		"How many times the usual work a request may do: CONFIG SET coordd-request-work.")
 	metricClientsMemory = Metrics.Gauge("coordd_memory_clients_bytes",
 		"What connections hold: their buffers, queued commands, subscriptions.")
 	metricReplyMemory = Metrics.Gauge("coordd_memory_replies_bytes",
@@ -243,6 +245,7 @@ func (s *Server) giveState(o metrics.Out) {
 	o.Value(metricLookups, float64(has.Missed), "miss")
 	o.Value(metricData, float64(has.Memory))
 	o.Value(metricDataMost, float64(has.MaxMemory))
+	o.Value(metricRequestWork, float64(has.RequestWork))
 	o.Value(metricScripts, float64(has.Scripts))
 	o.Value(metricRuns, float64(has.ScriptRuns-has.ScriptsStopped), "ended")
 	o.Value(metricRuns, float64(has.ScriptsStopped), "stopped")

@@ -164,7 +164,9 @@ func (in *interpreter) run(x *commands.Call, p *program, name string,
 
 // instructionsFor is the instruction budget of a script that x calls: in a transaction, what
 // earlier commands left.
-func instructionsFor(x *commands.Call) int64 { return int64(min(x.Left(), scriptInstructions)) }
+func instructionsFor(x *commands.Call) int64 {
+	return int64(min(uint64(x.Left()), x.RequestWork()))
+}
 
 // account is run, and adds to the work of the call the larger share that the script used of its
 // budgets, instructions or memory. That includes the work of the commands that it called.

@@ -198,5 +198,9 @@ const instructionsPerSecond = 20_000_000
 // osClock derives the script's processor time from its instruction count: clocks differ between
 // nodes.
 func (in *interpreter) osClock(L *lua.LState) int {
-	return pushNumber(L, float64(scriptInstructions-in.budget.Instructions)/instructionsPerSecond)
+	most := int64(scriptInstructions)
+	if in.x != nil {
+		most = int64(in.x.RequestWork())
+	}
+	return pushNumber(L, float64(most-in.budget.Instructions)/instructionsPerSecond)
 }

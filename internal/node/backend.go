@@ -247,7 +247,8 @@ func (n backend) Stats() server.Stats {
 	s := server.Stats{Expired: m.Expired, Changes: m.Changes, Scripts: m.Scripts,
 		Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, Memory: m.Memory,
 		MaxMemory: m.MaxMemory, ScriptBytes: m.ScriptBytes, LibraryBytes: m.LibraryBytes,
-		Found: m.Found, Missed: m.Missed, ScriptRuns: m.ScriptUsage.Runs,
+		RequestWork: m.RequestWork, Found: m.Found, Missed: m.Missed,
+		ScriptRuns:     m.ScriptUsage.Runs,
 		ScriptsStopped: m.ScriptUsage.Stopped, ScriptSeconds: m.ScriptUsage.Seconds()}
 	for i := range keyspace.Databases {
 		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i],

@@ -36,6 +36,22 @@ func TestSettingsOfAllNodesAreCurrent(t *testing.T) {
 			t.Errorf("%s is missing in %s", user, is)
 		}
 	}
+	if err := clients[0].ConfigSet(ctx, "coordd-request-work", "3").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if v := clients[1].ConfigGet(ctx, "coordd-request-work").Val(); len(v) != 1 ||
+		v["coordd-request-work"] != "3" {
+		t.Error(v)
+	}
+	for _, wrong := range []string{"0", "11", "x", "2.5", ""} {
+		if err := clients[0].ConfigSet(ctx, "coordd-request-work", wrong).Err(); err == nil ||
+			!strings.Contains(err.Error(), "between 1 and 10") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if v := clients[1].InfoMap(ctx, "coordd").Item("Coordd", "request_work"); v != "3" {
+		t.Error("INFO:", v)
+	}
 	old := clients[2].Conn() // without a leader nobody knows what was acknowledged
 	defer old.Close()
 	if err := old.ReadOnly(ctx).Err(); err != nil {

@@ -209,6 +209,11 @@ func resources(s *Sample, info map[string]string) (warn []Problem) {
 			100*c.Data/c.MaxMemory), "raise maxmemory, or delete keys: operations.md, A limit " +
 			"for the data"})
 	}
+	if times := info["request_work"]; times != "" && times != "1" {
+		warn = append(warn, Problem{"One request may do " + times + " times the usual work, and " +
+			"hold up every node for as long", "CONFIG SET coordd-request-work 1, once the " +
+			"maintenance is over"})
+	}
 	if info["snapshot_trouble"] != "" {
 		warn = append(warn, Problem{"The newest snapshot of this node cannot be read back: its " +
 			"log grows", "operations.md, A snapshot that cannot be read"})

@@ -4,8 +4,9 @@ import "math"
 
 // The error texts of a script that exceeds its budget.
 const (
-	ErrInstructions = "script stopped: it used up its instruction budget"
-	ErrMemory       = "script stopped: it used up its memory budget"
+	ErrInstructions = "script stopped: it used up its instruction budget (CONFIG SET " +
+		"coordd-request-work allows more)"
+	ErrMemory = "script stopped: it used up its memory budget"
 	// ErrTime is for what its budget should have stopped long before: see Budget.Watch.
 	ErrTime = "script stopped: it ran for much longer than its instructions should take"
 )

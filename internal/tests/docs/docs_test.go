@@ -302,7 +302,7 @@ func (r *repository) hasFile(d document, name string) bool {
 
 // foreignFlags are flags of other programs that the documents quote.
 var foreignFlags = strings.Fields("appendonly appendfsync check eval scan bigkeys pipe help " +
-	"tls cacert cert key ignore-missing now build from-literal set")
+	"tls cacert cert key ignore-missing now build from-literal set pattern")
 
 func TestFlagsAndVariables(t *testing.T) {
 	r := load(t)
