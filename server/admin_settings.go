@@ -115,8 +115,12 @@ func shareRequestWork(s *Server, text string) (setting, error) {
 			if s.backend.Stats().RequestWork != uint64(times) {
 				return false
 			}
-			s.log.Warn("what one request may do was changed: all nodes are held up for as long",
-				"setting", commands.SettingRequestWork, "times", times)
+			if times == 1 {
+				s.log.Info("one request may do the usual work again")
+				return true
+			}
+			s.log.Warn("one request may do more work than usual, and hold up every node for as long",
+				"times", times, "until", "CONFIG SET "+commands.SettingRequestWork+" 1")
 			return true
 		},
 	}, nil
