@@ -198,10 +198,46 @@ func TestMonitorsHoldNoCommands(t *testing.T) {
 		for range 5 {
 			c.call("SET", "k", "v")
 		}
-		if took := time.Since(began); took > 2*offerWait {
+		if took := time.Since(began); took > 2*monitorWait {
 			t.Errorf("they took %v", took)
 		}
 		monitor.ended()
+	})
+}
+
+// While delivery is far behind, no read waits until others are told that their keys are tracked no
+// more: they drop all that they cache, by one message.
+func TestCachesWithoutRoomAreEmptied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, gate := stuckDelivery(t)
+		n.pubsub.delivery.limit = 1 << 20
+		n.tracking.maxKeys.Store(1)
+		caches, reads := n.dial(t), n.dial(t)
+		for _, c := range []*client{caches, reads} {
+			c.call("HELLO", "3")
+			c.call("CLIENT", "TRACKING", "ON")
+		}
+		caches.call("GET", "k0")
+		n.pubsub.delivery.put(parcel{line: make([]byte, 600<<10)})
+		began := time.Now()
+		for i := range 20 {
+			for _, c := range []*client{caches, reads} {
+				if got := c.call("GET", fmt.Sprint("k", i)); got != "_\r\n" {
+					t.Fatalf("%q", got)
+				}
+			}
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("they waited %v", took)
+		}
+		close(gate)
+		for _, c := range []*client{caches, reads} {
+			c.want(">2\r\n$10\r\ninvalidate\r\n_\r\n")
+			c.call("CLIENT", "TRACKING", "OFF")
+			if got := c.call("PING"); got != "+PONG\r\n" {
+				t.Errorf("%q, more than once", got)
+			}
+		}
 	})
 }
 

@@ -57,6 +57,7 @@ type parcel struct {
 	events  []commands.Event // of one entry: Message, ScriptCall, StateReplaced or UsersChanged
 	changes []keyChange      // of one entry, for tracking
 	evicted invalidation     // keys that are not in the tracking table
+	overdue bool             // those of tracking.overdue drop all that they cache
 	line    []byte           // for monitors
 	hidden  bool             // monitors miss a line here
 	lost    bool             // parcels were dropped here
@@ -120,18 +121,15 @@ func (d *delivery) put(parcels ...parcel) {
 	d.filled.Signal()
 }
 
-// offerWait is how long offer waits.
-const offerWait = time.Second
-
-// offer is put for callers that may wait: it leaves half of the room to those that may not. It
-// returns false if there is no room for long.
-func (d *delivery) offer(p parcel) bool {
+// offer is put for what can be told in another way: it leaves half of the room to all else. It
+// returns false if there is no room for as long as the caller waits.
+func (d *delivery) offer(p parcel, wait time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	size := d.cost(&p)
 	full := func() bool { return !d.closed && d.bytes+size > d.limit/2 }
 	if full() {
-		ctx, cancel := context.WithTimeout(context.Background(), offerWait)
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
 		defer context.AfterFunc(ctx, d.wake)()
 		for full() {

@@ -138,13 +138,17 @@ func (s *session) showMonitors(spec *commands.Spec, args [][]byte) {
 	}
 }
 
+// monitorWait is how long a command waits for room to be shown.
+const monitorWait = time.Second
+
 func (s *session) showCall(spec *commands.Spec, db int, args [][]byte) {
 	if spec.Administers() {
 		return // as in Redis: they may hold secrets
 	}
 	d := &s.srv.pubsub.delivery
 	line := monitorLine(db, s.addr, redact(s.srv.table, spec, args), d.limit/2)
-	if !d.offer(parcel{line: line, hidden: line == nil}) && s.srv.monitors.drop() {
+	shown := d.offer(parcel{line: line, hidden: line == nil}, monitorWait)
+	if !shown && s.srv.monitors.drop() {
 		s.srv.warnings.Warn("closed monitors: commands waited for them")
 	}
 }

@@ -386,6 +386,9 @@ func (s *Server) deliverParcel(p *parcel) {
 		s.monitors.show(t, p.line)
 	case p.changes != nil:
 		s.tracking.changed(p.changes, p.number, t.invalidate)
+	case p.overdue:
+		v := s.tracking.takeOverdue()
+		t.invalidate(&v)
 	default:
 		t.invalidate(&p.evicted)
 	}

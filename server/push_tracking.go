@@ -11,6 +11,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -56,6 +57,8 @@ type tracking struct {
 	bytes    int                    // of keys
 	maxBytes int
 	prefixes *radix.Tree // *sessionSet by prefix
+	// clients that were not told of a key, while a parcel for them is queued
+	overdue map[*session]struct{}
 }
 
 func (tr *tracking) init() {
@@ -417,6 +420,29 @@ func (tr *tracking) changed(changes []keyChange, number uint64, notify func(*inv
 	tr.prefixesChanged(changes, number, notify)
 }
 
+// owe notes clients that are to drop all that they cache. first reports that a parcel must be
+// queued for that.
+func (tr *tracking) owe(to []*session) (first bool) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if first = tr.overdue == nil && len(to) > 0; first {
+		tr.overdue = map[*session]struct{}{}
+	}
+	for _, s := range to {
+		tr.overdue[s] = struct{}{}
+	}
+	return first
+}
+
+// takeOverdue returns the message for the clients that owe has noted.
+func (tr *tracking) takeOverdue() (v invalidation) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	v.to = slices.Collect(maps.Keys(tr.overdue))
+	tr.overdue = nil
+	return v
+}
+
 // lockedClients is the number of clients collected per lock of the table, besides those of one key:
 // applying the log waits for it.
 const lockedClients = 4096
@@ -452,6 +478,7 @@ func (tr *tracking) flush() invalidation {
 		v.to = append(v.to, s)
 	}
 	tr.keys, tr.items, tr.bytes = map[string]*sessionSet{}, 0, 0
+	tr.overdue = nil
 	return v
 }
 

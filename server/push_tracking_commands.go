@@ -420,8 +420,14 @@ func (s *session) decide(r *recorded, a commands.Answer) {
 	}
 }
 
-// tellEvicted tells clients that keys are not tracked any more.
-func (s *Server) tellEvicted(v invalidation) { s.pubsub.delivery.offer(parcel{evicted: v}) }
+// tellEvicted tells clients that keys are not tracked any more. It never waits: if delivery is so
+// far behind that there is no room, they drop all that they cache, however many keys that are.
+func (s *Server) tellEvicted(v invalidation) {
+	d := &s.pubsub.delivery
+	if !d.offer(parcel{evicted: v}, 0) && s.tracking.owe(v.to) {
+		d.put(parcel{overdue: true})
+	}
+}
 
 // setTrackedKeys sets tracking-table-max-keys.
 func (s *Server) setTrackedKeys(n int64) {
