@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
@@ -338,6 +339,34 @@ func TestReadsThatThisNodeWouldDeny(t *testing.T) {
 		}
 	}
 	n.tracks(t, 1) // b:1
+}
+
+// What a command has read that waited for it is tracked: the change that woke it is told before its
+// reply, and the next one too.
+func TestReadsThatWaitedAreTracked(t *testing.T) {
+	n := start(t, nil)
+	add := func(id string) { // as another node does
+		t.Helper()
+		q := commands.Request{Proto: 2,
+			Cmds: [][][]byte{commandtest.Args("XADD", "c:1", id, "field", "value")}}
+		if _, err := n.fake.run("write", commands.AppendRequest(nil, &q), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := n.dial(t)
+	c.call("HELLO", "3")
+	c.call("CLIENT", "TRACKING", "ON")
+	c.raw(calls("XREAD BLOCK 0 STREAMS c:1 $"))
+	n.waiting(t, 1)
+	n.pause.begin(time.Hour, true) // it is awake, and does not read yet
+	add("1-1")
+	c.want(invalidates + "c:1\r\n")
+	n.pause.lift()
+	if got := c.next(); !strings.Contains(got, "1-1") {
+		t.Errorf("%q", got)
+	}
+	add("2-1")
+	c.want(invalidates + "c:1\r\n")
 }
 
 // While replies are still owed, messages wait for them too.

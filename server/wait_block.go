@@ -78,6 +78,7 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 			s.quit = true
 			return
 		}
+		owed.denied = owed.denied || b.denied
 		s.batch.pending = append(s.batch.pending, owed)
 	}
 	unknown := endingOf(err) == endedUnknown
@@ -136,6 +137,7 @@ type blocked struct {
 	pause   time.Duration // before that attempt
 	request commands.Request
 
+	denied     bool             // of an attempt, as in recorded
 	judgedBy   *Users           // those that this node knew when the newest attempt had all keys
 	keyIndexes []int            // of the keys in the request's arguments; nil: not looked up
 	due        map[int]struct{} // keys that changed since the newest attempt that ran
@@ -276,6 +278,8 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 		some := slices.Sorted(maps.Keys(b.due))
 		request.Cmds = [][][]byte{b.spec.OnlyKeys(b.request.Cmds[0], b.keyIndexes, some)}
 	}
+	// The change that woke it ended the tracking of its key: the client is told the next one, too.
+	b.denied = s.remember(b.spec, request.Cmds[0]).denied || b.denied
 	batch := commands.AppendRequest(nil, &request)
 	owed := []pending{{spec: b.spec, args: request.Cmds[0], db: request.DB}}
 	replies, err = s.askFor(batch, 1, owed, b.spec.Kind == commands.Write, false, false)

@@ -324,6 +324,10 @@ var sessionOmissions = []sessionOmission{
 			"punsubscribe", "sunsubscribe")
 	}},
 	{"(Redis 8.4)", func(_ *sessions, _ *pair, call [][]byte) bool { return newer(call) }},
+	{"| The message about a key whose change ends an `XREAD BLOCK` that tracks it |",
+		func(_ *sessions, p *pair, call [][]byte) bool {
+			return p.tracking && !p.multi && isCommand(call, "xread") && hasWord(call, "block")
+		}},
 	{"| `XREAD`, `XREADGROUP` that waits and names a stream twice |",
 		func(s *sessions, p *pair, call [][]byte) bool {
 			return s.mayWait(p, call) && isCommand(call, "xread", "xreadgroup") &&
