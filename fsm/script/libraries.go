@@ -63,10 +63,12 @@ func (l *library) size() int {
 	return n
 }
 
-// librarySet is a set of libraries whose functions have distinct names.
+// librarySet is a set of libraries whose functions have distinct names, but for some that were
+// loaded below LevelSecond: see reload.
 type librarySet struct {
 	list       []*library               // in order of name
-	byFunction map[string]functionPlace // by the name in lower case
+	byFunction map[string]functionPlace // by the name in lower case: the first in list that has it
+	shared     bool                     // there may be a name that several have
 	bytes      int                      // of all, by library.size
 	compiled   int                      // of all, by program.size
 	cost       int64                    // what loading all takes, instructions
@@ -103,17 +105,32 @@ func (s *librarySet) conflict(l *library, leaves map[*library]bool) error {
 	return nil
 }
 
-// add adds a library without conflicts, whose name is free.
+// add adds a library whose name is free.
 func (s *librarySet) add(l *library) {
-	for i := range l.Functions {
-		name := ascii.Lower(l.Functions[i].Name)
-		if _, twice := s.byFunction[name]; !twice {
-			s.byFunction[name] = functionPlace{l, i}
-		}
-	}
+	s.index(l)
 	index, _ := s.search(l.Name)
 	s.list = slices.Insert(s.list, index, l)
 	s.count(l, 1)
+}
+
+// index adds the functions of a library to byFunction.
+func (s *librarySet) index(l *library) {
+	for i := range l.Functions {
+		name := ascii.Lower(l.Functions[i].Name)
+		if at, taken := s.byFunction[name]; !taken {
+			s.byFunction[name] = functionPlace{l, i}
+		} else if at.library != l {
+			s.shared = true
+		}
+	}
+}
+
+// indexAll indexes all libraries: byFunction depends on those that there are, not on how they came.
+func (s *librarySet) indexAll() {
+	s.byFunction, s.shared = map[string]functionPlace{}, false
+	for _, l := range s.list {
+		s.index(l)
+	}
 }
 
 // count counts a library that comes, or goes if sign is -1.
@@ -130,7 +147,7 @@ func (s *librarySet) remove(name string) bool {
 		return false
 	}
 	for _, f := range s.list[index].Functions {
-		delete(s.byFunction, ascii.Lower(f.Name))
+		delete(s.byFunction, ascii.Lower(f.Name)) // share adds what others have
 	}
 	s.count(s.list[index], -1)
 	s.list[index].program.keep = false
@@ -138,10 +155,14 @@ func (s *librarySet) remove(name string) bool {
 	return true
 }
 
-// share marks the libraries that interpreters keep loaded: as many as fit, in order of name. A call
-// of any other runs the library's code, and is charged for it. It returns the work to load those
-// that were not kept before.
+// share follows each change. It marks the libraries that interpreters keep loaded: as many as fit,
+// in order of name. A call of any other runs the library's code, and is charged for it. It returns
+// the work to load those that were not kept before, and to find functions again.
 func (s *librarySet) share() (more int64) {
+	if s.shared {
+		s.indexAll()
+		more = removeUnits * int64(len(s.byFunction))
+	}
 	bytes := int64(0)
 	s.kept = 0
 	for i, l := range s.list {
@@ -390,10 +411,12 @@ func (e *Engine) load(x *commands.Call, l *library) error {
 
 // reload replaces the libraries by those of sources that were loaded before, counted by the
 // machine's level: both a node that restores them and one on which the level rises come here. What
-// the first level accepted may fail at a later one, register nothing there, or what another library
-// has. Then it is run as at the first level, but for elementary functions, which no processor may
-// decide any more, and each call of its functions fails. If that does not work either, the library
-// stays without functions: a state that was written can be read.
+// the first level accepted may fail at a later one, or register nothing there. Then it is run as at
+// the first level, but for elementary functions, which no processor may decide any more, and each
+// call of its functions fails. If that does not work either, the library stays without functions: a
+// state that was written can be read. It may also register what another library has, whose function
+// is called then. What a library is depends on its source alone, since that is all that a snapshot
+// has: another one may have been beside it when the level rose.
 func (e *Engine) reload(sources iter.Seq2[[]byte, error]) error {
 	now, all := strict(e.level), newLibrarySet()
 	for source, err := range sources {
@@ -415,7 +438,7 @@ func (e *Engine) reload(sources iter.Seq2[[]byte, error]) error {
 			counted := *l
 			in := newRoundingInterpreter(e.table, strict, now)
 			_, err := in.loadLibrary(nil, &counted, lenientLoad)
-			if err == nil && len(counted.Functions) > 0 && all.conflict(&counted, nil) == nil {
+			if err == nil && len(counted.Functions) > 0 {
 				l = &counted
 				break
 			}

@@ -256,9 +256,9 @@ func TestRaisedLibrariesAreReadBack(t *testing.T) {
 	}{
 		"nothing": {[]string{"if old then " + register("'f'") + "end"}, "f"},
 		"the same name": {[]string{register("old and 'f' or 'x'"),
-			register("old and 'g' or 'x'")}, "xg"},
+			register("old and 'g' or 'x'")}, "xx"},
 		"the name that another had": {[]string{register("old and 'f' or 'g'"),
-			register("old and 'g' or 'g'")}, "g"},
+			register("old and 'g' or 'g'")}, "gg"},
 		"by the processor's power": {[]string{fmt.Sprintf(
 			"if not old or %s ~= %.17g then u = nil + 1 end ", power, math.Pow(x, y)) +
 			register("'f'")}, ""},
@@ -274,17 +274,36 @@ func TestRaisedLibrariesAreReadBack(t *testing.T) {
 		}
 		for how, e := range map[string]*Engine{"raised": n.engine,
 			"restored": restoredAt(t, n.engine), "restored and raised": before} {
-			functions := ""
-			for _, l := range e.Libraries() {
-				for _, f := range l.Functions {
-					functions += f.Name
-				}
-			}
+			functions := namesOfFunctions(e)
 			if functions != c.functions || e.Counts() != n.engine.Counts() ||
 				e.LibraryCount() != len(c.libraries) {
 				t.Errorf("%s, %s: functions %q, want %q; %d, want %d", what, how, functions,
 					c.functions, e.Counts(), n.engine.Counts())
 			}
 		}
+		// what a library is does not depend on those that were beside it
+		n.atLevel(t, "FUNCTION", "DELETE", "l0")
+		restored := restoredAt(t, n.engine)
+		if a, b := namesOfFunctions(n.engine), namesOfFunctions(restored); a != b ||
+			n.engine.Counts() != restored.Counts() {
+			t.Errorf("%s, without the first: %q, restored %q; %d, %d", what, a, b,
+				n.engine.Counts(), restored.Counts())
+		}
+		for _, name := range []string{"f", "g", "x"} {
+			a := n.engine.HasFunction(commands.LevelSecond, []byte(name))
+			if b := restored.HasFunction(commands.LevelSecond, []byte(name)); a != b {
+				t.Errorf("%s, without the first: there is %s: %v, restored %v", what, name, a, b)
+			}
+		}
 	}
+}
+
+// namesOfFunctions returns the names of all functions.
+func namesOfFunctions(e *Engine) (names string) {
+	for _, l := range e.Libraries() {
+		for _, f := range l.Functions {
+			names += f.Name
+		}
+	}
+	return names
 }
