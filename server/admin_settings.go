@@ -119,7 +119,7 @@ func shareRequestWork(s *Server, text string) (setting, error) {
 				s.log.Info("one request may do the usual work again")
 				return true
 			}
-			s.log.Warn("one request may do more work than usual, and hold up every node for as long",
+			s.log.Warn("one request may do more work than usual, and hold up all nodes for as long",
 				"times", times, "until", "CONFIG SET "+commands.SettingRequestWork+" 1")
 			return true
 		},
