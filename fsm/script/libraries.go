@@ -318,8 +318,11 @@ func (e *Engine) remove(x *commands.Call, name string) bool {
 
 // DeleteLibrary removes a library and reports whether it existed.
 func (e *Engine) DeleteLibrary(x *commands.Call, name []byte) bool {
-	defer e.share(x)
-	return e.remove(x, string(name))
+	found := e.remove(x, string(name))
+	if found {
+		e.share(x)
+	}
+	return found
 }
 
 // FlushLibraries removes all libraries.
