@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 )
 
+// Checked reports whether this build checks the order of locks.
+const Checked = true
+
 // Mutex is a sync.Mutex that checks the order of locks.
 type Mutex struct {
 	mu   sync.Mutex
