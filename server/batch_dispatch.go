@@ -471,6 +471,10 @@ var errNotSent = &Error{NotRun, "CLUSTERDOWN the command did not run: its connec
 // causes for this client follow its replies.
 func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
 	dryRun bool) (replies commands.Replies, err error) {
+	if s.killed.Load() {
+		s.quit = true
+		return replies, errNotSent
+	}
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}

@@ -223,6 +223,9 @@ func selectDB(s *session, _ *commands.Spec, args [][]byte) {
 	s.w.Status("OK")
 }
 
+// maxGreeting is how many arguments HELLO has at the most: each AUTH asks the cluster.
+const maxGreeting = 256
+
 // hello keeps the protocol if an option is invalid. Each user or name takes effect immediately, as
 // in Redis 7.0.
 func hello(s *session, _ *commands.Spec, args [][]byte) {
@@ -238,6 +241,10 @@ func hello(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		}
 		proto = int(n)
+	}
+	if len(args) > maxGreeting {
+		s.fail(commands.ErrCommandWork)
+		return
 	}
 	for at, option := range helloOptions(args) {
 		if err := s.greetAs(option, args[at], args[0]); err != nil {

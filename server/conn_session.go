@@ -377,6 +377,10 @@ func (s *session) handle(cmds [][][]byte) {
 	s.traces.begin(s.clock, len(cmds))
 	s.show(len(cmds[0]))
 	for i, args := range cmds {
+		if s.killed.Load() {
+			s.quit = true // what it has sent does not run any more: that can take hours
+			break
+		}
 		s.more = len(cmds) - 1 - i
 		s.dispatch(args)
 		if len(s.reply.Buf) > maxBatchBytes && s.send() != nil {

@@ -328,6 +328,74 @@ func TestKill(t *testing.T) {
 	a.ended()
 }
 
+// What a client has sent does not run any more once its session is to end, however much that is: an
+// operator who ends a client ends what it does.
+func TestEndedSessionsRunNothingMore(t *testing.T) {
+	batch := []string{}
+	for i := range firstRoom {
+		batch = append(batch, fmt.Sprintf("SET k%d v", i))
+	}
+	for name, lines := range map[string][]string{
+		"a pipeline":    {"SET k v", "CLIENT INFO", "CLIENT NO-EVICT ON", "SET later v"},
+		"two batches":   append(batch, "SET later v"),
+		"a transaction": {"MULTI", "SET k v", "CLIENT NO-EVICT ON", "EXEC", "SET later v"},
+		"a long one":    {"EVAL " + longScript + " 0", "EVAL " + longScript + " 0", "SET later v"},
+	} {
+		for how, end := range map[string]func(*session){"killed": (*session).kill,
+			"dismissed": (*session).dismiss} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				n := start(t, nil)
+				c := n.dial(t)
+				c.call("PING")
+				s := n.sessionOf(c)
+				n.fake.set(func() { n.fake.after = func() { end(s) } })
+				c.raw(calls(lines...))
+				eventually(t, "the session ends", func() bool {
+					return n.session(s.id) == nil
+				})
+				if got := n.fake.takeCalls(); strings.Count(got, "write") != 1 {
+					t.Error(got)
+				}
+				if s.noEvict.Load() {
+					t.Error("a command of the node ran")
+				}
+				if got := n.dial(t).call("EXISTS", "later"); got != ":0\r\n" {
+					t.Errorf("EXISTS later: %q", got)
+				}
+			})
+		}
+	}
+}
+
+// longScript takes as much as an entry may, so that what follows it needs another one.
+const longScript = "for--[[]]i=1,3000000--[[]]do--[[]]end"
+
+// HELLO asks the cluster for each user in it: a request has few.
+func TestHelloIsShort(t *testing.T) {
+	n := start(t, nil)
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all")
+	c := n.dial(t)
+	c.call("PING")
+	n.fake.takeCalls()
+	words := []string{"HELLO", "3"}
+	for range 80 {
+		words = append(words, "AUTH", "bob", "any")
+	}
+	if got := c.call(words...); got[0] != '%' {
+		t.Errorf("80 users: %.80q", got)
+	}
+	n.fake.takeCalls()
+	for range 80 {
+		words = append(words, "AUTH", "bob", "any")
+	}
+	if got := c.call(words...); got != "-"+string(commands.ErrCommandWork)+"\r\n" {
+		t.Errorf("160 users: %.80q", got)
+	}
+	if got := n.fake.takeCalls(); got != "" {
+		t.Errorf("160 users: %s", got)
+	}
+}
+
 // CLIENT KILL waits for one that does not end soon, and others have the turn meanwhile: see the
 // fake's Schedule.
 func TestKillWaitsWithoutATurn(t *testing.T) {

@@ -77,6 +77,10 @@ func (s *session) sumOthers(word string, names [][]byte) {
 	}
 	v.sums = make([]int, len(names))
 	for from := 0; from < len(names) && !s.quit; {
+		if s.killed.Load() {
+			v.err = errNotSent
+			return
+		}
 		question, to := [][]byte{[]byte(word)}, from
 		for size := nameCost; to < len(names); to++ {
 			name := names[to]
