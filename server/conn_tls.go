@@ -86,7 +86,8 @@ func (s *session) authenticateByCertificate() error {
 	}
 	switch err {
 	case nil:
-		err = s.welcome(s.become(name, created))
+		former := s.user.Load()
+		err = s.welcome(former, s.become(name, created))
 		outcome := audit.OK
 		if err != nil {
 			outcome = string(codeOf(err.Error()))

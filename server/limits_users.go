@@ -36,8 +36,9 @@ func (s *session) setUser(id *identity) int64 {
 	return u.count[string(id.name)]
 }
 
-// welcome lets a session whose user has just been set go on, or returns the error that ends it.
-func (s *session) welcome(clients int64) error {
+// welcome lets a session whose user has just been set, in place of a former one, go on, or returns
+// the error that ends it. clients is how many connections the user has.
+func (s *session) welcome(former *identity, clients int64) error {
 	s.awaitUser()
 	u := &s.srv.userClients
 	var err error
@@ -49,13 +50,17 @@ func (s *session) welcome(clients int64) error {
 		u.refused.Add(1)
 		err = commands.Errorf("ERR max number of clients of user '%s' reached, which is %d",
 			s.userName(), most)
+	case s.user.Load().is(former): // what it receives was judged when it began to, and since
+		return nil
 	default:
-		why := s.exceeds()
-		if why == "" {
+		var why string
+		if why, err = s.exceeds(); why == "" && err == nil {
 			return nil
 		}
-		s.srv.log.Info("closed a client: "+why, "client", s.addr, "user", s.userName())
-		err = errFormer
+		if err == nil {
+			s.srv.log.Info("closed a client: "+why, "client", s.addr, "user", s.userName())
+			err = errFormer
+		}
 	}
 	s.setUser(nil) // others need not wait until it has ended
 	s.quit = true

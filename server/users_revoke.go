@@ -7,6 +7,8 @@ package server
 import (
 	"context"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 )
@@ -47,6 +49,7 @@ const (
 	whyMonitor  = "its user may not use MONITOR any more"
 	whyTracking = "its user may not use CLIENT TRACKING any more"
 	whyMessages = "its user may not receive these messages any more"
+	whyWork     = "it takes too much work to find out whether its user may receive its messages"
 )
 
 // The calls that begin what a session receives besides messages.
@@ -62,11 +65,33 @@ const errFormer commands.Error = "NOPERM this user may not receive what the conn
 
 // exceeds returns why the session's user, whom it has just become, may not receive what the session
 // does; it is empty if it may. A client protected from eviction as another user is so no more.
-func (s *session) exceeds() (why string) {
-	noEvict := s.noEvict.Load()
-	if !s.subscribed() && !s.monitoring && s.track.Load() == nil && !noEvict {
-		return ""
+func (s *session) exceeds() (why string, err error) {
+	if !s.subscribed() && !s.monitoring && s.track.Load() == nil && !s.noEvict.Load() {
+		return "", nil
 	}
+	load := sized(receivesLoad, len(s.subs[subChannel])+len(s.subs[subPattern])+
+		len(s.subs[subShard]))
+	load.Conn = s.id
+	err = s.srv.backend.Schedule(load, func() {
+		if bounded(func(work *budget) { why = s.exceedsWithin(work) }) != nil {
+			why = whyWork
+		}
+	})
+	return why, err
+}
+
+// receivesLoad makes exceeds share the processor: a connection may have 100,000 subscriptions, and
+// become another user with each request.
+var receivesLoad = func() Workload {
+	h := xxhash.Sum64String("what a connection receives") | 1
+	return Workload{Command: h, Shape: h}
+}()
+
+// receivesWork is what a subscription costs besides the user's rules.
+const receivesWork = 4
+
+func (s *session) exceedsWithin(work *budget) (why string) {
+	noEvict := s.noEvict.Load()
 	r := s.srv.users().receiver(s.user.Load())
 	if noEvict && !s.srv.mayRun(r, noEvictWords) {
 		s.noEvict.Store(false)
@@ -79,7 +104,8 @@ func (s *session) exceeds() (why string) {
 	}
 	for kind := range s.subs {
 		for name := range s.subs[kind] {
-			if !r.mayReceive(name, subKind(kind) == subPattern) {
+			may, units := r.mayReceive(name, subKind(kind) == subPattern)
+			if work.spend(receivesWork + units); !may {
 				return whyMessages
 			}
 		}
@@ -135,7 +161,11 @@ func (s *Server) revoked(before, users *Users) map[*session]string {
 	}
 	lost := func(name string, pattern bool, to subscribers) {
 		for c := range to {
-			if r, ok := may[c]; ok && !r.mayReceive(name, pattern) {
+			r, ok := may[c]
+			if !ok {
+				continue
+			}
+			if receives, _ := r.mayReceive(name, pattern); !receives {
 				ended[c] = whyMessages
 			}
 		}
@@ -147,9 +177,13 @@ func (s *Server) revoked(before, users *Users) map[*session]string {
 	return ended
 }
 
-// mayReceive reports whether it may receive the messages of a channel, or of a pattern.
-func (r receiver) mayReceive(name string, pattern bool) bool {
-	return r.all || r.user != nil && r.user.MayReceive([]byte(name), pattern)
+// mayReceive reports whether it may receive the messages of a channel, or of a pattern. units is
+// the work done.
+func (r receiver) mayReceive(name string, pattern bool) (ok bool, units int) {
+	if r.all || r.user == nil {
+		return r.all, 0
+	}
+	return r.user.MayReceive([]byte(name), pattern)
 }
 
 // mayRun reports whether a receiver may make a call.

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // DEBUG has a handler, but the session answers most of its subcommands.
@@ -144,6 +145,38 @@ func TestFormerUser(t *testing.T) {
 	}
 	if list := n.dial(t).call("CLIENT", "LIST"); strings.Contains(list, "user=few") {
 		t.Error(list)
+	}
+}
+
+// What a connection receives is judged once it has another user, as work that takes a turn and is
+// bounded: a subscriber that becomes another user with each request holds up nobody.
+func TestFormerUserTakesATurn(t *testing.T) {
+	detector.Skip(t) // it works much
+	n := start(t, nil)
+	hard := "*" + strings.Repeat("[ab]", 255) + "c"
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all", "&*")
+	n.fake.setUser(t, "easy", "on", "nopass", "+@all", "&a*")
+	n.fake.setUser(t, "slow", "on", "nopass", "+@all", "&"+hard, "&a*")
+	turns := func() (n1 int) {
+		n.fake.set(func() { n1, n.fake.scheduled = len(n.fake.scheduled), nil })
+		return n1
+	}
+	for _, x := range []struct {
+		from, to, want string
+		turns          int
+	}{
+		{"bob", "bob", "+OK\r\n", 0}, {"bob", "easy", "+OK\r\n", 1},
+		{"slow", "slow", "+OK\r\n", 0}, {"bob", "slow", "-" + string(errFormer) + "\r\n", 1},
+	} {
+		c := n.dial(t)
+		c.call("HELLO", "3", "AUTH", x.from, "any")
+		for i := range 700 {
+			c.call("SUBSCRIBE", strings.Repeat("a", 4000)+fmt.Sprint(i))
+		}
+		turns()
+		if got := c.call("AUTH", x.to, "any"); got != x.want || turns() != x.turns {
+			t.Errorf("%s becomes %s: %q", x.from, x.to, got)
+		}
 	}
 }
 

@@ -34,6 +34,11 @@ type identity struct {
 	created uint64
 }
 
+// is reports whether two identities, of which each may be nil, are one user's.
+func (id *identity) is(o *identity) bool {
+	return id != nil && o != nil && id.created == o.created && bytes.Equal(id.name, o.name)
+}
+
 const (
 	errHelloNoAuth commands.Error = "NOAUTH HELLO must be called with the client already " +
 		"authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to " +
@@ -343,7 +348,8 @@ func (s *session) identify(command []byte, given [][]byte) error {
 	created, err := s.srv.askUser(s.id, words...)
 	s.srv.guessing.finish(key, err == commands.ErrWrongPass)
 	if err == nil {
-		return s.welcome(s.become(name, created))
+		former := s.user.Load()
+		return s.welcome(former, s.become(name, created))
 	}
 	if err == commands.ErrWrongPass {
 		s.deny(refusedCall{reason: "auth", context: s.context(), object: string(command),

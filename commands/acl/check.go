@@ -154,18 +154,19 @@ func (s *selector) allowsChannel(name []byte, isPattern bool) (ok bool, units in
 }
 
 // MayReceive reports whether any selector lets the user receive the messages of a channel, or those
-// of a pattern, whichever command it subscribes with.
-func (u *User) MayReceive(name []byte, isPattern bool) bool {
+// of a pattern, whichever command it subscribes with. units is the work done, in units of 25 ns.
+func (u *User) MayReceive(name []byte, isPattern bool) (ok bool, units int) {
 	if u.full {
-		return true
+		return true, 0
 	}
 	for s := range u.all() {
-		if s.allChannels {
-			return true
+		if units += selectorWork; s.allChannels {
+			return true, units
 		}
-		if ok, _ := s.allowsChannel(name, isPattern); ok {
-			return true
+		ok, took := s.allowsChannel(name, isPattern)
+		if units += took; ok {
+			return true, units
 		}
 	}
-	return false
+	return false, units
 }
