@@ -246,6 +246,10 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	if !l.Works {
 		l.Run(s, spec, args)
 	} else if err := s.srv.backend.Schedule(s.localWorkload(spec, args), func() {
+		if s.killed.Load() { // while it waited for its turn
+			s.fail(errNotSent)
+			return
+		}
 		s.runBounded(l, spec, args)
 	}); err != nil {
 		s.fail(err)

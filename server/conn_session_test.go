@@ -367,6 +367,21 @@ func TestEndedSessionsRunNothingMore(t *testing.T) {
 	}
 }
 
+// A session that ends while a command of the node waits for its turn does not run it.
+func TestEndedSessionsTakeNoTurn(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("PING")
+	s := n.sessionOf(c)
+	n.fake.set(func() { n.fake.turn = s.dismiss })
+	c.raw(calls("CLIENT NO-EVICT ON"))
+	c.want("-" + errNotSent.Error() + "\r\n")
+	c.ended()
+	if s.noEvict.Load() {
+		t.Error("it ran")
+	}
+}
+
 // longScript takes as much as an entry may, so that what follows it needs another one.
 const longScript = "for--[[]]i=1,3000000--[[]]do--[[]]end"
 

@@ -48,6 +48,7 @@ type fakeBackend struct {
 	gate            chan struct{}   // if set, Write waits for it
 	begun           chan struct{}   // if set, Write signals its start
 	after           func()          // if set, the next Write calls it before it returns
+	turn            func()          // if set, the next Schedule calls it before it does anything
 	st              Status
 	replication     *Replication
 	questions       int // calls of Replication
@@ -178,8 +179,12 @@ func (f *fakeBackend) Schedule(load Workload, do func()) error {
 		f.computing = map[uint64]bool{}
 	}
 	f.computing[load.Conn] = true
-	simulated := f.simulated
+	simulated, turn := f.simulated, f.turn
+	f.turn = nil
 	f.mu.Unlock()
+	if turn != nil {
+		turn()
+	}
 	began := time.Now()
 	do()
 	if simulated && time.Now() != began {
