@@ -143,6 +143,12 @@ func helloOptions(args [][]byte) iter.Seq2[int, helloOption] {
 // helloSecret hides the users and passwords of HELLO, and all that is no option: of a call without
 // a version, or a password with a space, that may be one.
 func helloSecret(args [][]byte, hide func(i int)) {
+	if len(args) > 1 {
+		if _, version := commands.ParseInt(args[1]); !version {
+			commands.SecretFrom(1)(args, hide)
+			return
+		}
+	}
 	for at, option := range helloOptions(args) {
 		switch {
 		case option == nil:

@@ -585,7 +585,8 @@ func TestCarriedSecrets(t *testing.T) {
 	table := testTable()
 	for call, want := range map[string]string{
 		"HELLO 3 AUTH u pw SETNAME n":             "HELLO 3 AUTH * * SETNAME n",
-		"HELLO AUTH u pw":                         "HELLO AUTH * *",
+		"HELLO AUTH u pw":                         "HELLO * * *",
+		"HELLO pw":                                "HELLO *",
 		"HELLO 3 SETNAME auth AUTH u pw":          "HELLO 3 SETNAME auth AUTH * *",
 		"HELLO 3 AUTH u my pw":                    "HELLO 3 AUTH * * *",
 		"HELLO 3 AUTH u pw AUTH u":                "HELLO 3 AUTH * * * *",
