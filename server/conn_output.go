@@ -59,6 +59,7 @@ type output struct {
 	holding  int // bytes of held
 	inFlight []item
 	since    time.Time       // when items were last taken to be written
+	moved    time.Time       // when the client last took all of those
 	raw      syscall.RawConn // of queued; nil: what is written waits for the client
 	wg       *sync.WaitGroup // of queued: waits for the goroutine
 }
@@ -440,6 +441,8 @@ func (o *output) landed(err error) {
 	if err != nil {
 		o.dead = true
 		o.forget()
+	} else {
+		o.moved = time.Now()
 	}
 	o.account()
 	o.wake.Broadcast()
@@ -518,9 +521,13 @@ func (o *output) waiting() int {
 	return o.bytes + o.holding
 }
 
+// readsLately is how long ago a client that reads took what was written to it.
+const readsLately = 100 * time.Millisecond
+
 // stalled returns how much of what waits for all goes if this output does, and since when the
-// client has read nothing. Replies are the client's own and not part of that.
-func (o *output) stalled() (frees int64, since time.Time) {
+// client has read nothing. Replies are the client's own and not part of that. holds lacks what is
+// being written to a client that reads: it may have arrived.
+func (o *output) stalled() (frees, holds int64, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.over {
@@ -528,13 +535,16 @@ func (o *output) stalled() (frees int64, since time.Time) {
 			frees += o.inFlight[i].m.share()
 		}
 	}
+	if time.Since(o.moved) < readsLately {
+		holds -= frees
+	}
 	for i := o.first; i < len(o.queue); i++ {
 		frees += o.queue[i].m.share()
 	}
 	for _, m := range o.held {
 		frees += m.share()
 	}
-	return frees, o.since
+	return frees, holds + frees, o.since
 }
 
 // freeBuffers frees buffers kept for later messages.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/coordd/coordd/internal/tests/seeds"
 )
@@ -72,6 +73,35 @@ func TestPartsDoNotKeepTheWhole(t *testing.T) {
 	n.tracking.changed(append(changes, keyChange{key: "thin:k"}), d.number, d.invalidate)
 	if got := n.pubsub.backlog.Load(); got == 0 || got > 1000 {
 		t.Errorf("%d bytes wait", got)
+	}
+}
+
+// What is being written to a client that reads does not count as what it holds: it is not closed
+// for two messages where others do not read one.
+func TestRelieveSparesWhoReads(t *testing.T) {
+	n := start(t, byHand)
+	var all []*session
+	for range 3 {
+		s := n.stuckConn(t, calls("SUBSCRIBE c"))
+		eventually(t, "a subscription", func() bool { return s.subscriptions.Load() == 1 })
+		all = append(all, s)
+	}
+	d := n.deliverHere(1 << 40)
+	for i, sizes := range [][]int{{100_000, 100_000}, {100_001}, {100_001}} {
+		for _, size := range sizes {
+			d.push(all[i], &message{body: make([]byte, size)})
+		}
+	}
+	reads := &all[0].out
+	reads.mu.Lock()
+	reads.inFlight = append(reads.inFlight, reads.queue[reads.first])
+	reads.first++
+	reads.moved = time.Now()
+	reads.mu.Unlock()
+	n.cfg.MaxBacklogBytes = n.pubsub.backlog.Load() - 1
+	n.relieve()
+	if all[0].killed.Load() || all[1].killed.Load() == all[2].killed.Load() {
+		t.Error("not one of those is closed who do not read")
 	}
 }
 

@@ -579,17 +579,17 @@ func (t *parcelDelivery) done() {
 func (s *Server) relieve() {
 	type stalled struct {
 		c     *session
-		frees int64
+		holds int64
 		since time.Time
 	}
 	var all []stalled
 	for _, c := range s.all() {
-		if frees, since := c.out.stalled(); frees > 0 {
-			all = append(all, stalled{c, frees, since})
+		if frees, holds, since := c.out.stalled(); frees > 0 {
+			all = append(all, stalled{c, holds, since})
 		}
 	}
 	slices.SortFunc(all, func(a, b stalled) int {
-		return cmp.Or(cmp.Compare(b.frees, a.frees), a.since.Compare(b.since))
+		return cmp.Or(cmp.Compare(b.holds, a.holds), a.since.Compare(b.since))
 	})
 	closed, most := 0, s.cfg.MaxBacklogBytes-s.cfg.MaxBacklogBytes/16
 	for ; closed < len(all) && s.pubsub.backlog.Load() > most; closed++ {
