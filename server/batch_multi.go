@@ -229,7 +229,7 @@ func (s *session) failRaw(spec *commands.Spec, args [][]byte, err error) {
 // passes on null, the reply if a watched key has changed. share is each command's part of the
 // elapsed time. If CLIENT REPLY suppresses them, only confirmations of subscriptions are left.
 func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
-	block, whole, parts := p.block, len(s.reply.Buf), s.sends
+	block := p.block
 	_, rest, ok := resp.Elements(reply)
 	s.showBlock(p, ok)
 	if !ok {
@@ -247,11 +247,6 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 		q := &block[i]
 		start, sends := len(s.reply.Buf), s.sends
 		if !q.inMachine() {
-			if s.killed.Load() {
-				s.takeBack(&s.reply, whole, parts)
-				s.quit = true
-				return
-			}
 			s.pushed = false
 			own += s.runQueued(q, own)
 			if pushed = pushed || s.pushed; p.muted && !s.pushed {
@@ -291,7 +286,10 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 // the bytes of its reply.
 func (s *session) runQueued(q *queued, own int) int {
 	start := len(s.reply.Buf)
-	err := s.admit(q.spec, q.args)
+	err := error(errNotSent) // to the end of the transaction, which can take hours
+	if !s.killed.Load() {
+		err = s.admit(q.spec, q.args)
+	}
 	switch {
 	case err != nil:
 		s.fail(err)

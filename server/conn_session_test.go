@@ -382,6 +382,18 @@ func TestEndedSessionsTakeNoTurn(t *testing.T) {
 	}
 }
 
+// The reply to a transaction that has run is whole when its session is to end.
+func TestEndedTransactionsAreAnswered(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("PING")
+	n.fake.set(func() { n.fake.after = n.sessionOf(c).dismiss })
+	c.raw(calls("MULTI", "SET k v", "CLIENT NO-EVICT ON", "EXEC", "PING"))
+	c.want("+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n",
+		"*2\r\n+OK\r\n-"+errNotSent.Error()+"\r\n")
+	c.ended()
+}
+
 // longScript takes as much as an entry may, so that what follows it needs another one.
 const longScript = "for--[[]]i=1,3000000--[[]]do--[[]]end"
 
