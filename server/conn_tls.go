@@ -57,13 +57,11 @@ func (s *session) verifyAgain(verify verifier) {
 	}
 }
 
-// certificates returns the client's verified certificate with its chain, leaf first; empty: it
-// showed none.
+// certificates returns the client's certificate with its chain, leaf first, which the handshake has
+// verified; empty: it showed none.
 func (s *session) certificates() []*x509.Certificate {
 	if t, ok := s.conn.(*tls.Conn); ok {
-		if st := t.ConnectionState(); len(st.VerifiedChains) > 0 {
-			return st.PeerCertificates
-		}
+		return t.ConnectionState().PeerCertificates
 	}
 	return nil
 }

@@ -230,7 +230,8 @@ func later(a, b time.Time) time.Time {
 
 // Verify checks a chain, leaf first, for a use by the authorities.
 func (l *Loaded) Verify(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
-	return l.verifyAt(time.Now(), chain, use)
+	_, err := l.verifyAt(time.Now(), chain, use)
+	return err
 }
 
 // VerifyOpen is Verify for a connection whose handshake is over. A certificate that has expired
@@ -240,20 +241,58 @@ func (l *Loaded) VerifyOpen(chain []*x509.Certificate, use x509.ExtKeyUsage) err
 	if len(chain) > 0 && chain[0].NotAfter.Before(at) {
 		at = chain[0].NotAfter
 	}
-	return l.verifyAt(at, chain, use)
+	_, err := l.verifyAt(at, chain, use)
+	return err
 }
 
-func (l *Loaded) verifyAt(at time.Time, chain []*x509.Certificate, use x509.ExtKeyUsage) error {
-	if len(chain) == 0 {
-		return errors.New("no certificate")
+// maxChain is how many certificates the other end may show.
+const maxChain = 10
+
+// verifyAt returns the chains from the certificate to authorities. Package x509 checks up to 100
+// signatures by whatever keys a stranger shows, which takes a quarter of a second. So it sees only
+// the certificates that the authorities have signed, directly or not, which is found out by their
+// keys alone.
+func (l *Loaded) verifyAt(at time.Time, chain []*x509.Certificate,
+	use x509.ExtKeyUsage) ([][]*x509.Certificate, error) {
+	switch {
+	case len(chain) == 0:
+		return nil, errors.New("no certificate")
+	case len(chain) > maxChain:
+		return nil, fmt.Errorf("a chain of %d certificates, at most %d are allowed", len(chain),
+			maxChain)
+	}
+	signed := l.signed(chain)
+	if !signed[0] {
+		return nil, x509.UnknownAuthorityError{Cert: chain[0]}
 	}
 	between := x509.NewCertPool()
-	for _, c := range chain[1:] {
-		between.AddCert(c)
+	for i, c := range chain[1:] {
+		if signed[i+1] {
+			between.AddCert(c)
+		}
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: l.CAs, Intermediates: between,
+	return chain[0].Verify(x509.VerifyOptions{Roots: l.CAs, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: at})
-	return err
+}
+
+// signed reports which certificates of a chain the authorities have signed, directly or not, or
+// are themselves.
+func (l *Loaded) signed(chain []*x509.Certificate) []bool {
+	known, signed := slices.Clone(l.authorities), make([]bool, len(chain))
+	for i, c := range chain {
+		signed[i] = slices.ContainsFunc(known, c.Equal)
+	}
+	for more := true; more; {
+		more = false
+		for i, c := range chain {
+			if !signed[i] && slices.ContainsFunc(known, func(a *x509.Certificate) bool {
+				return bytes.Equal(c.RawIssuer, a.RawSubject) && c.CheckSignatureFrom(a) == nil
+			}) {
+				known, signed[i], more = append(known, c), true, true
+			}
+		}
+	}
+	return signed
 }
 
 // Chain returns the certificate with its chain, leaf first.
@@ -281,10 +320,23 @@ func (s *Store) Server(auth tls.ClientAuthType) *tls.Config {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			l := s.Current()
 			c := l.base()
-			c.ClientAuth, c.ClientCAs = auth, l.CAs
+			c.ClientCAs = l.CAs // which are told to clients
+			switch auth {
+			case tls.RequireAndVerifyClientCert: // VerifyConnection does it
+				c.ClientAuth = tls.RequireAnyClientCert
+			case tls.VerifyClientCertIfGiven:
+				c.ClientAuth = tls.RequestClientCert
+			}
 			c.VerifyConnection = func(st tls.ConnectionState) error {
-				l.shown.note(st.VerifiedChains, time.Now())
-				return nil
+				if len(st.PeerCertificates) == 0 {
+					return nil
+				}
+				now := time.Now()
+				chains, err := l.verifyAt(now, st.PeerCertificates, x509.ExtKeyUsageClientAuth)
+				if err == nil {
+					l.shown.note(chains, now)
+				}
+				return err
 			}
 			return c, nil
 		}}

@@ -437,12 +437,9 @@ func TestForgedNodes(t *testing.T) {
 		{"of another node", issued(t, ca, nodeRequest("prod", "n2")),
 			`node \"n3\": the certificate does not name that node`, []string{"bad certificate"},
 			"it does not name this node by a URI coordd://CLUSTER/n3"},
-		{"expired", issued(t, ca, expired), outOfTime, []string{"bad certificate",
-			"expired certificate"}, outOfTime},
-		{"not yet valid", issued(t, ca, early), outOfTime, []string{"bad certificate",
-			"expired certificate"}, outOfTime},
-		{"self-signed", selfSigned(t, own), stranger, []string{"bad certificate",
-			"unknown certificate authority"}, stranger},
+		{"expired", issued(t, ca, expired), outOfTime, []string{"bad certificate"}, outOfTime},
+		{"not yet valid", issued(t, ca, early), outOfTime, []string{"bad certificate"}, outOfTime},
+		{"self-signed", selfSigned(t, own), stranger, []string{"bad certificate"}, stranger},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -208,7 +208,7 @@ func TestClientsOverTLS(t *testing.T) {
 		"plain text":                           {nil, "EOF"},
 		"no certificate":                       {noCertificate, "tls: certificate required"},
 		"no authority":                         {noAuthority, "signed by unknown authority"},
-		"a certificate of another's authority": {stranger, "tls: unknown certificate authority"},
+		"a certificate of another's authority": {stranger, "tls: bad certificate"},
 	} {
 		c := redis.NewClient(&redis.Options{Addr: rest.addr, TLSConfig: test.cfg, MaxRetries: -1,
 			ReadTimeout: 10 * time.Second})
