@@ -101,8 +101,8 @@ type Client interface{ IsClient() }
 // Local says how a node answers a command itself, without the log.
 type Local struct {
 	Run func(c Client, spec *Spec, args [][]byte)
-	// Ahead, if set, runs before Run, and may wait: for other nodes.
-	Ahead func(c Client, spec *Spec, args [][]byte)
+	// Ahead, if set, runs before Run, and may wait: for other nodes. Its error is the reply.
+	Ahead func(c Client, spec *Spec, args [][]byte) error
 	// Early commands neither see nor change anything that requests before them could change, and do
 	// not wait for these.
 	Early bool

@@ -45,8 +45,19 @@ func (c *settings) init(cfg Config) {
 // maxConfigPatterns bounds the patterns of one CONFIG GET: each is matched with every parameter.
 const maxConfigPatterns = 1024
 
+// seesShared reports whether CONFIG GET may show a parameter that all nodes share: by its name, or
+// by a pattern.
+func seesShared(args [][]byte) bool {
+	if len(args)-2 > maxConfigPatterns {
+		return false // it is refused
+	}
+	return slices.ContainsFunc(args[2:], func(a []byte) bool {
+		p := findParam(a)
+		return p != nil && p.share != nil || bytes.ContainsAny(a, "*?[")
+	})
+}
+
 // configGet replies with each matching parameter once. A plain name is repeated as it was written.
-// Those that all nodes share have the values that were acknowledged before.
 func configGet(s *session, _ *commands.Spec, args [][]byte) {
 	if len(args)-2 > maxConfigPatterns {
 		s.fail(commands.Errorf("ERR too many parameters: CONFIG GET takes at most %d",
@@ -74,16 +85,6 @@ func configGet(s *session, _ *commands.Spec, args [][]byte) {
 				names[p] = p.name
 			}
 		}
-	}
-	for p := range names {
-		if p.share == nil {
-			continue
-		}
-		if err := s.catchUp(); err != nil {
-			s.fail(err)
-			return
-		}
-		break
 	}
 	s.w.Map(len(names))
 	for i := range params {

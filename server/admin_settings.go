@@ -174,6 +174,7 @@ func passwordText(s *Server) string {
 // node: what the session shows next is no older. A client that said READONLY sees the node's own
 // state, also while the node reaches no leader.
 func (s *session) catchUp() error {
+	s.mayWait()
 	if s.stale {
 		return nil
 	}
@@ -181,4 +182,23 @@ func (s *session) catchUp() error {
 		s.quit = true
 	}
 	return s.srv.backend.Barrier(s.srv.ctx)
+}
+
+// current has a command that shows settings of all nodes show none that is older than what was
+// acknowledged before. when says which calls do so; nil: all.
+func current(when func(args [][]byte) bool, spec commands.Spec) commands.Spec {
+	spec.Local.Ahead = func(c commands.Client, _ *commands.Spec, args [][]byte) error {
+		if when != nil && !when(args) {
+			return nil
+		}
+		return c.(*session).catchUp()
+	}
+	return spec
+}
+
+// mayWait panics in the turn of a session command, which holds up others: a bug.
+func (s *session) mayWait() {
+	if s.work != nil {
+		panic("a session command waits in its turn")
+	}
 }

@@ -237,13 +237,17 @@ const errReplySize commands.Error = "ERR reply exceeds 64 MiB; the command ran"
 
 // runCounted answers a session command and counts it.
 func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]byte) {
+	var ahead error
 	if l.Ahead != nil {
-		l.Ahead(s, spec, args)
+		ahead = l.Ahead(s, spec, args)
 	}
 	fails, start := s.fails, len(s.w.Buf)
 	end := endedError // if it fails
 	s.w.Limit = start + s.srv.cfg.answerBytes
-	if !l.Works {
+	if ahead != nil {
+		s.fail(ahead)
+		end = endingOf(ahead)
+	} else if !l.Works {
 		l.Run(s, spec, args)
 	} else if err := s.srv.backend.Schedule(s.localWorkload(spec, args), func() {
 		if s.killed.Load() { // while it waited for its turn

@@ -54,8 +54,8 @@ var serverSpecs = []commands.Spec{
 		Summary: "Reads and changes parameters of the node.", Complexity: "That of the subcommand",
 		Audit: commands.AuditArgs,
 		Subcommands: []commands.Spec{
-			shows(configSub("get", -3, "parameter [parameter ...]",
-				"Returns parameters by name or pattern.", configGet)),
+			current(seesShared, shows(configSub("get", -3, "parameter [parameter ...]",
+				"Returns parameters by name or pattern.", configGet))),
 			audited(auditConfigSet, secret(configSub("set", -4,
 				"parameter value [parameter value ...]",
 				"Sets parameters: those of all nodes for good, others until the node stops.",

@@ -47,6 +47,7 @@ func (s *session) isClusterReplica() bool {
 // askOthers has the next PUBSUB command count the subscriptions of all nodes. The client sees
 // earlier replies while it waits.
 func (s *session) askOthers(words ...[]byte) {
+	s.mayWait()
 	v := s.pubsubSeen
 	v.others = nil
 	if v.none || !s.srv.backend.HasOthers() {
@@ -267,18 +268,15 @@ func numPat() commands.Local {
 func pubsubLocal(ask, count func(*session, [][]byte)) commands.Local {
 	return commands.Local{
 		Works: true,
-		Ahead: func(c commands.Client, _ *commands.Spec, args [][]byte) {
+		Ahead: func(c commands.Client, _ *commands.Spec, args [][]byte) error {
 			s := c.(*session)
 			s.pubsubSeen = &pubsubView{none: s.isClusterReplica()}
 			ask(s, args)
+			return s.pubsubSeen.err
 		},
 		Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
 			defer func() { s.pubsubSeen = nil }()
-			if s.pubsubSeen.err != nil {
-				s.fail(s.pubsubSeen.err)
-			} else {
-				count(s, args)
-			}
+			count(s, args)
 		}),
 	}
 }

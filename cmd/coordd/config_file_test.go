@@ -304,7 +304,8 @@ func TestParametersHaveOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	// the cluster has them
-	shared := []string{"maxmemory", "notify-keyspace-events", "requirepass"}
+	shared := []string{"coordd-request-work", "maxmemory", "notify-keyspace-events",
+		"requirepass"}
 	var live []string
 	for name := range all {
 		if server.WithoutEffect(name) {

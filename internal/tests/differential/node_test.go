@@ -198,6 +198,9 @@ func (n *singleNode) DryRun(_ context.Context, load server.Workload,
 	return n.ReadLocal(load, batch)
 }
 
+// Barrier implements server.Backend. There is no other node.
+func (n *singleNode) Barrier(context.Context) error { return nil }
+
 // Replication implements server.Backend. There is no other node.
 func (n *singleNode) Replication(context.Context) (server.Replication, error) {
 	n.mu.Lock()

@@ -25,8 +25,9 @@ var elsewhere = map[string]string{
 	"operations.md#Feature levels":              "needs release 0.1; TestNextRelease and others",
 	"operations.md#A script that holds up the cluster": "needs a fault of coordd; " +
 		"TestSlowScriptIsRefused",
-	"operations.md#A restore drill":             "TestRestoreDrill runs it",
-	"operations.md#Trying it out: `make chaos`": "make proof runs it",
+	"operations.md#A request that needs more work": "a setting; TestSettingsOfAllNodesAreCurrent",
+	"operations.md#A restore drill":                "TestRestoreDrill runs it",
+	"operations.md#Trying it out: `make chaos`":    "make proof runs it",
 
 	"security.md#Where certificates come from": "TestOpenSSLRecipe, TestVaultRecipe and " +
 		"TestCertManagerRecipe run them",
