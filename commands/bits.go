@@ -41,7 +41,8 @@ var bitSpecs = []Spec{
 	{Name: "bitop", Kind: Write, Arity: -4, Flags: DenyOOM,
 		Keys:  KeySpec{First: 2, Last: -1, Step: 1}.does(KeyOW|KeyUpdate, KeyRO|KeyAccess),
 		Group: "bitmap", Since: "2.6.0",
-		Syntax:     "<AND | OR | XOR | NOT> destkey:key key [key ...]",
+		Syntax: "<AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE> destkey:key key " +
+			"[key ...]",
 		Summary:    "Combines strings bit by bit, or inverts one, and stores the result.",
 		Complexity: "O(N) in the bytes of the strings", Handler: bitopCommand},
 	{Name: "bitfield", Kind: Write, Arity: -2, Flags: DenyOOM,
@@ -262,12 +263,14 @@ func findBit(b []byte, wanted byte, from, to int) int {
 }
 
 func bitopCommand(x *Call) error {
-	join, ok := bitJoin(x.Args[1])
-	if !ok {
+	op, ok := x.bitOp(x.Args[1])
+	switch {
+	case !ok:
 		return ErrSyntax
-	}
-	if join == nil && len(x.Args) != 4 {
+	case op.kind == bitNot && len(x.Args) != 4:
 		return ErrBitNot
+	case op.first != nil && len(x.Args) < 5:
+		return Errorf("ERR BITOP %s must be called with at least two source keys.", op.name)
 	}
 	sources := make([][]byte, 0, len(x.Args)-3)
 	size, sum := 0, 0
@@ -283,41 +286,95 @@ func bitopCommand(x *Call) error {
 	if x.spendBytes(sum + 2*size); x.Level >= LevelSecond { // read, built, stored
 		x.spendBytes(size) // new memory costs twice
 	}
+	if op.kind == bitOne {
+		x.spendBytes(3 * size) // a second string, gone through at the end
+	}
 	if x.overworked() {
 		return ErrCommandWork
 	}
-	x.storeBits(joinBits(join, sources, size))
+	x.storeBits(op.apply(sources, size))
 	x.Out.Int(int64(size))
 	return nil
 }
 
-// bitJoin returns the operation of BITOP that a word names, on 8 bytes at a time. For NOT, which
-// has one operand, it is nil.
-func bitJoin(arg []byte) (join func(a, b uint64) uint64, ok bool) {
-	switch {
-	case isWord(arg, "AND"):
-		return func(a, b uint64) uint64 { return a & b }, true
-	case isWord(arg, "OR"):
-		return func(a, b uint64) uint64 { return a | b }, true
-	case isWord(arg, "XOR"):
-		return func(a, b uint64) uint64 { return a ^ b }, true
-	}
-	return nil, isWord(arg, "NOT")
+// bitKind says how an operation of BITOP goes over its sources.
+type bitKind uint8
+
+const (
+	bitFold bitKind = iota // one after the other, by bitOp.join
+	bitNot                 // there is only one
+	bitOne                 // needs to know what was set twice
+)
+
+// bitOp is an operation of BITOP, on 8 bytes at a time.
+type bitOp struct {
+	name string
+	kind bitKind
+	join func(a, b uint64) uint64 // what is there with the next source
+	// what the first source does to all others joined, or DIFF: it needs others
+	first func(a, b uint64) uint64
 }
 
-// joinBits joins strings, padded with zeros, to one of size bytes. It visits no byte of the
-// padding: only what the strings hold is charged.
-func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte {
-	result := make([]byte, size)
-	copy(result, sources[0])
-	if join == nil {
-		for i := range result {
-			result[i] = ^result[i]
-		}
-		return result
+func andBits(a, b uint64) uint64    { return a & b }
+func orBits(a, b uint64) uint64     { return a | b }
+func xorBits(a, b uint64) uint64    { return a ^ b }
+func exceptBits(a, b uint64) uint64 { return a &^ b }
+func inBits(a, b uint64) uint64     { return b &^ a }
+
+var bitOps = []bitOp{
+	{name: "AND", join: andBits},
+	{name: "OR", join: orBits},
+	{name: "XOR", join: xorBits},
+	{name: "NOT", kind: bitNot},
+	{name: "DIFF", join: orBits, first: inBits},
+	{name: "DIFF1", join: orBits, first: exceptBits},
+	{name: "ANDOR", join: orBits, first: andBits},
+	{name: "ONE", kind: bitOne},
+}
+
+// firstBitOps is how many of bitOps the first release has.
+const firstBitOps = 4
+
+// bitOp returns the operation of BITOP that a word names.
+func (x *Call) bitOp(word []byte) (op *bitOp, ok bool) {
+	known := bitOps
+	if x.Level < LevelSecond {
+		known = bitOps[:firstBitOps]
 	}
-	end, clears := size, join(1, 0) == 0
-	for _, s := range sources[1:] {
+	for i := range known {
+		if isWord(word, known[i].name) {
+			return &known[i], true
+		}
+	}
+	return nil, false
+}
+
+// apply returns the result, of size bytes. Sources that are shorter are padded with zeros.
+func (op *bitOp) apply(sources [][]byte, size int) []byte {
+	result := make([]byte, size)
+	switch {
+	case op.kind == bitNot:
+		for i, c := range result[:copy(result, sources[0])] {
+			result[i] = ^c
+		}
+	case op.kind == bitOne:
+		onceSet(result, sources)
+	case op.first != nil:
+		copy(result, sources[1])
+		foldBits(result, op.join, sources[2:])
+		foldBits(result, op.first, sources[:1])
+	default:
+		copy(result, sources[0])
+		foldBits(result, op.join, sources[1:])
+	}
+	return result
+}
+
+// foldBits joins strings with the result, which is as long as the longest. It visits no byte of
+// their padding: only what the strings hold is charged.
+func foldBits(result []byte, join func(a, b uint64) uint64, sources [][]byte) {
+	end, clears := len(result), join(1, 0) == 0
+	for _, s := range sources {
 		if clears {
 			end = min(end, len(s))
 		}
@@ -332,7 +389,24 @@ func joinBits(join func(a, b uint64) uint64, sources [][]byte, size int) []byte 
 		}
 	}
 	clear(result[end:])
-	return result
+}
+
+// onceSet sets the bits of the result that exactly one of the strings has.
+func onceSet(result []byte, sources [][]byte) {
+	twice := make([]byte, len(result))
+	for _, s := range sources {
+		r, t := result, twice
+		for ; len(s) >= 8; r, t, s = r[8:], t[8:], s[8:] {
+			seen, now := binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(s)
+			binary.LittleEndian.PutUint64(t, binary.LittleEndian.Uint64(t)|seen&now)
+			binary.LittleEndian.PutUint64(r, seen|now)
+		}
+		for i, c := range s {
+			t[i] |= r[i] & c
+			r[i] |= c
+		}
+	}
+	foldBits(result, exceptBits, [][]byte{twice})
 }
 
 // storeBits sets the key x.Args[2] to a result of BITOP. An empty result removes the key.

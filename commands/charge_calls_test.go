@@ -164,6 +164,7 @@ var bigKeys = map[string][]bigCall{
 var bigCalls = []bigCall{
 	{"APPEND str tail", nil}, {"BITCOUNT str", nil}, {"BITPOS str2 0", nil},
 	{"BITOP AND dst str str2", nil}, {"BITOP NOT dst str", nil},
+	{"BITOP DIFF1 dst str str2", nil}, {"BITOP ONE dst str str2", nil},
 	{"BITFIELD str", listed("SET", "u8", "1#", "1")},
 	{"BITFIELD str SET u8 $n0000 1", listed("SET", "u8", "1#", "1")},
 	{"BITFIELD str", listed("GET", "u63", "#")}, {"BITFIELD_RO str", listed("GET", "u63", "#")},

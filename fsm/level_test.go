@@ -214,6 +214,25 @@ func TestCommandsOfALevel(t *testing.T) {
 	}
 }
 
+// Options that a level adds to a command do not exist below it: at replay, a call fails as it did.
+func TestOptionsOfALevel(t *testing.T) {
+	for call, want := range map[string][2]string{
+		"BITOP DIFF d a b": {"-ERR syntax error", ":1"},
+		"BITOP ONE d a":    {"-ERR syntax error", ":1"},
+	} {
+		for i, level := range []uint64{commands.LevelFirst, commands.LevelSecond} {
+			m := NewMachine(testTable())
+			mustApply(t, m, 1, &Entry{ClockMs: 1, Level: level,
+				Batches: [][]byte{calls("SET a 1", "SET b 2")}}, true)
+			got := string(mustApply(t, m, 2, &Entry{ClockMs: 1,
+				Batches: [][]byte{calls(call)}}, true).Replies[0])
+			if strings.TrimSpace(got) != want[i] {
+				t.Errorf("level %d: %s: %q, want %q", level, call, got, want[i])
+			}
+		}
+	}
+}
+
 // How many expired keys an entry removes is the level's, also at replay.
 func TestSweepAtLevels(t *testing.T) {
 	var lines []string
