@@ -119,15 +119,31 @@ func union(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
 // from a copy of the first, whichever is cheaper by Redis's estimate. The choice is visible: a copy
 // that once held a name is not encoded as integers.
 func difference(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
+	if removalCheaper(sets) && !slices.Contains(sets[1:], sets[0]) {
+		return subtract(x, sets)
+	}
+	except(x, sets, func(m keyspace.Member) bool {
+		all = append(all, m)
+		return true
+	})
+	return all, false
+}
+
+// removalCheaper reports whether the sets behind the first have so few members that going through
+// them is cheaper than looking up those of the first.
+func removalCheaper(sets []*keyspace.Set) bool {
 	looks, removals := 0, 0
 	for _, s := range sets {
 		if s.Len() > 0 {
 			looks, removals = looks+sets[0].Len(), removals+s.Len()
 		}
 	}
-	if looks/2 > removals && !slices.Contains(sets[1:], sets[0]) {
-		return subtract(x, sets)
-	}
+	return looks/2 > removals
+}
+
+// except calls f with every member of the first set that no other has, until f returns false or the
+// call is overworked.
+func except(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 	// The largest first: it is likelier to have the member.
 	inputs := finders(sets[0],
 		slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int {
@@ -141,10 +157,8 @@ func difference(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names boo
 			}
 		}
 		x.spendMissed()
-		all = append(all, m)
-		return !x.overworked()
+		return f(m) && !x.overworked()
 	})
-	return all, false
 }
 
 func subtract(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
@@ -234,7 +248,14 @@ func scombineStore(combine setCombiner, event string) Handler {
 	}
 }
 
-func sintercard(x *Call) error {
+// cardArgs are the arguments of SINTERCARD and its relatives.
+type cardArgs struct {
+	sets  []*keyspace.Set
+	limit int64 // 0: none
+}
+
+// parse also looks up the sets. approx says that APPROX is an option.
+func (a *cardArgs) parse(x *Call, approx bool) error {
 	n, ok := ParseInt(x.Args[1])
 	switch {
 	case !ok || n < 1:
@@ -242,27 +263,90 @@ func sintercard(x *Call) error {
 	case n > int64(len(x.Args)-2):
 		return errKeysTooMany
 	}
-	limit := int64(0)
-	for options := x.Args[2+n:]; len(options) > 0; options = options[2:] {
-		if len(options) < 2 || !isWord(options[0], "LIMIT") {
+	for options := x.Args[2+n:]; len(options) > 0; options = options[1:] {
+		switch {
+		case approx && isWord(options[0], "APPROX"):
+		case isWord(options[0], "LIMIT") && len(options) > 1:
+			options = options[1:]
+			if a.limit, ok = ParseInt(options[0]); !ok || a.limit < 0 {
+				return errLimitNegative
+			}
+		default:
 			return ErrSyntax
 		}
-		if limit, ok = ParseInt(options[1]); !ok || limit < 0 {
-			return errLimitNegative
-		}
 	}
-	sets, err := findSets(x, x.Args[2:2+n])
-	if err != nil {
-		return err
-	}
-	var found int64
-	intersect(x, sets, func(keyspace.Member) bool {
-		found++
-		return found != limit
-	})
+	var err error
+	a.sets, err = findSets(x, x.Args[2:2+n])
+	return err
+}
+
+// reply replies with a count.
+func (a *cardArgs) reply(x *Call, n int64) error {
 	if x.overworked() {
 		return ErrCommandWork
 	}
-	x.Out.Int(found)
+	if a.limit > 0 {
+		n = min(n, a.limit)
+	}
+	x.Out.Int(n)
 	return nil
+}
+
+// counter counts up to the limit.
+func (a *cardArgs) counter(n *int64) func(keyspace.Member) bool {
+	return func(keyspace.Member) bool {
+		*n++
+		return *n != a.limit
+	}
+}
+
+func sintercard(x *Call) error {
+	var a cardArgs
+	if err := a.parse(x, false); err != nil {
+		return err
+	}
+	var n int64
+	intersect(x, a.sets, a.counter(&n))
+	return a.reply(x, n)
+}
+
+// sunioncard counts exactly with APPROX too: that is the best approximation.
+func sunioncard(x *Call) error {
+	var a cardArgs
+	if err := a.parse(x, true); err != nil {
+		return err
+	}
+	largest := int64(0)
+	for _, s := range a.sets {
+		largest = max(largest, int64(s.Len()))
+	}
+	if len(a.sets) == 1 || a.limit > 0 && largest >= a.limit {
+		return a.reply(x, largest)
+	}
+	all, _ := union(x, a.sets)
+	return a.reply(x, int64(len(all)))
+}
+
+func sdiffcard(x *Call) error {
+	var a cardArgs
+	if err := a.parse(x, false); err != nil {
+		return err
+	}
+	var n int64
+	if !removalCheaper(a.sets) {
+		except(x, a.sets, a.counter(&n))
+		return a.reply(x, n)
+	}
+	others, _ := union(x, a.sets[1:])
+	n = int64(a.sets[0].Len())
+	first := setFinder{a.sets[0].Finder(), stride(len(others), a.sets[0].Len())}
+	for _, m := range others {
+		if x.overworked() {
+			break
+		}
+		if first.has(x, m) {
+			n--
+		}
+	}
+	return a.reply(x, n)
 }
