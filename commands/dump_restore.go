@@ -479,6 +479,16 @@ func (r *valueReader) time() (clockMs int64) {
 	return r.x.DeadlineAt(min(max(int64(r.Uint64()), -beyond), beyond))
 }
 
+// activeTime is time for when a consumer got an entry: -1 is never.
+func (r *valueReader) activeTime() (clockMs int64) {
+	again := *r
+	if int64(again.Uint64()) == -1 {
+		r.Uint64()
+		return keyspace.NeverActive
+	}
+	return r.time()
+}
+
 // group reads a consumer group.
 func (r *valueReader) group(s *keyspace.Stream, kind byte) bool {
 	name, last := r.Text(), r.id()
@@ -512,13 +522,15 @@ func (r *valueReader) group(s *keyspace.Stream, kind byte) bool {
 func (r *valueReader) consumer(g *keyspace.Group, kind byte,
 	pending map[keyspace.StreamID]keyspace.Pending) bool {
 	name, seenMs := r.Text(), r.time()
+	activeMs := seenMs
 	if kind >= rdbStream3 {
-		r.Uint64() // when it last read something
+		activeMs = r.activeTime()
 	}
 	r.spend(1)
-	if r.Failed() || !g.See(name, seenMs) {
+	if r.Failed() || !g.See(name, activeMs, activeMs != keyspace.NeverActive) {
 		return false
 	}
+	g.See(name, seenMs, false)
 	n, consumer := r.Items(16), string(name)
 	r.x.Spend(r.x.nameWork(n, len(name)))
 	for range n {

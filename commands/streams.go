@@ -224,9 +224,10 @@ func errNoGroupOf(key, name []byte) error {
 		resp.CText(key))
 }
 
-// see records that a consumer took something. It creates the consumer if missing and notifies that.
-func see(x *Call, key []byte, g *keyspace.Group, consumer []byte) {
-	if g.See(consumer, x.ClockMs) {
+// see records that a consumer was there. It creates the consumer if missing and notifies that.
+// active says that entries become pending for it.
+func see(x *Call, key []byte, g *keyspace.Group, consumer []byte, active bool) {
+	if g.See(consumer, x.ClockMs, active || x.Level < LevelSecond) {
 		x.notify(NotifyStream, "xgroup-createconsumer", key)
 	}
 }

@@ -141,7 +141,7 @@ func (c *claiming) claim(e keyspace.StreamEntry, p keyspace.Pending) {
 	c.edit()
 	c.spend()
 	if !c.seen {
-		see(c.x, c.x.Args[1], c.g, c.consumer)
+		see(c.x, c.x.Args[1], c.g, c.consumer, true)
 		known, _ := c.g.Consumer(c.consumer)
 		c.name, c.seen = known.Name, true
 	}

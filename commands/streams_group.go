@@ -145,7 +145,7 @@ func xgroupCreateConsumer(x *Call) error {
 		return nil
 	}
 	e, s := editStream(x, x.Args[2])
-	see(x, x.Args[2], s.EditGroup(x.Args[3]), x.Args[4])
+	see(x, x.Args[2], s.EditGroup(x.Args[3]), x.Args[4], false)
 	x.DB().Noted(e, false)
 	x.Out.Int(1)
 	return nil

@@ -134,11 +134,24 @@ func replyFullGroup(x *Call, s *keyspace.Stream, g *keyspace.Group, a *fullArgs)
 	x.Out.BulkString("consumers")
 	x.Out.Array(g.Consumers())
 	g.EachConsumer(func(c keyspace.Consumer) {
-		x.Out.Map(4)
+		activity := x.Level >= LevelSecond
+		if activity {
+			x.Out.Map(5)
+		} else {
+			x.Out.Map(4)
+		}
 		x.Out.BulkString("name")
 		x.Out.BulkString(c.Name)
 		x.Out.BulkString("seen-time")
 		x.Out.Int(x.WallAt(c.SeenMs))
+		if activity {
+			x.Out.BulkString("active-time")
+			if c.ActiveMs == keyspace.NeverActive {
+				x.Out.Int(-1)
+			} else {
+				x.Out.Int(x.WallAt(c.ActiveMs))
+			}
+		}
 		x.Out.BulkString("pel-count")
 		x.Out.Int(int64(c.Pending))
 		x.Out.BulkString("pending")
@@ -220,13 +233,26 @@ func xinfoConsumers(x *Call) error {
 	}
 	x.Out.Array(g.Consumers())
 	g.EachConsumer(func(c keyspace.Consumer) {
-		x.Out.Map(3)
+		activity := x.Level >= LevelSecond
+		if activity {
+			x.Out.Map(4)
+		} else {
+			x.Out.Map(3)
+		}
 		x.Out.BulkString("name")
 		x.Out.BulkString(c.Name)
 		x.Out.BulkString("pending")
 		x.Out.Int(int64(c.Pending))
 		x.Out.BulkString("idle")
 		x.Out.Int(max(x.idleMs(c.SeenMs), 0))
+		if activity {
+			x.Out.BulkString("inactive")
+			if c.ActiveMs == keyspace.NeverActive {
+				x.Out.Int(-1)
+			} else {
+				x.Out.Int(max(x.idleMs(c.ActiveMs), 0))
+			}
+		}
 	})
 	return nil
 }

@@ -307,7 +307,7 @@ func xreadgroup(x *Call) error {
 		}
 		e, s := editStream(x, key)
 		g = s.EditGroup(a.group)
-		see(x, key, g, a.consumer)
+		see(x, key, g, a.consumer, !r.history && !a.noAck)
 		a.deliver(x, s, g, entries, r.history)
 		x.DB().Noted(e, false)
 		read = append(read, streamRead{key, entries})

@@ -214,16 +214,18 @@ func TestCommandsOfALevel(t *testing.T) {
 	}
 }
 
-// Options that a level adds to a command do not exist below it: at replay, a call fails as it did.
-func TestOptionsOfALevel(t *testing.T) {
+// What a level adds to a command does not exist below it: at replay, a call answers as it did.
+func TestAdditionsOfALevel(t *testing.T) {
 	for call, want := range map[string][2]string{
 		"BITOP DIFF d a b": {"-ERR syntax error", ":1"},
 		"BITOP ONE d a":    {"-ERR syntax error", ":1"},
+		"EVAL return(#redis.call('XINFO','CONSUMERS','x','g')[1]) 0": {":6", ":8"},
 	} {
 		for i, level := range []uint64{commands.LevelFirst, commands.LevelSecond} {
 			m := NewMachine(testTable())
 			mustApply(t, m, 1, &Entry{ClockMs: 1, Level: level,
-				Batches: [][]byte{calls("SET a 1", "SET b 2")}}, true)
+				Batches: [][]byte{calls("SET a 1", "SET b 2",
+					"XGROUP CREATE x g 0 MKSTREAM", "XGROUP CREATECONSUMER x g c")}}, true)
 			got := string(mustApply(t, m, 2, &Entry{ClockMs: 1,
 				Batches: [][]byte{calls(call)}}, true).Replies[0])
 			if strings.TrimSpace(got) != want[i] {

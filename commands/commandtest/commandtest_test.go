@@ -155,6 +155,10 @@ func TestCompare(t *testing.T) {
 		{"behind #", `+"1 # x"`, `+"1 # y"`, false},
 		{"behind #", `+"1 # x"`, `+"1"`, false},
 		{"behind #", `+"1 # x"`, `"1 # x"`, false},
+		{"without b", `[{"a" :1 "b" :2}]`, `[{"a" :1}]`, true},
+		{"without b", `["a" :1 "b" :2]`, `["a" :1 "b" :3]`, true},
+		{"without b", `["a" "b" "c" :2]`, `["a" "x" "c" :2]`, false},
+		{"without b", `{"a" :1 "b" :2}`, `{"a" :2}`, false},
 		{"sorted, rounded 1", `[:1 :5]`, `[:5 :2]`, true},
 	} {
 		compare := Compare{}
@@ -174,7 +178,8 @@ func TestCompare(t *testing.T) {
 			t.Errorf("[%s] %s %s: %v %v, want %v", c.words, c.a, c.b, equal, err, c.equal)
 		}
 	}
-	for _, words := range []string{"", "fuzzy", "rounded", "rounded -1", "sorted 3", "behind"} {
+	for _, words := range []string{"", "fuzzy", "rounded", "rounded -1", "sorted 3", "behind",
+		"without"} {
 		if _, _, err := parseCompare(words); err == nil {
 			t.Errorf("[%s] is taken", words)
 		}

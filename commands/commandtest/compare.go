@@ -18,6 +18,8 @@ type Compare struct {
 	Tolerance int64 //
 	Error     bool  // compare only the first word of errors
 	Shape     bool  // compare only types and numbers of elements
+	// Without, if not empty, is a field that is left out of maps, and of lists of pairs.
+	Without string
 	// Behind, if not empty, is a mark: of texts that have it, only what follows it is compared.
 	Behind string
 }
@@ -33,6 +35,9 @@ func parseCompare(s string) (c Compare, silent bool, err error) {
 			if c.Tolerance, err = strconv.ParseInt(arg, 10, 64); err != nil || c.Tolerance < 0 {
 				return c, false, fmt.Errorf("[rounded N]: %q is no tolerance", arg)
 			}
+			continue
+		case name == "without" && arg != "":
+			c.Without = arg
 			continue
 		case name == "behind" && arg != "":
 			c.Behind = arg
@@ -72,10 +77,27 @@ func (c Compare) Equal(a, b []byte) (bool, error) {
 	if c == (Compare{}) {
 		return bytes.Equal(a, b), nil
 	}
+	if c.Without != "" {
+		va, vb = c.omit(va), c.omit(vb)
+	}
 	if c.Sorted || c.Pairs {
 		va, vb = c.sort(va), c.sort(vb)
 	}
 	return c.same(va, vb), nil
+}
+
+// omit leaves the field Without out.
+func (c Compare) omit(v Value) Value {
+	var elems []Value
+	for i := 0; i < len(v.Elems); i++ {
+		if i%2 == 0 && v.Elems[i].Text == c.Without && i+1 < len(v.Elems) {
+			i++
+			continue
+		}
+		elems = append(elems, c.omit(v.Elems[i]))
+	}
+	v.Elems = elems
+	return v
 }
 
 // sort sorts the top-level elements, or pairs, by their text.

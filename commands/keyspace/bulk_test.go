@@ -190,8 +190,8 @@ func TestRemoveConsumerInBulk(t *testing.T) {
 		var wanted []Pending
 		for _, to := range []*Stream{s, one} {
 			g := to.CreateGroup([]byte("g"), StreamID{}, 0)
-			g.See([]byte("goes"), 1)
-			g.See([]byte("stays"), 1)
+			g.See([]byte("goes"), 1, true)
+			g.See([]byte("stays"), 1, true)
 		}
 		for i := range 2000 {
 			p := Pending{StreamID{1, uint64(i)}, "stays", 1, 1}

@@ -283,7 +283,7 @@ func changeStream(r *rand.Rand, s *Stream, name, text []byte, now int64) {
 		}
 	case 4, 5, 6:
 		if g != nil {
-			g.See(name, now)
+			g.See(name, now, r.IntN(2) == 0)
 			g.SetPending(Pending{ID: any, Consumer: string(name), DeliveredMs: now})
 		}
 	case 7:

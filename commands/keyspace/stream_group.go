@@ -38,7 +38,13 @@ type Consumer struct {
 	Name    string
 	SeenMs  int64 // when it last read, ms of the cluster clock
 	Pending int   // entries delivered to it and not acknowledged
+	// when entries last became pending for it, or NeverActive. Below commands.LevelSecond nobody
+	// knows, and it is SeenMs.
+	ActiveMs int64
 }
+
+// NeverActive is Consumer.ActiveMs of one that has got no entry yet.
+const NeverActive = math.MinInt64 + 1
 
 // Pending is an entry that was delivered to a consumer and not acknowledged. It may have been
 // deleted from the stream since. Once XNACK released it, it has no consumer.
@@ -199,6 +205,9 @@ func (g *Group) positionSum() uint64 {
 func (g *Group) consumerSum(c Consumer) uint64 {
 	var buf [64]byte
 	b := binary.AppendVarint(append(buf[:0], 2), c.SeenMs)
+	if c.ActiveMs != c.SeenMs {
+		b = binary.AppendVarint(binary.AppendVarint(append(buf[:0], 4), c.SeenMs), c.ActiveMs)
+	}
 	return pairSum(g.hash, xxhash.Sum64(append(b, c.Name...)))
 }
 
@@ -245,15 +254,18 @@ func (g *Group) EachConsumer(f func(Consumer)) {
 }
 
 // See records that a consumer read at nowMs, creates it if missing, and reports whether it is new.
-func (g *Group) See(name []byte, nowMs int64) (created bool) {
+// active says that entries become pending for it.
+func (g *Group) See(name []byte, nowMs int64, active bool) (created bool) {
 	c, exists := g.Consumer(name)
 	if exists {
 		g.mix(g.consumerSum(c))
 	} else {
-		c.Name = string(name)
+		c.Name, c.ActiveMs = string(name), NeverActive
 		g.count(consumerSize(c.Name))
 	}
-	c.SeenMs = nowMs
+	if c.SeenMs = nowMs; active {
+		c.ActiveMs = nowMs
+	}
 	g.mix(g.consumerSum(c))
 	g.consumers.Set(c)
 	return !exists

@@ -49,11 +49,18 @@ func (g *Group) appendTo(dst []byte) []byte {
 	dst = g.last.appendTo(dst)
 	dst = binary.AppendVarint(dst, g.reads)
 	owners := g.Consumers()
+	g.EachConsumer(func(c Consumer) {
+		if c.ActiveMs != c.SeenMs {
+			owners++
+		}
+	})
 	if g.Released() > 0 {
 		owners++
 	}
 	dst = binary.AppendUvarint(dst, uint64(owners))
 	g.EachConsumer(func(c Consumer) {
+		seenMs := c.SeenMs
+		c.SeenMs = c.ActiveMs
 		dst = appendOwner(dst, c)
 		g.owned.Ascend(ownedID{consumer: c.Name}, func(o ownedID) bool {
 			if o.consumer != c.Name {
@@ -63,6 +70,9 @@ func (g *Group) appendTo(dst []byte) []byte {
 			dst = p.appendTo(dst)
 			return true
 		})
+		if seenMs != c.ActiveMs { // it follows again, with when it was seen
+			dst = appendOwner(dst, Consumer{Name: c.Name, SeenMs: seenMs})
+		}
 	})
 	if g.Released() > 0 { // they follow like a consumer's
 		dst = appendOwner(dst, Consumer{SeenMs: releasedMs, Pending: g.Released()})
@@ -180,12 +190,25 @@ func (s *Stream) readGroup(r *reader) {
 		r.Fail()
 		return
 	}
+	var before Consumer
+	known := false // before
 	for range r.Count(3) {
 		name, seenMs := r.Bytes(), r.Varint()
 		owned := seenMs != releasedMs
-		if owned && !g.See(name, seenMs) {
+		switch {
+		case !owned:
+		// the same again, with when it was seen
+		case r.marks && known && before.Name == string(name) && before.ActiveMs != seenMs:
+			g.See(name, seenMs, false)
+			known = false
+			if r.Uvarint() != 0 {
+				r.Fail()
+			}
+			continue
+		case known && before.ActiveMs == NeverActive, !g.See(name, seenMs, true):
 			r.Fail()
 		}
+		before, known = Consumer{Name: string(name), ActiveMs: seenMs}, owned
 		for range r.Count(4) {
 			p := Pending{ID: readStreamID(r), Consumer: view(name), DeliveredMs: r.Varint(),
 				Deliveries: r.Varint()}
@@ -200,5 +223,8 @@ func (s *Stream) readGroup(r *reader) {
 				g.Release(p.ID, p.Deliveries)
 			}
 		}
+	}
+	if known && before.ActiveMs == NeverActive { // nobody says when it was seen
+		r.Fail()
 	}
 }

@@ -27,7 +27,7 @@ type streamModel struct {
 
 type groupModel struct {
 	pending   map[StreamID]Pending
-	consumers map[string]int64 // when seen
+	consumers map[string]Consumer // without what is pending
 }
 
 func newStreamModel() *streamModel {
@@ -135,7 +135,8 @@ func (m *groupModel) check(t *testing.T, g *Group) {
 		own := slices.DeleteFunc(slices.Clone(ids), func(id StreamID) bool {
 			return !m.pending[id].isOf(c.Name)
 		})
-		if want := (Consumer{c.Name, m.consumers[c.Name], len(own)}); c != want {
+		want := m.consumers[c.Name]
+		if want.Pending = len(own); c != want {
 			t.Fatalf("consumer %v, want %v", c, want)
 		}
 		walk(func(start StreamID) (Pending, bool) {
@@ -277,7 +278,7 @@ func (m *streamModel) changeGroups(r *rand.Rand, s *Stream) {
 			panic("CreateGroup")
 		}
 		if !exists {
-			m.groups[name] = &groupModel{map[StreamID]Pending{}, map[string]int64{}}
+			m.groups[name] = &groupModel{map[StreamID]Pending{}, map[string]Consumer{}}
 		}
 		return
 	}
@@ -326,12 +327,18 @@ func (m *streamModel) changeGroup(r *rand.Rand, s *Stream) {
 			return p.isOf(consumer)
 		})
 	default:
-		_, exists := gm.consumers[consumer]
-		now := r.Int64N(100)
-		if g.See([]byte(consumer), now) == exists {
+		c, exists := gm.consumers[consumer]
+		now, active := r.Int64N(100), r.IntN(2) == 0
+		if g.See([]byte(consumer), now, active) == exists {
 			panic("See")
 		}
-		gm.consumers[consumer] = now
+		if !exists {
+			c = Consumer{Name: consumer, ActiveMs: NeverActive}
+		}
+		if c.SeenMs = now; active {
+			c.ActiveMs = now
+		}
+		gm.consumers[consumer] = c
 		p := Pending{id, consumer, now - 50, r.Int64N(5)}
 		g.SetPending(p)
 		gm.pending[id] = p
@@ -429,8 +436,8 @@ func TestStreamSumDiffers(t *testing.T) {
 		s.Add(StreamID{1, 1}, [][]byte{[]byte("a"), []byte("1")})
 		s.Add(StreamID{1, 2}, [][]byte{[]byte("a"), []byte("1")})
 		g := s.CreateGroup([]byte("g"), StreamID{1, 1}, 1)
-		g.See([]byte("c"), 5)
-		g.See([]byte("d"), 5)
+		g.See([]byte("c"), 5, true)
+		g.See([]byte("d"), 5, true)
 		g.SetPending(Pending{StreamID{1, 1}, "c", 5, 1})
 		change(s, g)
 		return s.Sum()
@@ -447,8 +454,10 @@ func TestStreamSumDiffers(t *testing.T) {
 		func(s *Stream, _ *Group) { s.DestroyGroup([]byte("g")) },
 		func(_ *Stream, g *Group) { g.SetPosition(StreamID{1, 2}, 1) },
 		func(_ *Stream, g *Group) { g.SetPosition(StreamID{1, 1}, 2) },
-		func(_ *Stream, g *Group) { g.See([]byte("c"), 6) },
-		func(_ *Stream, g *Group) { g.See([]byte("e"), 5) },
+		func(_ *Stream, g *Group) { g.See([]byte("c"), 6, true) },
+		func(_ *Stream, g *Group) { g.See([]byte("c"), 6, false) },
+		func(_ *Stream, g *Group) { g.See([]byte("e"), 5, true) },
+		func(_ *Stream, g *Group) { g.See([]byte("e"), 5, false) },
 		func(_ *Stream, g *Group) { g.RemoveConsumer([]byte("c")) },
 		func(_ *Stream, g *Group) { g.RemoveConsumer([]byte("d")) },
 		func(_ *Stream, g *Group) { g.Acknowledge(StreamID{1, 1}) },
@@ -498,7 +507,7 @@ func TestCopyOfStream(t *testing.T) {
 	from, to := []byte("from"), []byte("to")
 	s := NewStream()
 	e := db.SetCollection(from, s)
-	s.CreateGroup([]byte("g"), StreamID{}, 0).See([]byte("c"), 1)
+	s.CreateGroup([]byte("g"), StreamID{}, 0).See([]byte("c"), 1, true)
 	db.Changed(e)
 	db.Copy(from, db, to)
 	for i, key := range [][]byte{from, to} {
@@ -506,7 +515,7 @@ func TestCopyOfStream(t *testing.T) {
 		if g.Consumers() != 1 {
 			t.Fatalf("%s has %d consumers, want 1", key, g.Consumers())
 		}
-		g.See(fmt.Append(nil, "new", i), 1)
+		g.See(fmt.Append(nil, "new", i), 1, true)
 	}
 }
 
