@@ -18,7 +18,8 @@ const (
 	errNoExpire       Error = "ERR missing expire time"
 	errOneExpire      Error = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be " +
 		"specified"
-	errOneCondition Error = "ERR Only one of FXX or FNX arguments can be specified"
+	errOneCondition    Error = "ERR Only one of FXX or FNX arguments can be specified"
+	errOneKeyCondition Error = "ERR Only one of NX or XX arguments can be specified"
 )
 
 // Replies of the commands on field TTLs.
@@ -95,7 +96,7 @@ var hashTTLSpecs = []Spec{
 		Complexity: oneAField, Handler: hgetexCommand},
 	{Name: "hsetex", Kind: Write, Arity: -6, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "hash", Since: "8.0.0",
-		Syntax: "key [FNX | FXX] [EX seconds:integer | PX milliseconds:integer | EXAT " +
+		Syntax: "key [NX | XX] [FNX | FXX] [EX seconds:integer | PX milliseconds:integer | EXAT " +
 			"unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL] " +
 			"FIELDS numfields:integer field value [field value ...]",
 		Summary: "Sets all given fields of a hash or none, optionally with a condition and a " +

@@ -6,7 +6,8 @@ import "github.com/coordd/coordd/internal/resp"
 
 // hsetexOptions are the options and fields of HSETEX.
 type hsetexOptions struct {
-	when       setCondition // setAlways; setNX or setXX for all fields
+	key        setCondition // setAlways; setNX or setXX for the key, of Valkey 9.1
+	when       setCondition // … for all fields
 	unit       ttlUnit
 	keepTTL    bool
 	deadlineMs int64
@@ -42,6 +43,14 @@ func (o *hsetexOptions) parse(x *Call) (err error) {
 			if isWord(args[i], "FNX") {
 				o.when = setNX
 			}
+		case x.Level >= LevelSecond && (isWord(args[i], "NX") || isWord(args[i], "XX")):
+			if o.key != setAlways {
+				return errOneKeyCondition
+			}
+			o.key = setXX
+			if isWord(args[i], "NX") {
+				o.key = setNX
+			}
 		default:
 			return Errorf("ERR unknown argument: %s", resp.CText(args[i]))
 		}
@@ -76,6 +85,10 @@ func hsetexCommand(x *Call) error {
 	h, err := findHash(x, x.Args[1])
 	if err != nil {
 		return err
+	}
+	if o.key != setAlways && (h.Len() > 0) != (o.key == setXX) {
+		x.Out.Int(0)
+		return nil
 	}
 	for i := 0; o.when != setAlways && i < len(o.pairs); i += 2 {
 		if _, exists := h.Get(o.pairs[i]); exists != (o.when == setXX) {

@@ -217,8 +217,9 @@ func TestCommandsOfALevel(t *testing.T) {
 // What a level adds to a command does not exist below it: at replay, a call answers as it did.
 func TestAdditionsOfALevel(t *testing.T) {
 	for call, want := range map[string][2]string{
-		"BITOP DIFF d a b": {"-ERR syntax error", ":1"},
-		"BITOP ONE d a":    {"-ERR syntax error", ":1"},
+		"BITOP DIFF d a b":         {"-ERR syntax error", ":1"},
+		"HSETEX h XX FIELDS 1 a 1": {"-ERR unknown argument: XX", ":0"},
+		"BITOP ONE d a":            {"-ERR syntax error", ":1"},
 		"EVAL return(#redis.call('XINFO','CONSUMERS','x','g')[1]) 0": {":6", ":8"},
 	} {
 		for i, level := range []uint64{commands.LevelFirst, commands.LevelSecond} {
