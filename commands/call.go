@@ -125,6 +125,8 @@ type Scripts interface {
 	// Load compiles and caches a script and returns its SHA1 in hexadecimal.
 	Load(x *Call, source []byte) (sha string, err error)
 	Exists(sha []byte) bool
+	// Source returns the source of a script that exists.
+	Source(sha []byte) (source string, ok bool)
 	Flush()
 
 	// HasFunction reports whether FCALL finds a function at a feature level.

@@ -107,6 +107,13 @@ var scriptSubcommands = []Spec{
 		Handler:    scriptDebug,
 	},
 	{
+		Name: "show", Kind: Read, Arity: 3, Flags: NoScript | Unflagged, Level: LevelSecond,
+		Group: "scripting", Since: "8.0.0", Syntax: "sha1",
+		Summary:    "Returns the source of a cached Lua script.",
+		Complexity: "O(N) with N being the length in bytes of the script body.",
+		Handler:    scriptShow,
+	},
+	{
 		Name: "help", Kind: Read, Arity: 2, Flags: Loading | Stale, Group: "scripting",
 		Since:   "5.0.0",
 		Summary: "Lists the subcommands of SCRIPT.", Complexity: "O(1)",
@@ -193,6 +200,15 @@ func scriptExists(x *Call) error {
 	return nil
 }
 
+func scriptShow(x *Call) error {
+	source, ok := x.Scripts.Source(x.Args[2])
+	if !ok {
+		return ErrNoScript
+	}
+	x.Out.BulkString(source)
+	return nil
+}
+
 func scriptFlush(x *Call) error {
 	if len(x.Args) > 3 || len(x.Args) == 3 && !x.isReleased("async") && !x.isReleased("sync") {
 		return errScriptFlush
@@ -226,7 +242,7 @@ func scriptDebug(x *Call) error {
 }
 
 func scriptHelp(x *Call) error {
-	replyHelp(x.Out,
+	lines := []string{
 		"SCRIPT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
 		"DEBUG (YES|SYNC|NO)",
 		"    Not supported; NO is accepted.",
@@ -238,8 +254,10 @@ func scriptHelp(x *Call) error {
 		"    No script ever runs long: each is stopped after a count of instructions.",
 		"LOAD <script>",
 		"    Make a script known, on every node, without running it.",
-		"HELP",
-		"    Print this help.",
-	)
+	}
+	if x.Level >= LevelSecond {
+		lines = append(lines, "SHOW <sha1>", "    Return the source of a script.")
+	}
+	replyHelp(x.Out, append(lines, "HELP", "    Print this help.")...)
 	return nil
 }

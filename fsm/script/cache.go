@@ -63,6 +63,15 @@ func (e *Engine) Len() int { return len(e.bySHA) }
 // case).
 func (e *Engine) Exists(sha []byte) bool { return e.find(sha) != nil }
 
+// Source returns the source of a script that Exists.
+func (e *Engine) Source(sha []byte) (source string, ok bool) {
+	s := e.find(sha)
+	if s == nil {
+		return "", false
+	}
+	return s.source, true
+}
+
 // Flush forgets all scripts.
 func (e *Engine) Flush() {
 	e.bySHA, e.bySource = map[string]*cachedScript{}, map[string]*cachedScript{}

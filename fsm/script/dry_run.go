@@ -73,6 +73,8 @@ func (t dryRunScripts) Load(_ *commands.Call, source []byte) (sha string, err er
 
 func (t dryRunScripts) Exists(sha []byte) bool { return t.e.Exists(sha) }
 
+func (t dryRunScripts) Source(sha []byte) (string, bool) { return t.e.Source(sha) }
+
 func (t dryRunScripts) Flush() { abort() }
 
 func (t dryRunScripts) HasFunction(level uint64, name []byte) bool {
