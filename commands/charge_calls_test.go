@@ -245,6 +245,7 @@ var bigCalls = []bigCall{
 	{"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
 	{"LINDEX l -2", nil}, {"LINDEX l 5000", nil}, {"LINSERT l BEFORE none x", nil},
 	{"LINSERT l BEFORE element:900 x", nil}, {"LLEN l", nil}, {"LMOVE l dst LEFT RIGHT", nil},
+	{"LMOVEM l dst LEFT LEFT COUNT $n OBO", nil}, {"LMOVEM l l RIGHT LEFT COUNT $n BULK", nil},
 	{"LMPOP 1 l LEFT COUNT $n", nil},
 	{"LPOP l $n", nil}, {"LPOP l", nil}, {"RPOP l $n", nil}, {"LPOS l none", nil},
 	{"LPOS same x COUNT 0", nil}, {"LPUSH l", listed("x")}, {"LPUSHX l", listed("x")},

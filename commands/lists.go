@@ -87,6 +87,13 @@ var listSpecs = []Spec{
 		Syntax:     "source:key destination:key <LEFT | RIGHT> <LEFT | RIGHT>",
 		Summary:    "Moves an element from one end of a list to an end of another and returns it.",
 		Complexity: "O(log n)", Handler: lmove},
+	{Name: "lmovem", Kind: Write, Arity: -5, Flags: DenyOOM | Ends, Level: LevelSecond,
+		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list",
+		Since: "8.10.0",
+		Syntax: "source:key destination:key <LEFT | RIGHT> <LEFT | RIGHT> [<COUNT count:integer " +
+			"| EXACTLY exactly:integer> <OBO | BULK>]",
+		Summary:    "Moves elements from one end of a list to an end of another and returns them.",
+		Complexity: "O(n log n) for n elements moved", Handler: lmovem},
 	{Name: "rpoplpush", Kind: Write, Arity: 3, Flags: DenyOOM | Ends,
 		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list",
 		Since:      "1.2.0",

@@ -1,6 +1,8 @@
-// LMOVE and RPOPLPUSH, and their blocking forms BLMOVE and BRPOPLPUSH.
+// LMOVE, LMOVEM and RPOPLPUSH, and the blocking forms BLMOVE and BRPOPLPUSH.
 
 package commands
+
+import "slices"
 
 // listMove moves an element from an end of one list to an end of another.
 type listMove struct{ from, to listEnd }
@@ -83,3 +85,92 @@ func blmove(x *Call) error {
 func rpoplpush(x *Call) error { return listMove{rightEnd, leftEnd}.runOrNull(x) }
 
 func brpoplpush(x *Call) error { return listMove{rightEnd, leftEnd}.runOrBlock(x, x.Args[3]) }
+
+// moveArgs are the arguments of LMOVEM.
+type moveArgs struct {
+	listMove
+	count   int64
+	exactly bool // nothing if there are fewer
+	turned  bool // OBO to the end that they come from: the newest is outermost
+}
+
+func (a *moveArgs) parse(args [][]byte) (err error) {
+	if a.listMove, err = parseMove(args[3], args[4]); err != nil {
+		return err
+	}
+	a.count = 1
+	switch {
+	case len(args) == 5:
+		return nil
+	case len(args) != 8:
+		return ErrSyntax
+	}
+	a.exactly = isWord(args[5], "EXACTLY")
+	oneByOne := isWord(args[7], "OBO")
+	if !a.exactly && !isWord(args[5], "COUNT") || !oneByOne && !isWord(args[7], "BULK") {
+		return ErrSyntax
+	}
+	a.turned = oneByOne && a.from == a.to
+	var ok bool
+	if a.count, ok = ParseInt(args[6]); !ok || a.count < 1 {
+		return errCountPositive
+	}
+	return nil
+}
+
+func lmovem(x *Call) error {
+	var a moveArgs
+	if err := a.parse(x.Args); err != nil {
+		return err
+	}
+	source, destination := x.Args[1], x.Args[2]
+	l, err := findList(x, source)
+	switch {
+	case err != nil:
+		return err
+	case a.exactly && int64(l.Len()) < a.count:
+		x.Out.NullArray()
+		return nil
+	case l.Len() == 0:
+		x.Out.Array(0)
+		return nil
+	}
+	if _, err := findList(x, destination); err != nil {
+		return err
+	}
+	n := int(min(a.count, int64(l.Len())))
+	if x.Spend(n * (kept + listMoved)); x.overworked() {
+		return ErrCommandWork
+	}
+	first, last := a.from.span(l, n)
+	low, high := min(first, last), max(first, last)
+	var values [][]byte
+	l.Range(low, high, func(value string) bool {
+		x.spendBytes(2 * len(value)) // copied out and in
+		values = append(values, []byte(value))
+		return !x.overworked()
+	})
+	if x.overworked() {
+		return ErrCommandWork
+	}
+	if a.turned {
+		slices.Reverse(values)
+	}
+	x.Out.Array(n) // first: a refused reply must move nothing
+	for _, value := range values {
+		x.Out.Bulk(value)
+	}
+	src, from := editList(x, source)
+	from.RemoveRange(low, high)
+	dst, to := editList(x, destination)
+	if a.to == leftEnd { // PushFront puts each before the one before it
+		slices.Reverse(values)
+	}
+	a.to.push(to, values...)
+	x.changed(dst, NotifyList, a.to.pushed())
+	x.changed(src, NotifyList, a.from.popped())
+	return nil
+}
+
+// listMoved is the cost of copying an element out of a list and into another.
+const listMoved = 16
