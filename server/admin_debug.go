@@ -1,10 +1,11 @@
-// DEBUG: SLEEP, and OBJECT for what is known about a key's value. The rest is rejected.
+// DEBUG: ERROR, SLEEP, and OBJECT for what is known about a key's value. The rest is rejected.
 
 package server
 
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -12,11 +13,12 @@ import (
 
 var debugSpecs = []commands.Spec{{
 	Name: "debug", Kind: commands.Admin, Arity: -2, Group: "server", Since: "1.0.0",
-	Flags:   commands.NoScript | commands.Loading | commands.Stale,
-	Syntax:  "<SLEEP seconds:integer | OBJECT key | HELP>",
-	Summary: "Suspends the connection, or describes the value of a key.", Complexity: "O(1)",
-	Audit:   commands.AuditFirst,
-	Handler: debugHandler, Local: &commands.Local{Raw: true, Run: serve(debugCommand)},
+	Flags:      commands.NoScript | commands.Loading | commands.Stale,
+	Syntax:     "<ERROR string | SLEEP seconds:integer | OBJECT key | HELP>",
+	Summary:    "Suspends the connection, describes the value of a key, or returns an error.",
+	Complexity: "O(1)",
+	Audit:      commands.AuditFirst,
+	Handler:    debugHandler, Local: &commands.Local{Raw: true, Run: serve(debugCommand)},
 }}
 
 // debugCommand sends subcommands about data to the machine.
@@ -43,6 +45,9 @@ func debugLocal(s *session, _ *commands.Spec, args [][]byte) {
 			return
 		}
 		s.w.Status("OK")
+	case is(args[1], "error") && len(args) == 3:
+		// not counted as one, as on Redis
+		s.w.Error(strings.NewReplacer("\r", " ", "\n", " ").Replace(string(args[2])))
 	case is(args[1], "help") && len(args) == 2:
 		help(s, "DEBUG", debugHelp)
 	default:
@@ -51,6 +56,7 @@ func debugLocal(s *session, _ *commands.Spec, args [][]byte) {
 }
 
 var debugHelp = []string{
+	"ERROR <string>", "    Return an error with <string> as its text.",
 	"OBJECT <key>", "    Show low level info about `key` and associated value.",
 	"SLEEP <seconds>", "    Stop the connection for <seconds>. Decimals allowed.",
 }

@@ -42,7 +42,8 @@ var Refusals = []Refusal{
 	{"sentinel|is-master-down-by-addr",
 		"internal to Sentinels; nodes elect their leader over the peer port"},
 	{"debug|set-active-expire", "the log decides when keys expire, equally on all nodes"},
-	{"debug|*", "unsafe or specific to Redis internals; only SLEEP, OBJECT and HELP are supported"},
+	{"debug|*", "unsafe or specific to Redis internals; only ERROR, SLEEP, OBJECT and HELP are " +
+		"supported"},
 }
 
 // refused maps command names, or container|subcommand, to reasons.

@@ -202,7 +202,7 @@ func redisOptions(t *testing.T) options {
 var undocumented = map[string][]string{
 	"bitop":       {"AND", "OR", "XOR", "NOT"},
 	"client|kill": {"YES", "NO", "SLAVE"},
-	"debug":       {"SLEEP", "OBJECT", "HELP"},
+	"debug":       {"ERROR", "SLEEP", "OBJECT", "HELP"},
 }
 
 // optionsTable lists the words that only one of the servers has, of commands that both have.
