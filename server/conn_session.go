@@ -435,7 +435,10 @@ func (s *session) send() error {
 	// Invalidations of keys recorded for pending reads wait for the replies to those reads, and
 	// messages of the subscriptions that a transaction makes for its reply.
 	holdOn := s.batch.count > 0 && (s.track.Load() != nil || s.planned != nil)
-	err := s.out.write(s.reply.Buf, holdOn, framing{s.proto, s.subscribed(), s.monitoring})
+	err := errKilled // whoever cuts it may not have got as far as to have writes fail
+	if !s.cut.Load() {
+		err = s.out.write(s.reply.Buf, holdOn, framing{s.proto, s.subscribed(), s.monitoring})
+	}
 	s.state.Store(works)
 	s.traceSent()
 	if s.reply.Buf = s.reply.Buf[:0]; cap(s.reply.Buf) > maxBatchBytes {
