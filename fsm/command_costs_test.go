@@ -32,6 +32,7 @@ const (
 	mostOfUnit = 8
 	// other work on the machine slows some tries down, and only what is too slow takes more of them
 	mostTries    = 15
+	beyondDoubt  = 5 * mostOfUnit // what no other work makes of a call: two tries are enough
 	keptPrice    = 3 // from which make costs keeps a call for later runs
 	shortestCall = time.Millisecond
 	unit         = 25 * time.Nanosecond
@@ -111,7 +112,7 @@ func (c *costsMachine) price(call [][]byte) (price float64, took time.Duration) 
 		if i == 0 || p < price {
 			price, took = p, d
 		}
-		if price <= mostOfUnit || d < c.shortest {
+		if price <= mostOfUnit || d < c.shortest || i > 0 && price > beyondDoubt {
 			break
 		}
 	}
