@@ -33,7 +33,7 @@ const (
 	// other work on the machine slows some tries down, and only what is too slow takes more of them
 	mostTries    = 15
 	beyondDoubt  = 5 * mostOfUnit // what no other work makes of a call: two tries are enough
-	keptPrice    = 3 // from which make costs keeps a call for later runs
+	keptPrice    = 3              // from which make costs keeps a call for later runs
 	shortestCall = time.Millisecond
 	unit         = 25 * time.Nanosecond
 	// wordWork is what reading a word of an entry takes. It is not charged: the limits of requests
