@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -52,5 +53,30 @@ func TestRequestWorkIsState(t *testing.T) {
 	check(u.m, false)
 	if times := restore(t, snapshotBytes(t, u.m.Snapshot()), testTable()).times; times > 1 {
 		t.Errorf("%d times after it was taken back", times)
+	}
+}
+
+// The golden snapshot has what requests may do, and consumers of which one was never active.
+func TestGoldenRequestWorkAndConsumers(t *testing.T) {
+	u := newUsersTest(t)
+	u.want(settingOf("", 0, commands.SettingRequestWork, "3"), "+OK")
+	u.want(call("XADD x 1-1 f v"), "$3\r\n1-1")
+	u.want(call("XGROUP CREATE x g 0"), "+OK")
+	u.want(call("XREADGROUP GROUP g busy STREAMS x >"), "*1")
+	u.want(call("XGROUP CREATECONSUMER x g idle"), ":1")
+	path := goldenFiles + "work-consumers-snapshot-v1.bin"
+	makeGolden(t, path, snapshotBytes(t, u.m.Snapshot()))
+	file := readGolden(t, path)
+	m := restore(t, file, testTable())
+	if m.times != 3 {
+		t.Errorf("requests may do the work %d times", m.times)
+	}
+	ask := call("XINFO CONSUMERS x g")
+	got, want := string(m.Read(nil, ask, 1, 1)), string(u.m.Read(nil, ask, 1, 1))
+	if got != want || strings.Count(got, ":-1\r\n") != 1 {
+		t.Errorf("its consumers are\n%q, not\n%q", got, want)
+	}
+	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), file) {
+		t.Errorf("%s is written otherwise now: a new format needs a new version", path)
 	}
 }

@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -20,6 +21,7 @@ type setting struct {
 	words   [][]byte           // of the request
 	applied func(*Server) bool // reports whether this node has it
 	hash    []byte             // of the default user's password; nil: it is none
+	log     func(*slog.Logger) // tells that it is in force; nil: nobody needs to know
 }
 
 // share puts settings into the log, in the name of the session's user, and waits until this node
@@ -48,6 +50,9 @@ func (s *session) share(settings []setting) error {
 	}
 	until := time.Now().Add(ownDelay)
 	for i := range settings {
+		if log := settings[i].log; log != nil {
+			log(s.srv.log)
+		}
 		s.awaitNode(until, func() bool { return settings[i].applied(s.srv) })
 		s.knowsPassword(settings[i].hash)
 	}
@@ -110,18 +115,15 @@ func shareRequestWork(s *Server, text string) (setting, error) {
 		return setting{}, errTooEarly
 	}
 	return setting{
-		words: [][]byte{[]byte(commands.SettingRequestWork), []byte(formatInt(times))},
-		applied: func(s *Server) bool {
-			if s.backend.Stats().RequestWork != uint64(times) {
-				return false
-			}
+		words:   [][]byte{[]byte(commands.SettingRequestWork), []byte(formatInt(times))},
+		applied: func(s *Server) bool { return s.backend.Stats().RequestWork == uint64(times) },
+		log: func(log *slog.Logger) {
 			if times == 1 {
-				s.log.Info("one request may do the usual work again")
-				return true
+				log.Info("one request may do the usual work again")
+				return
 			}
-			s.log.Warn("one request may do more work than usual, and hold up all nodes for as long",
+			log.Warn("one request may do more work than usual, and hold up all nodes for as long",
 				"times", times, "until", "CONFIG SET "+commands.SettingRequestWork+" 1")
-			return true
 		},
 	}, nil
 }
@@ -180,6 +182,7 @@ func (s *session) catchUp() error {
 	}
 	if !s.inExec && s.send() != nil { // the client sees earlier replies while it waits
 		s.quit = true
+		return errNotSent
 	}
 	return s.srv.backend.Barrier(s.srv.ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/ports"
 )
 
@@ -219,4 +220,16 @@ func TestCloseEndsWhoWaits(t *testing.T) {
 	waiter.ended()
 	subscriber.ended()
 	n.idle(t)
+}
+
+// A session that is being cut off sends nothing more, however far that has got.
+func TestCutSessionsSendNothing(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("PING")
+	n.sessionOf(c).cut.Store(true)
+	if err := c.Send(commandtest.Args("PING")); err != nil {
+		t.Fatal(err)
+	}
+	c.ended()
 }

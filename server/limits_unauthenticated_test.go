@@ -552,18 +552,6 @@ func TestDelayedClientsEnd(t *testing.T) {
 	})
 }
 
-// A session that is being cut off sends nothing more, however far that has got.
-func TestCutSessionsSendNothing(t *testing.T) {
-	n := start(t, nil)
-	c := n.dial(t)
-	c.call("PING")
-	n.sessionOf(c).cut.Store(true)
-	if err := c.Send(commandtest.Args("PING")); err != nil {
-		t.Fatal(err)
-	}
-	c.ended()
-}
-
 func TestDelays(t *testing.T) {
 	a, now := newAttempts(), time.Unix(1e9, 0)
 	for range freeGuesses {
