@@ -284,6 +284,10 @@ func TestDeniedRequestsReserveNothing(t *testing.T) {
 	admin.call("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~mine")
 	bob := n.dial(t)
 	bob.call("AUTH", "bob", "any")
+	eventually(t, "no other holds room", func() bool { // a client has a reply before its node knows
+		_, holders, waiting := n.replies.state()
+		return holders+waiting == 0
+	})
 	for range 2 {
 		n.stuckConn(t, "CLIENT REPLY SKIP\r\nAUTH bob pw\r\nGET mine\r\n")
 	}
