@@ -5,6 +5,7 @@ import (
 
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/subscriptions"
 )
 
 // Env is what a command knows of the machine and of the entry or read that it is part of.
@@ -55,6 +56,8 @@ type Env struct {
 	Notify func(class NotifyClass, event string, db int, key []byte)
 	// Table is the machine's commands.
 	Table *Table
+	// Subscribers are those of all nodes, from LevelSecond on.
+	Subscribers *subscriptions.Counts
 	// Users are the machine's; Call.SetUsers changes them.
 	Users *acl.Users
 	// ChangeUsers takes other users, and the names of those that differ.
@@ -98,7 +101,9 @@ const (
 	Served       // a command of this node that waited in the machine has its reply
 	LevelRaised  // to LevelSecond or past it: commands may wait in the machine
 	WaitsDropped // the machine has lost all commands of this node that waited in it
-	WaitEnded    // a wait was left: the machine does not have it any more, if it ever had
+	// the machine has dropped the counts of this node's subscribers
+	SubscribersDropped
+	WaitEnded // a wait was left: the machine does not have it any more, if it ever had
 )
 
 // Event is what other connections and waiters on a node receive after an entry was applied.
@@ -112,7 +117,9 @@ type Event struct {
 	Key              string   // of KeyChanged
 	// of KeyChanged and ScriptCall: the Request.Client of the request that caused it, or 0
 	Client uint64
-	Wait   uint64 // the Wait.Number of Served and WaitEnded, the new Place.Era of WaitsDropped
+	// the Wait.Number of Served and WaitEnded, the new Place.Era of WaitsDropped, the new era of
+	// SubscribersDropped
+	Wait uint64
 }
 
 // Scripts is the script engine as the script commands see it; package fsm/script implements it.
@@ -211,7 +218,7 @@ func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
 // error to x.Out.
 func (x *Call) Run(spec *Spec, err error) {
 	x.meter = meter{}
-	if err == nil && spec.Handler == nil {
+	if err == nil && (spec.Handler == nil || x.Level < spec.HandlerLevel) {
 		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
 	}
 	if err == nil {

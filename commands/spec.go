@@ -135,6 +135,9 @@ type Spec struct {
 	// Level is the feature level that introduced the command. A machine of a lower level does not
 	// know it. 0: the first release had it.
 	Level uint64
+	// HandlerLevel is the feature level from which the machine runs a command that also has a
+	// Local: scripts may call it then. 0: any, or there is no Local.
+	HandlerLevel uint64
 	// ArgWork is the cost of an argument in units of Env.Work. 0: the default of the kind.
 	ArgWork int
 	// OwnCategories are the ACL categories that follow neither from kind nor from flags. They

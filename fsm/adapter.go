@@ -44,15 +44,17 @@ type Adapter struct {
 	level     atomic.Uint64 // the machine's
 	shiftMs   atomic.Int64  // likewise
 	users     atomic.Pointer[Users]
-	waits     atomic.Int64  // commands that wait in the machine
-	held      atomic.Bool   // nobody is served
-	refused   atomic.Int64  // scripts
-	worked    atomic.Uint64 // work of the applied entries
-	panics    atomic.Uint64 // of requests
-	slow      atomic.Uint64 // scripts
-	saved     atomic.Uint64 // Machine.changes at the newest snapshot
-	lookups   lookups       // of reads
-	checked   uint64        // index of this node's newest check; only the proposer uses it
+	waits     atomic.Int64 // commands that wait in the machine
+	held      atomic.Bool  // nobody is served
+	// the machine counts subscribers
+	subscribed atomic.Bool
+	refused    atomic.Int64  // scripts
+	worked     atomic.Uint64 // work of the applied entries
+	panics     atomic.Uint64 // of requests
+	slow       atomic.Uint64 // scripts
+	saved      atomic.Uint64 // Machine.changes at the newest snapshot
+	lookups    lookups       // of reads
+	checked    uint64        // index of this node's newest check; only the proposer uses it
 }
 
 // lookups counts the keys that a node's reads looked up. It is no part of the state.
@@ -136,6 +138,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	a.level.Store(a.m.Level()) // only this goroutine changes it
 	a.users.Store(a.m.Users())
 	a.waits.Store(a.m.waiting.size())
+	a.subscribed.Store(a.m.subscribers.Bytes() > 0)
 	a.held.Store(a.m.Held())
 	a.refused.Store(int64(a.m.engine.Refused()))
 	if a.observer != nil {
@@ -397,6 +400,16 @@ func (a *Adapter) WaitingNodes() []string {
 	return a.m.WaitingNodes()
 }
 
+// SubscribedNodes is Machine.SubscribedNodes. It blocks only if there are any.
+func (a *Adapter) SubscribedNodes() []string {
+	if !a.subscribed.Load() {
+		return nil
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.SubscribedNodes()
+}
+
 // Stats counts what the machine holds.
 func (a *Adapter) Stats() Stats {
 	a.mu.RLock()
@@ -459,6 +472,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.level.Store(m.Level())
 	a.users.Store(m.Users())
 	a.waits.Store(m.waiting.size())
+	a.subscribed.Store(m.subscribers.Bytes() > 0)
 	a.held.Store(m.Held())
 	a.refused.Store(int64(m.engine.Refused()))
 	a.saved.Store(0)

@@ -122,6 +122,16 @@ func (r *runner) run(q *commands.Request, answer bool) {
 func (r *runner) set(q *commands.Request) {
 	defer r.recovered(&r.resp, len(r.resp.Buf))
 	r.m.nextPosition(r.env)
+	if era, ok, err := r.m.eraReply(r.env, q); ok && err == nil {
+		start := len(r.resp.Buf)
+		r.room -= headBytes
+		r.resp.Int(era)
+		r.tell(start)
+		return
+	} else if ok {
+		r.acknowledge(err)
+		return
+	}
 	r.acknowledge(r.m.set(r, q))
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/subscriptions"
 	"github.com/coordd/coordd/fsm/script"
 )
 
@@ -30,18 +31,19 @@ type Machine struct {
 	// the levels that have them. They are not part of the state.
 	recent [recentChecks]Check
 
-	waiting  waiting
-	position uint64 // of the next request in the entry
-	changes  uint64 // commands in entries that changed something; not part of the state
-	requests commands.RequestReader
-	ahead    ahead
-	events   *events
-	witness  *commands.Witness
-	facts    bool           // entries with replies report them
-	known    commands.Known // for reads; nil: nothing
-	times    uint64         // commands.Env.Times
-	alarm    func(p any)    // gets the panic of a request; may be nil
-	sweeps   int            // of an entry, in place of its level's; 0: that. Tests set it
+	waiting     waiting
+	subscribers *subscriptions.Counts
+	position    uint64 // of the next request in the entry
+	changes     uint64 // commands in entries that changed something; not part of the state
+	requests    commands.RequestReader
+	ahead       ahead
+	events      *events
+	witness     *commands.Witness
+	facts       bool           // entries with replies report them
+	known       commands.Known // for reads; nil: nothing
+	times       uint64         // commands.Env.Times
+	alarm       func(p any)    // gets the panic of a request; may be nil
+	sweeps      int            // of an entry, in place of its level's; 0: that. Tests set it
 
 	ofEntries, ofReads commands.Overseer // of scripts; nil: nobody
 	lookups            *lookups          // of reads; nil: nobody counts them
@@ -57,6 +59,7 @@ func NewMachine(table *commands.Table) *Machine {
 		table: table, ks: ks, witness: commands.NewWitness(ks), level: firstLevel,
 		users:  newUsers(acl.New(table.Catalog(firstLevel)), firstLevel, 0),
 		engine: script.NewEngine(table), waiting: newWaiting(),
+		subscribers: &subscriptions.Counts{},
 	}
 	m.engine.SetLevel(m.level)
 	m.events = newEvents()
@@ -103,7 +106,8 @@ func (m *Machine) StateSum() Check {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
 		for _, v := range [...]uint64{uint64(m.memory()), uint64(m.limit.bytes),
-			uint64(m.waiting.bytes), uint64(m.waiting.lent.bytes)} {
+			uint64(m.waiting.bytes), uint64(m.waiting.lent.bytes),
+			uint64(m.subscribers.Bytes())} {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
 	}
@@ -175,7 +179,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.witness.Begin(answer && m.facts)
 	env := &commands.Env{
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
-		Users: m.users.Users, ChangeUsers: m.changeUsers,
+		Users: m.users.Users, ChangeUsers: m.changeUsers, Subscribers: m.subscribers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 		Witness: m.witness, Overseer: m.ofEntries, Times: m.times,
 	}

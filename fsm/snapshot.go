@@ -11,15 +11,16 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/subscriptions"
 	"github.com/coordd/coordd/internal/wire"
 )
 
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
 // the scripts and libraries, from commands.LevelSecond on the third the users, then what the header
-// says that there is: what waits, the scripts that were refused, and a time that was set. Then
-// comes one record per key in the keyspace's order, from that level on with what the key is used
-// for: equal machines give equal bytes.
+// says that there is: what waits, the scripts that were refused, a time that was set, what requests
+// may do, and the counts of subscribers. Then comes one record per key in the keyspace's order,
+// from that level on with what the key is used for: equal machines give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -49,11 +50,12 @@ type header struct {
 
 // Parts of a header.
 const (
-	partWaits    = 1 << iota // what waits
-	partVerdicts             // scripts that were refused
-	partShift                // instants.shiftMs, if it is not 0
-	partTimes                // commands.Env.Times, if it is above 1
-	knownParts   = 1<<iota - 1
+	partWaits       = 1 << iota // what waits
+	partVerdicts                // scripts that were refused
+	partShift                   // instants.shiftMs, if it is not 0
+	partTimes                   // commands.Env.Times, if it is above 1
+	partSubscribers             // counts of subscribers, several records
+	knownParts      = 1<<iota - 1
 )
 
 func (h *header) appendTo(dst []byte) []byte {
@@ -114,6 +116,7 @@ type Snapshot struct {
 	verdicts []byte   // nil: none
 	shift    []byte   // nil: none
 	times    []byte   // nil: once
+	counts   *subscriptions.Counts
 	keys     *keyspace.Frozen
 	marks    bool
 }
@@ -138,6 +141,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	if m.times > 1 {
 		h.parts |= partTimes
 	}
+	if !m.subscribers.Empty() {
+		h.parts |= partSubscribers
+	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
 		verdicts: verdicts}
 	if h.parts&partWaits != 0 {
@@ -145,6 +151,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	if h.parts&partShift != 0 {
 		s.shift = binary.AppendVarint(nil, m.time.shiftMs)
+	}
+	if h.parts&partSubscribers != 0 {
+		s.counts = m.subscribers.Freeze()
 	}
 	if h.parts&partTimes != 0 {
 		s.times = binary.AppendUvarint(nil, m.times)
@@ -177,6 +186,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	if s.times != nil {
 		out.record(s.times)
+	}
+	if s.counts != nil {
+		s.counts.Records(out.record)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -268,6 +280,11 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 		m.times = c.Uvarint()
 		if !c.Done() || m.times < 2 || m.times > commands.MostRequestWork {
 			return nil, r.error("what requests may do is invalid")
+		}
+	}
+	if h.parts&partSubscribers != 0 {
+		if m.subscribers, err = subscriptions.Restore(r.record); err != nil {
+			return nil, r.error(err.Error())
 		}
 	}
 	return m, nil

@@ -86,6 +86,9 @@ type Backend interface {
 	// WaitingNodes returns the ids of the nodes with commands that wait in the state. It is cheap
 	// if there are none.
 	WaitingNodes() []string
+	// SubscribedNodes returns the ids of the nodes whose subscribers the state counts. It is cheap
+	// if there are none.
+	SubscribedNodes() []string
 	// WaitsHeld reports whether the state serves nobody until waits are back that a change of
 	// leader has dropped. It never waits.
 	WaitsHeld() bool

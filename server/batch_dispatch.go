@@ -31,7 +31,7 @@ type step uint8
 const (
 	plain     step = iota // passed on unchanged
 	literal               // no request: the reply is in batch.literals
-	delivered             // replaced by the number of subscribers on this node
+	delivered             // PUBLISH: see replyReceivers
 	watched               // revisions for the session
 	executed              // the replies of a transaction
 )
@@ -151,7 +151,7 @@ func (s *session) dispatch(args [][]byte) {
 		s.queue(call)
 		return
 	}
-	if spec.Local != nil {
+	if spec.Local != nil && !s.runsInMachine(spec) {
 		s.runLocal(spec.Local, spec, args)
 		return
 	}
@@ -159,6 +159,12 @@ func (s *session) dispatch(args [][]byte) {
 	if spec.Ran != nil {
 		s.flush() // what it does concerns the next command
 	}
+}
+
+// runsInMachine reports whether the machine runs a command that the connection can answer too.
+func (s *session) runsInMachine(spec *commands.Spec) bool {
+	return spec.HandlerLevel > 0 && s.srv.backend.Level() >= spec.HandlerLevel &&
+		!s.isClusterReplica()
 }
 
 // refusedByMode returns an error for a command that a subscribed connection of RESP2, or one with
@@ -483,6 +489,7 @@ func (s *session) askFor(batch []byte, count int, owed []pending, write, fresh,
 		s.quit = true
 		return replies, errNotSent
 	}
+	s.awaitCounted()
 	if s.track.Load() != nil && !s.out.hold(&s.srv.wg) {
 		s.quit = true
 	}
@@ -622,7 +629,7 @@ func (s *session) answerRequest(p *pending, reply []byte, took time.Duration) {
 	}
 	switch p.step {
 	case delivered:
-		s.replyReceivers(p.spec, p.args)
+		s.replyReceivers(p.spec, p.args, reply)
 	case watched:
 		s.keepWatch(p.args[1:], reply)
 	case executed:

@@ -34,11 +34,14 @@ type queued struct {
 	spec    *commands.Spec
 	args    [][]byte
 	denied  bool  // as in recorded
+	local   bool  // the session answers, though the machine could: see runsInMachine
 	invalid error // not nil: the arguments must not leave the session, which answers this
 }
 
 // inMachine reports whether the machine runs the command, not the session.
-func (q *queued) inMachine() bool { return q.spec.Handler != nil && q.invalid == nil }
+func (q *queued) inMachine() bool {
+	return q.spec.Handler != nil && q.invalid == nil && !q.local
+}
 
 const transactionFlags = commands.NoScript | commands.Loading | commands.Stale | commands.AllowBusy
 
@@ -127,6 +130,7 @@ func (s *session) queue(q queued) {
 		s.refuse(spec, err)
 		return
 	}
+	q.local = spec.HandlerLevel > 0 && !s.runsInMachine(spec)
 	if !s.tx.failed {
 		q.args = copyArgs(args, size)
 		s.tx.queue = append(s.tx.queue, q)
@@ -271,7 +275,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 		}
 		s.count(q.spec, q.args, replyEnding(rest), share)
 		if publishes(q.spec) && rest[0] == ':' {
-			s.replyReceivers(q.spec, q.args)
+			s.replyReceivers(q.spec, q.args, rest[:n])
 		} else {
 			s.reply.Buf = append(s.reply.Buf, rest[:n]...)
 		}

@@ -101,20 +101,19 @@ type choices struct {
 
 // running is what a session's commands are about. Its goroutine alone uses it.
 type running struct {
-	gone       bool                      // the client has disconnected
-	quit       bool                      // the connection ends after the current replies
-	killing    []*session                // by the CLIENT KILL that runs
-	pubsubSeen *pubsubView               // by the PUBSUB command that runs
-	planned    map[subscription]struct{} // of the transaction that runs: see receiveAhead
-	batch      batch
-	reply      commands.RESP  // complete replies, not sent yet
-	w          *commands.RESP // receives the current command's own reply
-	last       *commands.Spec // newest command
-	tally      tally
-	traces     *traces   // nil: it makes no spans
-	clock      time.Time // newest reading: reading it costs as much as a command
-	fails      uint64    // error replies to the session's own commands
-	failure    codeWord  // of the newest error reply
+	gone    bool                      // the client has disconnected
+	quit    bool                      // the connection ends after the current replies
+	killing []*session                // by the CLIENT KILL that runs
+	planned map[subscription]struct{} // of the transaction that runs: see receiveAhead
+	batch   batch
+	reply   commands.RESP  // complete replies, not sent yet
+	w       *commands.RESP // receives the current command's own reply
+	last    *commands.Spec // newest command
+	tally   tally
+	traces  *traces   // nil: it makes no spans
+	clock   time.Time // newest reading: reading it costs as much as a command
+	fails   uint64    // error replies to the session's own commands
+	failure codeWord  // of the newest error reply
 
 	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent
@@ -124,6 +123,8 @@ type running struct {
 
 	work *budget    // of the running command, with Local.Works
 	held replicated // WAIT's answer in inExec
+
+	uncounted bool // its subscriptions may not count yet: see awaitCounted
 
 	refused bool // a command of the newest batch did not run for lack of a leader
 	blocked bool // the current command waits
@@ -172,6 +173,7 @@ type noted struct {
 	load      sessionLoad // of delivery
 	turn      turn        // guarded by intake.mu
 	answering replyTurn   // guarded by replyRoom.mu
+	telling   countTurn   // guarded by counting.mu
 	// keys with pending invalidations, and their bytes as charged; guarded by tracking.mu
 	tracked      map[string]uint32
 	trackedBytes int
@@ -406,6 +408,7 @@ func (s *session) handle(cmds [][][]byte) {
 
 // send writes the complete replies.
 func (s *session) send() error {
+	s.awaitCounted()
 	if len(s.reply.Buf) > 0 {
 		s.srv.stats.writes.Add(1)
 	}

@@ -271,12 +271,7 @@ func (f *fakeBackend) HasOthers() bool { return len(f.others) > 0 }
 
 // AskOthers asks the other servers of a test.
 func (f *fakeBackend) AskOthers(question []byte) (answers [][]byte) {
-	for _, other := range f.others {
-		if a := other.Answer(question); a != nil {
-			answers = append(answers, a)
-		}
-	}
-	return answers
+	return nil
 }
 
 // Replication reports what the members of the status hold, unless set otherwise.
@@ -446,6 +441,13 @@ func (f *fakeBackend) WaitsHeld() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.machine.Held()
+}
+
+// SubscribedNodes implements Backend.
+func (f *fakeBackend) SubscribedNodes() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.SubscribedNodes()
 }
 
 // WaitingNodes implements Backend.

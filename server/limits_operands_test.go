@@ -9,7 +9,6 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
-	"github.com/coordd/coordd/internal/resp"
 	"github.com/coordd/coordd/internal/tests/detector"
 )
 
@@ -111,15 +110,6 @@ func TestSessionCommandsHaveABudget(t *testing.T) {
 		if got := c.call(x.call...); (got == refused) != x.over || !x.over && got[0] == '-' {
 			t.Errorf("%.40q …: %.80q", x.call, got)
 		}
-	}
-	ask := func(pattern string) string {
-		return string(n.Answer(resp.AppendCall(nil, commandtest.Args(askChannels, pattern))))
-	}
-	if got := ask(hard); got != refused {
-		t.Errorf("another node asks for a hard pattern: %.80q", got)
-	}
-	if got := ask("*1"); !strings.HasPrefix(got, "*") {
-		t.Errorf("another node asks for channels: %.80q", got)
 	}
 }
 

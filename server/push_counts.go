@@ -1,282 +1,361 @@
-// What PUBSUB counts: the subscriptions of all nodes. Each node is asked for its own; one that does
-// not answer in time is left out, as are those of older releases. docs/adr/0042 says why, and what
-// cluster clients see, which ask several nodes and add up.
+// What PUBLISH and PUBSUB count: the subscriptions of all nodes. They are part of the state: each
+// node tells it how many subscribers it has of each name (docs/adr/0042). A client gets no reply to
+// SUBSCRIBE before its subscription counts. While a node reaches no leader, it accepts
+// subscriptions all the same: nobody can publish there either.
 
 package server
 
 import (
 	"bytes"
-	"slices"
-
-	"github.com/cespare/xxhash/v2"
+	"time"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/commands/subscriptions"
+	"github.com/coordd/coordd/internal/lockorder"
 )
 
-const errManyThere commands.Error = "ERR the channels of another node exceed 4 MiB: ask with a " +
-	"pattern"
-
-// Questions of other nodes: the first word. Then come a pattern or nothing, names, or nothing.
 const (
-	askChannels      = "channels"
-	askShardChannels = "shardchannels"
-	askNumSub        = "numsub"
-	askShardNumSub   = "shardnumsub"
-	askPatterns      = "patterns"
+	// A request tells so many names, or names of so many bytes. Sessions take turns of turnNames.
+	roundNames = 1024
+	roundBytes = 256 << 10
+	turnNames  = 64
+	// maxUntold is how many changes may wait to be told. Beyond it, all is told again.
+	maxUntold = 1 << 20
+	// tellLimit is how long a client waits for its subscription to count, beyond the wait for a
+	// leader.
+	tellLimit = 5 * time.Second
 )
 
-// pubsubView is what a PUBSUB command counts.
-type pubsubView struct {
-	none   bool         // nothing: the leader counts for this node
-	others []resp.Value // the other nodes' answers
-	sums   []int        // subscribers of each channel on all other nodes; nil: none
-	err    error
+var errNodeChannels = commands.Errorf("ERR too many channels: the names on a node may take %d "+
+	"bytes, with %d for each", subscriptions.MaxBytes, subscriptions.NameCost)
+
+// counting tells the machine of this node's subscribers.
+type counting struct {
+	mu      lockorder.Mutex
+	era     uint64 // of this node's counts in the machine
+	known   bool   // … is known
+	last    uint64 // sequence number of the newest request
+	drop    bool   // the machine's counts may be wrong: it must drop them
+	all     bool   // all names are to be told
+	check   bool   // the machine may have dropped the counts
+	turns   []*session
+	again   []subscription // to be told besides, for nobody
+	untold  int            // changes of turns
+	running bool           // countSubscribers runs
+	blind   bool           // no leader is reached: all is told later
+	failing time.Time      // since when requests fail; zero: they do not
+	round   chan struct{}  // closed at the end of a round; nil: nobody waits
 }
 
-// isClusterReplica reports whether a cluster client sees this node as a replica. Such a client asks
-// the master, or all nodes, and adds up: the master has counted what this node would.
-func (s *session) isClusterReplica() bool {
-	as := s.srv.cfg.PresentAs
-	if as == PresentCluster || as == PresentReplicated && s.stale {
-		return s.srv.backend.Role() != "leader"
+// countTurn is a session's part in counting, guarded by counting.mu.
+type countTurn struct {
+	untold   []subscription
+	underway int // names of the round that runs
+}
+
+// note has the machine learn that a session has or ends a subscription. The session's goroutine
+// calls it, behind the change.
+func (s *session) note(kind subKind, name string) {
+	c := &s.srv.counting
+	if s.srv.backend.Level() < commands.LevelSecond {
+		return // all is told when it rises
 	}
-	return false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blind {
+		return
+	}
+	if c.untold++; c.untold > maxUntold {
+		c.forget()
+		c.drop = true
+	} else {
+		if len(s.telling.untold) == 0 {
+			c.turns = append(c.turns, s)
+		}
+		s.telling.untold = append(s.telling.untold, subscription{kind, name})
+		s.uncounted = true
+	}
+	c.start(s.srv)
 }
 
-// askOthers has the next PUBSUB command count the subscriptions of all nodes. The client sees
-// earlier replies while it waits.
-func (s *session) askOthers(words ...[]byte) {
+// forget has nobody wait any more, because all is told again. The caller holds mu.
+func (c *counting) forget() {
+	for _, s := range c.turns {
+		s.telling.untold = nil
+	}
+	c.turns, c.untold = nil, 0
+}
+
+// start tells what is to be told. The caller holds mu.
+func (c *counting) start(srv *Server) {
+	if !c.running {
+		c.running = srv.outlasting(srv.countSubscribers)
+	}
+}
+
+// awaitCounted waits until the session's subscriptions count.
+func (s *session) awaitCounted() {
+	if !s.uncounted {
+		return
+	}
+	s.uncounted = false
 	s.mayWait()
-	v := s.pubsubSeen
-	v.others = nil
-	if v.none || !s.srv.backend.HasOthers() {
-		return
-	}
-	question := resp.AppendCall(nil, words)
-	if !s.inExec && s.send() != nil {
-		s.quit = true
-		return
-	}
-	for _, answer := range s.srv.backend.AskOthers(question) {
-		a, err := resp.NewReader(bytes.NewReader(answer)).Value()
-		switch {
-		case err == nil && a.IsError():
-			v.err = commands.Error(a.Text)
-		case err == nil && a.Kind == resp.Array:
-			v.others = append(v.others, a)
+	c := &s.srv.counting
+	for {
+		c.mu.Lock()
+		done := len(s.telling.untold)+s.telling.underway == 0 || !c.running
+		if c.round == nil {
+			c.round = make(chan struct{})
 		}
-	}
-}
-
-// sumOthers has the next PUBSUB command add the subscribers of channels on all other nodes. It asks
-// in parts if the names are many.
-func (s *session) sumOthers(word string, names [][]byte) {
-	v := s.pubsubSeen
-	if v.none || !s.srv.backend.HasOthers() {
-		return
-	}
-	v.sums = make([]int, len(names))
-	for from := 0; from < len(names) && !s.quit; {
-		if s.killed.Load() {
-			v.err = errNotSent
+		round := c.round
+		c.mu.Unlock()
+		if done {
 			return
 		}
-		question, to := [][]byte{[]byte(word)}, from
-		for size := nameCost; to < len(names); to++ {
-			name := names[to]
-			if commands.CheckChannel(name) != nil {
-				name = nil // nobody subscribes to it: its place alone is needed
-			}
-			if size += len(name) + nameCost; size > maxQuestion {
-				break
-			}
-			question = append(question, name)
-		}
-		s.askOthers(question...)
-		for _, other := range v.others {
-			for i := range min(len(other.Elems), to-from) {
-				n, _ := commands.ParseInt([]byte(other.Elems[i].Text))
-				if commands.CheckChannel(names[from+i]) == nil {
-					v.sums[from+i] += int(n)
-				}
-			}
-		}
-		from = to
-	}
-}
-
-// maxQuestion and maxAnswer are the Backend's bounds of questions and answers, bytes. nameCost is
-// at least what a name takes besides its bytes, in a question and in its answer.
-const (
-	maxQuestion = 1 << 20
-	maxAnswer   = 4 << 20
-	nameCost    = 32
-)
-
-// answerLoad makes answers to other nodes share the processor.
-var answerLoad = func() Workload {
-	h := xxhash.Sum64String("pubsub of another node") | 1
-	return Workload{Command: h, Shape: h}
-}()
-
-// Answer answers another node's AskOthers; nil: this release does not know the question.
-func (s *Server) Answer(question []byte) (answer []byte) {
-	v, err := resp.NewReader(bytes.NewReader(question)).Value()
-	if err != nil || len(v.Elems) == 0 {
-		return nil
-	}
-	_ = s.backend.Schedule(answerLoad, func() { // nil is an answer if it fails
-		answer = s.pubsub.answer(v.Elems[0].Text, v.Elems[1:])
-	})
-	return answer
-}
-
-func (ps *pubsub) answer(question string, words []resp.Value) []byte {
-	var answer []byte
-	switch question {
-	case askChannels, askShardChannels:
-		kind, pattern := subChannel, []byte(nil)
-		if question == askShardChannels {
-			kind = subShard
-		}
-		if len(words) > 0 {
-			pattern = []byte(words[0].Text)
-		}
-		var names []string
-		err := bounded(func(work *budget) { names = ps.names(kind, pattern, work) })
-		if err != nil {
-			return resp.AppendLine(nil, resp.Error, err.Error())
-		}
-		answer = resp.AppendHead(answer, resp.Array, int64(len(names)))
-		for _, name := range names {
-			if answer = resp.AppendBulk(answer, name); len(answer) > maxAnswer {
-				return resp.AppendLine(nil, resp.Error, errManyThere.Error())
-			}
-		}
-	case askNumSub, askShardNumSub:
-		kind := subChannel
-		if question == askShardNumSub {
-			kind = subShard
-		}
-		answer = resp.AppendHead(answer, resp.Array, int64(len(words)))
-		for i := range words {
-			answer = resp.AppendHead(answer, resp.Int, int64(ps.count(kind, []byte(words[i].Text))))
-		}
-	case askPatterns:
-		hashes := ps.patternHashes()
-		answer = resp.AppendHead(answer, resp.Array, int64(len(hashes)))
-		for h := range hashes {
-			answer = resp.AppendHead(answer, resp.Int, int64(h))
-		}
-	}
-	return answer
-}
-
-// patternHashes returns a hash of every pattern, the same on all nodes.
-func (ps *pubsub) patternHashes() map[uint64]struct{} {
-	hashes := map[uint64]struct{}{}
-	ps.patterns.each(func(name string, _ subscribers) {
-		hashes[xxhash.Sum64String(name)] = struct{}{}
-	})
-	return hashes
-}
-
-// channelsOf answers PUBSUB CHANNELS or SHARDCHANNELS.
-func channelsOf(kind subKind, question string) commands.Local {
-	return pubsubLocal(func(s *session, args [][]byte) {
-		if len(args) > 3 {
-			s.pubsubSeen.err = subcommandSyntax(args)
+		select {
+		case <-round:
+		case <-s.srv.ctx.Done():
 			return
 		}
-		if len(args) == 3 {
-			if s.pubsubSeen.err = commands.CheckPattern(args[2]); s.pubsubSeen.err != nil {
-				return
-			}
-		}
-		s.askOthers(append([][]byte{[]byte(question)}, args[2:]...)...)
-	}, func(s *session, args [][]byte) {
-		var names []string
-		if !s.pubsubSeen.none {
-			var pattern []byte
-			if len(args) == 3 {
-				pattern = args[2]
-			}
-			names = s.srv.pubsub.names(kind, pattern, s.work)
-		}
-		for i := range s.pubsubSeen.others {
-			for _, name := range s.pubsubSeen.others[i].Elems {
-				names = append(names, name.Text)
-			}
-		}
-		if len(s.pubsubSeen.others) > 0 {
-			slices.Sort(names)
-			names = slices.Compact(names)
-		}
-		s.w.Array(len(names))
-		for _, name := range names {
-			s.w.BulkString(name)
-		}
-	})
-}
-
-// numSubOf answers PUBSUB NUMSUB or SHARDNUMSUB.
-func numSubOf(kind subKind, question string) commands.Local {
-	return pubsubLocal(func(s *session, args [][]byte) {
-		s.sumOthers(question, args[2:])
-	}, func(s *session, args [][]byte) {
-		s.w.Array(2 * len(args[2:]))
-		for i, name := range args[2:] {
-			n := 0
-			if !s.pubsubSeen.none {
-				n = s.srv.pubsub.count(kind, name)
-			}
-			if s.pubsubSeen.sums != nil {
-				n += s.pubsubSeen.sums[i]
-			}
-			s.w.Bulk(name)
-			s.w.Int(int64(n))
-		}
-	})
-}
-
-// numPat answers PUBSUB NUMPAT: different patterns.
-func numPat() commands.Local {
-	return pubsubLocal(func(s *session, _ [][]byte) {
-		s.askOthers([]byte(askPatterns))
-	}, func(s *session, _ [][]byte) {
-		switch {
-		case s.pubsubSeen.none:
-			s.w.Int(0)
-		case len(s.pubsubSeen.others) == 0:
-			s.w.Int(int64(s.srv.pubsub.kinds(subPattern)))
-		default:
-			hashes := s.srv.pubsub.patternHashes()
-			for _, other := range s.pubsubSeen.others {
-				for i := range other.Elems {
-					h, _ := commands.ParseInt([]byte(other.Elems[i].Text))
-					hashes[uint64(h)] = struct{}{}
-				}
-			}
-			s.w.Int(int64(len(hashes)))
-		}
-	})
-}
-
-// pubsubLocal makes a subcommand of two parts: one asks other nodes, which takes time, the other
-// counts, which takes work.
-func pubsubLocal(ask, count func(*session, [][]byte)) commands.Local {
-	return commands.Local{
-		Works: true,
-		Ahead: func(c commands.Client, _ *commands.Spec, args [][]byte) error {
-			s := c.(*session)
-			s.pubsubSeen = &pubsubView{none: s.isClusterReplica()}
-			ask(s, args)
-			return s.pubsubSeen.err
-		},
-		Run: serve(func(s *session, _ *commands.Spec, args [][]byte) {
-			defer func() { s.pubsubSeen = nil }()
-			count(s, args)
-		}),
 	}
+}
+
+// heard acts on an event of the machine. It never blocks.
+func (c *counting) heard(srv *Server, e *commands.Event) {
+	switch e.Kind {
+	case commands.SubscribersDropped, commands.StateReplaced, commands.LevelRaised:
+	default:
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case e.Kind == commands.SubscribersDropped && c.known && e.Wait > c.era:
+		c.era, c.all = e.Wait, true
+	case e.Kind == commands.StateReplaced && c.known:
+		c.check = true
+	case e.Kind == commands.LevelRaised, e.Kind == commands.StateReplaced:
+		c.all = true
+	default:
+		return
+	}
+	c.start(srv)
+}
+
+// begins has the machine drop what it counts of an earlier process of this node.
+func (c *counting) begins(srv *Server) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		c.drop = true
+		c.start(srv)
+	}
+}
+
+// blinded reports whether the node's subscribers do not count.
+func (c *counting) blinded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blind
+}
+
+// told is a round: what one request tells.
+type told struct {
+	drop  bool           // it drops the counts
+	names []subscription // each once
+	of    []turnOf
+	again []subscription // of counting.again
+}
+
+// turnOf is the part of a session.
+type turnOf struct {
+	s     *session
+	names []subscription
+}
+
+// countSubscribers tells the machine until nothing is left to tell.
+func (s *Server) countSubscribers() {
+	c := &s.counting
+	for pause := firstPause; ; {
+		c.findAll(s)
+		r, ok := c.begin(s)
+		if !ok {
+			return
+		}
+		era, err := s.tell(&r)
+		if c.end(s, &r, era, err); err == nil {
+			pause = firstPause
+		} else {
+			pause = s.rest(pause)
+		}
+	}
+}
+
+// findAll has all names told again, if that is due.
+func (c *counting) findAll(srv *Server) {
+	c.mu.Lock()
+	due := c.all && c.known && !c.drop
+	c.all = c.all && !due && !c.known
+	c.mu.Unlock()
+	if !due {
+		return
+	}
+	names := srv.pubsub.everything() // takes long; who changes one meanwhile tells it
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.again = names
+}
+
+// begin begins a round. ok is false if there is nothing to tell.
+func (c *counting) begin(srv *Server) (r told, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case srv.ctx.Err() != nil || srv.backend.Level() < commands.LevelSecond:
+		c.forget()
+		c.stop()
+		return r, false
+	case c.drop, !c.known && (len(c.turns) > 0 || srv.pubsub.size.Load() > 0):
+		return told{drop: true}, true
+	}
+	most := roundNames
+	if len(c.again) > 0 {
+		most -= roundNames / 4
+	}
+	seen, bytes := map[subscription]bool{}, 0
+	take := func(names []subscription, most int) (taken []subscription) {
+		for len(taken) < min(len(names), most) && bytes < roundBytes {
+			name := names[len(taken)]
+			if taken = names[:len(taken)+1]; !seen[name] {
+				seen[name] = true
+				r.names = append(r.names, name)
+				bytes += len(name.name) + 16
+			}
+		}
+		return taken
+	}
+	for len(c.turns) > 0 && len(r.names) < most && bytes < roundBytes {
+		s := c.turns[0]
+		t := &s.telling
+		taken := take(t.untold, turnNames)
+		r.of = append(r.of, turnOf{s, taken})
+		c.untold -= len(taken)
+		t.underway += len(taken)
+		if t.untold = t.untold[len(taken):]; len(t.untold) > 0 {
+			c.turns = append(c.turns, s)
+		} else {
+			t.untold = nil
+		}
+		c.turns = c.turns[1:]
+	}
+	r.again = take(c.again, roundNames)
+	c.again = c.again[len(r.again):]
+	if len(r.of)+len(r.names) == 0 && !c.check {
+		c.turns, c.again = nil, nil
+		c.stop()
+		return r, false
+	}
+	c.check = false
+	return r, true
+}
+
+// stop ends the rounds. The caller holds mu.
+func (c *counting) stop() {
+	c.running = false
+	c.wake()
+}
+
+// wake ends the wait of sessions for a round. The caller holds mu.
+func (c *counting) wake() {
+	if c.round != nil {
+		close(c.round)
+		c.round = nil
+	}
+}
+
+// tell sends the request of a round. era is the one that the machine names, 0 if it took the
+// counts.
+func (s *Server) tell(r *told) (era uint64, err error) {
+	c := &s.counting
+	id := []byte(s.backend.Status().ID)
+	words := [][]byte{[]byte(commands.SettingDropSubscribers), id}
+	c.mu.Lock()
+	if !r.drop {
+		c.last++
+		words = [][]byte{[]byte(commands.SettingSubscribers), id,
+			[]byte(formatInt(int64(c.era))), []byte(formatInt(int64(c.last)))}
+	}
+	load := Workload{}
+	if c.blind {
+		load.LeaderWait = -1
+	}
+	c.mu.Unlock()
+	for _, a := range r.names {
+		n := s.pubsub.count(a.kind, []byte(a.name))
+		words = append(words, append([]byte{commands.SubscriberKinds[a.kind]}, a.name...),
+			[]byte(formatInt(int64(n))))
+	}
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{words}})
+	replies, err := s.backend.Write(s.ctx, load, batch, 1)
+	if err != nil {
+		return 0, err
+	}
+	if a, ok := replies.Next(); ok && a.Reply[0] == ':' {
+		if n, ok := commands.ParseInt(bytes.TrimSuffix(a.Reply[1:], []byte("\r\n"))); ok {
+			return uint64(n), nil
+		}
+	}
+	return 0, &Error{Unknown, "UNKNOWN the counts of subscribers may not have been taken"}
+}
+
+// end ends a round.
+func (c *counting) end(srv *Server, r *told, era uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.wake()
+	for i := range r.of {
+		r.of[i].s.telling.underway -= len(r.of[i].names)
+	}
+	switch {
+	case err == nil && r.drop:
+		c.era, c.known, c.all, c.drop = era, true, true, false
+	case err == nil && era != 0: // nothing was taken
+		// In an era of which the machine has not told, there may be counts of an earlier process.
+		c.drop = c.drop || era != c.era
+		c.putBack(r)
+	case err != nil && (outcomeOf(err) == NoLeader || outcomeOf(err) == Refused ||
+		!c.failing.IsZero() && time.Since(c.failing) > tellLimit):
+		c.forget()
+		c.drop = true
+		if !c.blind {
+			c.blind = true
+			srv.warnings.Warn("subscribers of this node are not counted: PUBLISH and PUBSUB "+
+				"answer without them", "error", err)
+		}
+	case err != nil:
+		if c.failing.IsZero() {
+			c.failing = time.Now()
+		}
+		c.putBack(r)
+	}
+	if err == nil {
+		c.failing = time.Time{}
+		if c.blind {
+			c.blind = false // before all names are looked up: later changes are told besides
+			srv.log.Info("subscribers of this node are counted again")
+		}
+	}
+}
+
+// putBack has a round told again. The caller holds mu.
+func (c *counting) putBack(r *told) {
+	for i := range r.of {
+		t := &r.of[i].s.telling
+		if c.untold += len(r.of[i].names); len(t.untold) == 0 {
+			c.turns = append(c.turns, r.of[i].s)
+		}
+		t.untold = append(r.of[i].names[:len(r.of[i].names):len(r.of[i].names)], t.untold...)
+	}
+	c.again = append(r.again[:len(r.again):len(r.again)], c.again...)
 }

@@ -62,7 +62,8 @@ func (t *patternTable) size() int {
 
 func (t *patternTable) full() bool { return t.size() >= maxNodePatterns }
 
-func (t *patternTable) add(text string, s *session, after uint64) {
+// add reports whether s is the first subscriber.
+func (t *patternTable) add(text string, s *session, after uint64) (first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.all[text]
@@ -82,6 +83,17 @@ func (t *patternTable) add(text string, s *session, after uint64) {
 		g.of = append(g.of, p)
 	}
 	p.to[s] = after
+	return len(p.to) == 1
+}
+
+// count returns the number of subscribers of a pattern.
+func (t *patternTable) count(text string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if p := t.all[text]; p != nil {
+		return len(p.to)
+	}
+	return 0
 }
 
 func (t *patternTable) group(prefix []byte) (*patternGroup, bool) {
@@ -92,20 +104,22 @@ func (t *patternTable) group(prefix []byte) (*patternGroup, bool) {
 	return v.(*patternGroup), true
 }
 
-func (t *patternTable) remove(text string, s *session) {
+// remove reports whether s was the last subscriber.
+func (t *patternTable) remove(text string, s *session) (last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.all[text]
 	if delete(p.to, s); len(p.to) > 0 {
-		return
+		return false
 	}
 	delete(t.all, text)
 	g, _ := t.group(p.prefix)
-	last := g.of[len(g.of)-1]
-	g.of[p.at], last.at = last, p.at
+	newest := g.of[len(g.of)-1]
+	g.of[p.at], newest.at = newest, p.at
 	if g.of = slices.Delete(g.of, len(g.of)-1, len(g.of)); len(g.of) == 0 {
 		t.tree, _, _ = t.tree.Delete(p.prefix)
 	}
+	return true
 }
 
 // each calls f with the subscribers of every pattern.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/subscriptions"
 )
 
 // Words of the confirmations, by kind of subscription.
@@ -92,17 +93,17 @@ var pubsubSpecs = []commands.Spec{
 		Complexity: "That of the subcommand",
 		Subcommands: []commands.Spec{
 			pubsubSub("channels", -2, "2.8.0", "[pattern]",
-				"Lists the channels that have subscribers.", channelsOf(subChannel, askChannels)),
+				"Lists the channels that have subscribers.", channelsOf(subChannel)),
 			pubsubSub("numsub", -2, "2.8.0", "[channel [channel ...]]",
-				"Returns the number of subscribers of channels.", numSubOf(subChannel, askNumSub)),
+				"Returns the number of subscribers of channels.", numSubOf(subChannel)),
 			pubsubSub("numpat", 2, "2.8.0", "",
-				"Returns the number of patterns that have subscribers.", numPat()),
+				"Returns the number of patterns that have subscribers.", numPat),
 			pubsubSub("shardchannels", -2, "7.0.0", "[pattern]",
 				"Lists the shard channels that have subscribers.",
-				channelsOf(subShard, askShardChannels)),
+				channelsOf(subShard)),
 			pubsubSub("shardnumsub", -2, "7.0.0", "[shardchannel [shardchannel ...]]",
 				"Returns the number of subscribers of shard channels.",
-				numSubOf(subShard, askShardNumSub)),
+				numSubOf(subShard)),
 			helpSpec("PUBSUB", "6.2.0", "pubsub",
 				"CHANNELS [<pattern>]",
 				"    Return the currently active channels matching a <pattern> (default: '*').",
@@ -117,17 +118,6 @@ var pubsubSpecs = []commands.Spec{
 				"    Return the number of subscribers for the specified shard level channel(s)"),
 		},
 	},
-}
-
-func pubsubSub(name string, arity int, since, syntax, summary string,
-	local commands.Local) commands.Spec {
-	return commands.Spec{
-		Name: name, Kind: commands.Session, Arity: arity, Group: "pubsub", Since: since,
-		Syntax: syntax, Summary: summary,
-		Flags:      commands.PubSub | commands.Loading | commands.Stale,
-		Complexity: "O(N) where N is the number of channels or patterns",
-		Local:      &local,
-	}
 }
 
 // subscribing answers SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE with a confirmation for each name,
@@ -293,15 +283,24 @@ func (s *session) confirm(word string, name []byte, kind subKind) {
 	s.w.Int(int64(n))
 }
 
-// publishHandler sends a message from the log. The machine does not know the subscribers, so it
-// replies 0.
+// publishHandler sends a message from the log. Below LevelSecond the machine does not know the
+// subscribers, so it replies 0.
 func publishHandler(shard bool) commands.Handler {
 	return func(x *commands.Call) error {
 		x.ExpectMessages(len(x.Args[1]) + len(x.Args[2]))
 		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelSecond {
 			return err
 		}
-		x.Out.Int(0) // first: a message without room for its reply is not sent
+		n, work := int64(0), uint64(0)
+		switch {
+		case x.Level < commands.LevelSecond:
+		case shard:
+			n, work = x.Subscribers.Of(subscriptions.Shard, x.Args[1])
+		default:
+			n, work = x.Subscribers.Receivers(x.Args[1])
+		}
+		x.Spend(int(work))
+		x.Out.Int(n) // first: a message without room for its reply is not sent
 		x.Send(x.Args[1], x.Args[2], shard)
 		return nil
 	}
@@ -325,9 +324,13 @@ func publishes(spec *commands.Spec) bool {
 	return spec.Kind == commands.Write && spec.Has(commands.PubSub)
 }
 
-// replyReceivers answers one of these with the number of receivers on this node, as a node of Redis
-// Cluster does.
-func (s *session) replyReceivers(spec *commands.Spec, args [][]byte) {
+// replyReceivers answers one of these with the machine's reply. Below LevelSecond the machine does
+// not know the receivers, and the reply is their number on this node.
+func (s *session) replyReceivers(spec *commands.Spec, args [][]byte, reply []byte) {
+	if s.srv.backend.Level() >= commands.LevelSecond {
+		s.reply.Buf = append(s.reply.Buf, reply...)
+		return
+	}
 	shard := spec.Keys.First > 0 // SPUBLISH
 	s.reply.Int(int64(s.srv.pubsub.receivers(args[1], shard)))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/commands/subscriptions"
 	"github.com/coordd/coordd/internal/lockorder"
 )
 
@@ -34,6 +35,7 @@ type subscription struct {
 type pubsub struct {
 	delivery delivery
 	size     atomic.Int64          // subscriptions of all kinds
+	bytes    atomic.Int64          // bytes of their names, each once, as the machine may count them
 	backlog  atomic.Int64          // bytes of queued messages, each counted once
 	disabled atomic.Pointer[error] // why no messages arrive any more; nil: they do
 
@@ -68,7 +70,8 @@ func (t *channelTable) part(name string) *channelPart {
 	return &t.parts[maphash.String(t.seed, name)%channelParts]
 }
 
-func (t *channelTable) add(name string, s *session, after uint64) {
+// add reports whether s is the first subscriber.
+func (t *channelTable) add(name string, s *session, after uint64) (first bool) {
 	p := t.part(name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,18 +82,22 @@ func (t *channelTable) add(name string, s *session, after uint64) {
 		p.of[name] = subscribers{}
 	}
 	p.of[name][s] = after
+	return len(p.of[name]) == 1
 }
 
-func (t *channelTable) remove(name string, s *session) {
+// remove reports whether s was the last subscriber.
+func (t *channelTable) remove(name string, s *session) (last bool) {
 	p := t.part(name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if delete(p.of[name], s); len(p.of[name]) == 0 {
+	delete(p.of[name], s)
+	if last = len(p.of[name]) == 0; last {
 		delete(p.of, name)
 	}
 	if len(p.of) == 0 {
 		p.of = nil // frees the map
 	}
+	return last
 }
 
 // reached calls f with the subscribers of a channel, if any.
@@ -166,16 +173,43 @@ func (ps *pubsub) add(kind subKind, name string, s *session) error {
 	s.memory.add(memoryKeys, len(name)+subscriptionCost)
 	ps.size.Add(1) // before reading the number: from here on Deliver queues messages
 	after := ps.delivery.join()
+	first := false
 	if kind == subPattern {
-		ps.patterns.add(name, s, after)
+		first = ps.patterns.add(name, s, after)
 	} else {
-		ps.table(kind).add(name, s, after)
+		first = ps.table(kind).add(name, s, after)
 	}
-	if why := ps.disabledReason(); why != nil { // checked when DropWaiting can see the subscription
+	why := ps.disabledReason() // asked when DropWaiting can see the subscription
+	if first && ps.bytes.Add(countedBytes(kind, name)) > subscriptions.MaxBytes && why == nil {
+		why = errNodeChannels
+	}
+	s.note(kind, name)
+	if why != nil {
 		ps.remove(kind, name, s)
-		return why
 	}
-	return nil
+	return why
+}
+
+// countedBytes is what the machine may count for a name.
+func countedBytes(kind subKind, name string) int64 {
+	n := len(name) + subscriptions.NameCost
+	if kind == subPattern {
+		n += len(name) // at most so much of it is literal
+	}
+	return int64(n)
+}
+
+// everything returns all names with subscribers.
+func (ps *pubsub) everything() (names []subscription) {
+	for kind := range subKinds {
+		add := func(name string, _ subscribers) { names = append(names, subscription{kind, name}) }
+		if kind == subPattern {
+			ps.patterns.each(add)
+		} else {
+			ps.table(kind).each(add)
+		}
+	}
+	return names
 }
 
 // disable refuses further subscriptions.
@@ -190,11 +224,16 @@ func (ps *pubsub) disabledReason() error {
 
 // remove ends an existing subscription.
 func (ps *pubsub) remove(kind subKind, name string, s *session) {
+	last := false
 	if kind == subPattern {
-		ps.patterns.remove(name, s)
+		last = ps.patterns.remove(name, s)
 	} else {
-		ps.table(kind).remove(name, s)
+		last = ps.table(kind).remove(name, s)
 	}
+	if last {
+		ps.bytes.Add(-countedBytes(kind, name))
+	}
+	s.note(kind, name)
 	ps.size.Add(-1)
 	s.memory.add(memoryKeys, -len(name)-subscriptionCost)
 	s.subscriptions.Add(-1)
@@ -272,8 +311,11 @@ func matcher(pattern []byte, work *budget) func(name string) bool {
 	}
 }
 
-// count returns the number of subscribers of one channel.
+// count returns the number of subscribers of one channel or pattern.
 func (ps *pubsub) count(kind subKind, name []byte) int {
+	if kind == subPattern {
+		return ps.patterns.count(string(name))
+	}
 	n := 0
 	ps.table(kind).reached(name, func(to subscribers) { n = len(to) })
 	return n
@@ -309,6 +351,7 @@ func (s *Server) Deliver(events []commands.Event) {
 	}
 	for i := range events {
 		s.tellWaits(&events[i])
+		s.counting.heard(s, &events[i])
 		switch e := &events[i]; e.Kind {
 		case commands.Message:
 			if subscribed && s.pubsub.mayReach(e.Channel, e.Shard) {

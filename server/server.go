@@ -203,6 +203,7 @@ type doors struct {
 // answers are what commands work with. Each has a lock of its own.
 type answers struct {
 	pubsub       *pubsub
+	counting     counting
 	waitQueues   waitQueues
 	machineWaits machineWaits
 	tracking     tracking
@@ -334,7 +335,7 @@ func (s *Server) serve(ln net.Listener, gate *halfopen.Gate) error {
 	if len(s.listeners) == 0 {
 		s.background.Add(2)
 		go s.cron()
-		go s.watchWaits()
+		go s.watchNodes()
 	}
 	s.listeners[ln] = struct{}{}
 	s.startFollowing()

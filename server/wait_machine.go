@@ -431,13 +431,13 @@ func (s *Server) outlasting(f func()) bool {
 	return runs
 }
 
-// watchWaits drops the waits of nodes that this node does not reach, or that have been started
-// again since it looked, while it leads. When it begins to lead, it has the nodes send their waits
-// again, and ends the hold if some do not come.
-func (s *Server) watchWaits() {
+// watchNodes drops the waits and the counts of subscribers of nodes that this node does not reach,
+// or that have been started again since it looked, while it leads. When it begins to lead, it has
+// the nodes send their waits again, and ends the hold if some do not come.
+func (s *Server) watchNodes() {
 	defer s.background.Done()
 	started := map[string]time.Time{}
-	term, held := s.backend.Status().Term, time.Time{}
+	term, held, led := s.backend.Status().Term, time.Time{}, time.Time{}
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
@@ -446,19 +446,27 @@ func (s *Server) watchWaits() {
 		case <-s.ctx.Done():
 			return
 		}
-		nodes := s.backend.WaitingNodes()
-		if len(nodes) == 0 {
+		nodes, subscribed := s.backend.WaitingNodes(), s.backend.SubscribedNodes()
+		if len(nodes)+len(subscribed) == 0 {
 			continue
 		}
 		st := s.backend.Status()
+		if slices.Contains(subscribed, st.ID) {
+			s.counting.begins(s)
+		}
 		if st.Role != "leader" {
 			continue
+		}
+		if st.Term != term || led.IsZero() {
+			led = time.Now()
 		}
 		if st.Term != term {
 			term, held = st.Term, time.Time{}
 			clear(started) // of nodes that were started again while another led
 			// It ends no wait, but as an entry of the term it drops all.
-			s.changeWaits(commands.SettingLeaveWait, "0")
+			if len(nodes) > 0 {
+				s.changeWaits(commands.SettingLeaveWait, "0")
+			}
 		}
 		switch {
 		case !s.backend.WaitsHeld():
@@ -468,9 +476,18 @@ func (s *Server) watchWaits() {
 		case time.Since(held) >= returnLimit:
 			s.changeWaits(commands.SettingServeWaits)
 		}
-		for _, id := range nodes {
-			if id != st.ID && (!st.hears(id) || st.restarted(id, started)) {
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(
+			slices.Concat(nodes, subscribed)))) {
+			again, heard := st.restarted(id, started), st.hears(id)
+			if id == st.ID || heard && !again {
+				continue
+			}
+			if slices.Contains(nodes, id) {
 				s.changeWaits(commands.SettingDropWaits, id)
+			}
+			// a new leader has not heard of all yet, and counts are not lost with a term
+			if slices.Contains(subscribed, id) && (again || time.Since(led) > contactLimit) {
+				s.changeWaits(commands.SettingDropSubscribers, id)
 			}
 		}
 	}
@@ -496,7 +513,7 @@ func (st *Status) restarted(id string, started map[string]time.Time) bool {
 	return !before.IsZero() && began.Sub(before) > contactLimit
 }
 
-// changeWaits has the machine change its waits, as the leader decides.
+// changeWaits has the machine change what it has of nodes, as the leader decides.
 func (s *Server) changeWaits(words ...string) {
 	var cmd [][]byte
 	for _, w := range words {
@@ -505,7 +522,7 @@ func (s *Server) changeWaits(words ...string) {
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
 		Cmds: [][][]byte{cmd}})
 	if _, err := s.backend.Write(s.ctx, Workload{LeaderWait: -1}, batch, 1); err != nil {
-		s.warnings.Warn("what waits in the state is not changed yet", "change",
+		s.warnings.Warn("what the state has of a node is not changed yet", "change",
 			strings.Join(words, " "), "error", err)
 	}
 }

@@ -140,7 +140,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		return errUnknownCommand
 	case notResolved != nil:
 		return errCommandArity
-	case spec.Has(commands.NoScript) || spec.Handler == nil:
+	case spec.Has(commands.NoScript) || spec.Handler == nil || x.Level < spec.HandlerLevel:
 		return errNotFromScript
 	}
 	if x.User != nil {

@@ -89,6 +89,9 @@ func (n backend) WaitsHeld() bool { return n.adapter.Held() }
 // WaitingNodes implements server.Backend.
 func (n backend) WaitingNodes() []string { return n.adapter.WaitingNodes() }
 
+// SubscribedNodes implements server.Backend.
+func (n backend) SubscribedNodes() []string { return n.adapter.SubscribedNodes() }
+
 // Watch implements server.Backend.
 func (n backend) Watch(on bool) { n.adapter.Watch(on) }
 

@@ -124,9 +124,12 @@ func startNode(t *testing.T, table *commands.Table) *singleNode {
 // reset gives the server an empty machine and a clock.
 func (n *singleNode) reset(node *node, now func() int64) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.node, n.now = node, now
 	n.users.Store(node.machine.Users())
+	n.mu.Unlock()
+	if n.server != nil {
+		n.server.Deliver([]commands.Event{{Kind: commands.StateReplaced}})
+	}
 }
 
 // Users implements server.Backend.
@@ -139,6 +142,12 @@ func (n *singleNode) Level() uint64 { return n.users.Load().Level }
 func (n *singleNode) Waits(number uint64) bool {
 	defer n.lock()()
 	return n.node.machine.Waits(number)
+}
+
+// SubscribedNodes implements server.Backend.
+func (n *singleNode) SubscribedNodes() []string {
+	defer n.lock()()
+	return n.node.machine.SubscribedNodes()
 }
 
 // WaitingNodes implements server.Backend.
