@@ -22,7 +22,7 @@ const (
 )
 
 // Counts is how many subscribers each channel and pattern has on each node. Nodes that agree on the
-// changes agree on it. It is not safe for concurrent use.
+// changes agree on it. It is not safe for concurrent use. nil counts nobody.
 type Counts struct {
 	nodes []*node // by id
 }
@@ -83,6 +83,13 @@ type Change struct {
 	Kind  Kind
 	Name  string
 	Count int64
+}
+
+func (c *Counts) all() []*node {
+	if c == nil {
+		return nil
+	}
+	return c.nodes
 }
 
 func (c *Counts) find(id string) (at int, there bool) {
@@ -179,7 +186,7 @@ func (c *Counts) Nodes() (ids []string) {
 // Of returns the subscribers of one name.
 func (c *Counts) Of(kind Kind, text []byte) (count int64, work uint64) {
 	item := named(kind, string(text))
-	for _, n := range c.nodes {
+	for _, n := range c.all() {
 		if tree := n.names[kind]; tree != nil {
 			work += lookUpWork + uint64(len(text)/64)
 			there, _ := tree.Get(item)
@@ -193,7 +200,7 @@ func (c *Counts) Of(kind Kind, text []byte) (count int64, work uint64) {
 func (c *Counts) Receivers(channel []byte) (count int64, work uint64) {
 	count, work = c.Of(Channel, channel)
 	most := work + MatchWork
-	for _, n := range c.nodes {
+	for _, n := range c.all() {
 		if tree := n.names[Pattern]; tree != nil && tree.Len() > 0 {
 			matched, took := matching(tree, channel, most-min(work, most))
 			count, work = count+matched, work+took
@@ -245,7 +252,7 @@ func commonPrefix(a, b string) int {
 // nil: all. It calls spend with the work before it does it.
 func (c *Counts) Names(kind Kind, pattern []byte, spend func(units uint64)) (names []string) {
 	var m glob.Matcher
-	for _, n := range c.nodes {
+	for _, n := range c.all() {
 		tree := n.names[kind]
 		if tree == nil {
 			continue
@@ -263,7 +270,7 @@ func (c *Counts) Names(kind Kind, pattern []byte, spend func(units uint64)) (nam
 			return true
 		})
 	}
-	if len(c.nodes) > 1 || kind == Pattern { // else they are in order, each once
+	if len(c.all()) > 1 || kind == Pattern { // else they are in order, each once
 		spend(visitWork * uint64(len(names)))
 		slices.Sort(names)
 		names = slices.Compact(names)
