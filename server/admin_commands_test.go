@@ -371,3 +371,37 @@ func TestPauseOfWritesAndScripts(t *testing.T) {
 		check()
 	}
 }
+
+// The size of a reply counts, however much of it was sent while it was written, or whoever answers
+// it; and no log shows a password.
+func TestLargeCalls(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	c.call("CONFIG", "SET", "commandlog-request-larger-than", "1000",
+		"commandlog-reply-larger-than", "1000")
+	last := func(kind string) string { return c.call("COMMANDLOG", "GET", "1", kind) }
+	want := func(kind string, size int, args string) {
+		t.Helper()
+		if got := last(kind); !strings.Contains(got, fmt.Sprintf("\r\n:%d\r\n%s", size, args)) {
+			t.Errorf("%s: %q", kind, got)
+		}
+	}
+	x := strings.Repeat("x", 1000)
+	c.call("ECHO", x) // of the session
+	want("large-request", 1023, "*2\r\n$4\r\nECHO\r\n$148\r\n")
+	want("large-reply", 1009, "*2\r\n$4\r\nECHO\r\n$148\r\n")
+	c.call("SET", "key", x)
+	c.raw(calls("GET key", "PING", "GET key"))
+	for _, reply := range []string{"$1000\r\n" + x, "+PONG", "$1000\r\n" + x} {
+		c.want(reply + "\r\n")
+	}
+	want("large-reply", 1009, "*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n")
+	if got := c.call("COMMANDLOG", "LEN", "large-reply"); got != ":3\r\n" {
+		t.Error(got)
+	}
+	c.call("AUTH", "default", strings.Repeat("secret", 200))
+	if got := last("large-request"); strings.Contains(got, "secret") ||
+		strings.Count(got, "(redacted)") != 2 {
+		t.Error(got)
+	}
+}

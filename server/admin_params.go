@@ -61,6 +61,20 @@ func numberParam(name string, low, max int64, in func(*Server) atomicNumber) par
 	}
 }
 
+// logThreshold is from when on a command log has calls; -1: it has none.
+func logThreshold(name string, kind logKind) param {
+	return numberParam(name, -1, maxInt64, func(s *Server) atomicNumber {
+		return &s.commandLogs[kind].threshold
+	})
+}
+
+// logLength is how many calls a command log keeps.
+func logLength(name string, kind logKind) param {
+	return numberParam(name, 0, maxInt64, func(s *Server) atomicNumber {
+		return &s.commandLogs[kind].maxLen
+	})
+}
+
 // switchParam is yes or no.
 func switchParam(name string, in func(*Server) *atomic.Bool) param {
 	return param{
@@ -105,12 +119,13 @@ var params = slices.Concat([]param{
 	{name: "tracking-table-max-keys", low: 0, max: maxInt64, get: func(s *Server) string {
 		return formatInt(s.tracking.maxKeys.Load())
 	}, set: (*Server).setTrackedKeys},
-	numberParam("slowlog-log-slower-than", -1, maxInt64, func(s *Server) atomicNumber {
-		return &s.slowlog.threshold
-	}),
-	numberParam("slowlog-max-len", 0, maxInt64, func(s *Server) atomicNumber {
-		return &s.slowlog.maxLen
-	}),
+	logThreshold("slowlog-log-slower-than", slowCalls), logLength("slowlog-max-len", slowCalls),
+	logThreshold("commandlog-execution-slower-than", slowCalls),
+	logLength("commandlog-slow-execution-max-len", slowCalls),
+	logThreshold("commandlog-request-larger-than", largeRequests),
+	logLength("commandlog-large-request-max-len", largeRequests),
+	logThreshold("commandlog-reply-larger-than", largeReplies),
+	logLength("commandlog-large-reply-max-len", largeReplies),
 	numberParam("acllog-max-len", 0, maxInt64, func(s *Server) atomicNumber {
 		return &s.denials.maxLen
 	}),

@@ -247,7 +247,7 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	if l.Ahead != nil {
 		ahead = l.Ahead(s, spec, args)
 	}
-	fails, start := s.fails, len(s.w.Buf)
+	fails, start, before := s.fails, len(s.w.Buf), s.written(s.w)
 	end := endedError // if it fails
 	s.w.Limit = start + s.srv.cfg.answerBytes
 	if ahead != nil {
@@ -280,7 +280,7 @@ func (s *session) runCounted(l *commands.Local, spec *commands.Spec, args [][]by
 	if s.fails == fails {
 		end = ranEnding(s.w.Buf[min(start, len(s.w.Buf)):]) // a part may be sent already
 	}
-	s.count(spec, args, end, s.lap())
+	s.count(spec, args, end, s.lap(), s.written(s.w)-before)
 }
 
 // runBounded runs a command that may compute for long, and refuses it if it does more work than a
@@ -588,6 +588,7 @@ func (s *session) takeReplies(replies commands.Replies, err error, share time.Du
 			share, done = s.lap()/time.Duration(max(s.batch.count, 1)), 0
 		}
 		before, sends, end := len(s.reply.Buf), s.sends, endedOK
+		replied := s.written(&s.reply)
 		s.pushed = false
 		if err != nil {
 			s.decide(&p.recorded, commands.Answer{})
@@ -609,7 +610,7 @@ func (s *session) takeReplies(replies commands.Replies, err error, share time.Du
 			s.answerRequest(p, a.Reply, share)
 			done++
 		}
-		s.count(p.spec, p.args, end, share)
+		s.count(p.spec, p.args, end, share, s.written(&s.reply)-replied)
 		if p.muted && !s.pushed {
 			s.takeBack(&s.reply, before, sends)
 		}

@@ -204,7 +204,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		s.flush()
 		owed := pending{block: block, spec: spec, args: args, db: s.db, muted: s.silent()}
 		s.answer(func() { s.spliceExec(&owed, []byte("*0\r\n"), 0) })
-		s.count(spec, args, endedOK, 0)
+		s.count(spec, args, endedOK, 0, 0)
 		return
 	}
 	write := !looks || len(s.tx.watch) > 0
@@ -226,7 +226,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 func (s *session) failRaw(spec *commands.Spec, args [][]byte, err error) {
 	s.answer(func() { s.fail(err) })
 	s.showMonitors(spec, args)
-	s.count(spec, args, endedError, 0)
+	s.count(spec, args, endedError, 0, len("-\r\n")+len(err.Error()))
 }
 
 // spliceExec answers EXEC with the machine's replies and the session's own, in command order. It
@@ -273,7 +273,7 @@ func (s *session) spliceExec(p *pending, reply []byte, share time.Duration) {
 		case rest[0] == '-':
 			s.countError(codeOf(rest[1:n]))
 		}
-		s.count(q.spec, q.args, replyEnding(rest), share)
+		s.count(q.spec, q.args, replyEnding(rest), share, n)
 		if publishes(q.spec) && rest[0] == ':' {
 			s.replyReceivers(q.spec, q.args, rest[:n])
 		} else {
@@ -301,7 +301,7 @@ func (s *session) runQueued(q *queued, own int) int {
 		s.fail(commands.Error("ERR transaction reply exceeds 64 MiB; the command did not run"))
 	case q.invalid != nil:
 		s.fail(q.invalid)
-		s.count(q.spec, q.args, endedError, 0)
+		s.count(q.spec, q.args, endedError, 0, len(s.reply.Buf)-start)
 	case q.spec.Local != nil:
 		s.runCounted(q.spec.Local, q.spec, q.args)
 	}

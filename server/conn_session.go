@@ -117,6 +117,7 @@ type running struct {
 
 	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent
+	sent    int  // bytes of them
 	pushed  bool // the current command replies with messages, which CLIENT REPLY does not suppress
 	inExec  bool // answering the session's part of a transaction
 	inBlock int  // … of so many commands
@@ -406,6 +407,9 @@ func (s *session) handle(cmds [][][]byte) {
 	}
 }
 
+// written returns the bytes of all replies so far, of which the newest go to w.
+func (s *session) written(w *commands.RESP) int { return s.sent + len(w.Buf) }
+
 // send writes the complete replies.
 func (s *session) send() error {
 	s.awaitCounted()
@@ -413,6 +417,7 @@ func (s *session) send() error {
 		s.srv.stats.writes.Add(1)
 	}
 	s.sends++
+	s.sent += len(s.reply.Buf)
 	if s.turn.held > 0 { // a client that does not read replies must not delay requests of others
 		s.srv.intake.leaveOut(s)
 	}

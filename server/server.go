@@ -232,10 +232,10 @@ type bounds struct {
 
 // observations are what operators see. Each has a lock of its own.
 type observations struct {
-	stats   stats
-	slowlog slowlog
-	latency latency
-	state   metrics.Asker[Stats]
+	stats       stats
+	commandLogs commandLogs
+	latency     latency
+	state       metrics.Asker[Stats]
 }
 
 // standing is what clients learn about leaders, and about this node.
@@ -278,8 +278,7 @@ func New(cfg Config) *Server {
 	s.pubsub.delivery.clock = s.cfg.clock
 	s.startBytes = readMemory().objects
 	s.tracking.init()
-	s.slowlog.threshold.Store(slowlogUs)
-	s.slowlog.maxLen.Store(slowlogLen)
+	s.commandLogs.init()
 	s.denials.maxLen.Store(denialLogLen)
 	s.guessing.init()
 	s.reserve.init()

@@ -91,8 +91,10 @@ func replyEnding(reply []byte) ending {
 	return endedError
 }
 
-// count counts a call that was not rejected. took is its own time, or its share of the batch's.
-func (s *session) count(spec *commands.Spec, args [][]byte, end ending, took time.Duration) {
+// count counts a call that was not rejected. took is its own time, or its share of the batch's;
+// replied is the size of its reply.
+func (s *session) count(spec *commands.Spec, args [][]byte, end ending, took time.Duration,
+	replied int) {
 	if s.tally.spec != spec {
 		s.flushTally()
 		s.tally.spec, s.tally.to = spec, s.srv.stats.byCommand[spec]
@@ -103,7 +105,7 @@ func (s *session) count(spec *commands.Spec, args [][]byte, end ending, took tim
 	if s.tally.to != nil && s.srv.config.trackLatency.Load() {
 		s.tally.to.times.Time(took)
 	}
-	s.srv.slowlog.note(s, spec, args, took)
+	s.noteCall(spec, args, took, replied)
 	s.srv.latency.note(spec, took)
 	s.trace(spec, endings[end])
 	if s.srv.cfg.Audit != nil && spec.Audit != nil {

@@ -163,7 +163,7 @@ func (s *Server) giveCommands(o metrics.Out) {
 	if others > 0 {
 		o.Value(metricErrors, float64(others), otherCode)
 	}
-	o.Value(metricSlow, float64(s.slowlog.noted()))
+	o.Value(metricSlow, float64(s.commandLogs[slowCalls].noted()))
 	o.Value(metricDryRuns, float64(t.dryRunHits.Load()), "hit")
 	o.Value(metricDryRuns, float64(t.dryRunMisses.Load()), "miss")
 }

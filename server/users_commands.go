@@ -114,14 +114,17 @@ func showUsers(s *session, spec *commands.Spec, args [][]byte) {
 		s.request(spec, args)
 		return
 	}
+	replied := 0
 	s.answer(func() {
 		x := commands.Call{
 			Env: &commands.Env{Table: s.srv.table, Users: users.Users, Level: users.Level},
 			Tx:  &commands.Tx{Proto: s.proto}, Args: args, Out: s.w,
 		}
+		start := len(s.w.Buf)
 		x.Run(spec, nil)
+		replied = len(s.w.Buf) - start
 	})
-	s.count(spec, args, endedOK, 0)
+	s.count(spec, args, endedOK, 0, replied)
 }
 
 // aclSub declares a subcommand. One that works does nothing but compute: it asks the cluster for
