@@ -75,6 +75,8 @@ type Env struct {
 	Times uint64
 	// Found and Missed count the keys that commands which only read looked up, for the node alone.
 	Found, Missed uint64
+	// ScriptCalls are the commands that scripts called, for the node alone.
+	ScriptCalls ScriptCalls
 
 	instantUs int64 // of the running command; 0: not asked for yet
 }

@@ -54,7 +54,8 @@ type Adapter struct {
 	slow       atomic.Uint64 // scripts
 	saved      atomic.Uint64 // Machine.changes at the newest snapshot
 	lookups    lookups       // of reads
-	checked    uint64        // index of this node's newest check; only the proposer uses it
+	scripted   func([]commands.ScriptCount)
+	checked    uint64 // index of this node's newest check; only the proposer uses it
 }
 
 // lookups counts the keys that a node's reads looked up. It is no part of the state.
@@ -100,7 +101,7 @@ func NewAdapter(
 func (a *Adapter) attend(m *Machine) {
 	m.alarm = a.panicked
 	m.ofEntries, m.ofReads = overseer{a, false}, overseer{a, true}
-	m.lookups = &a.lookups
+	m.lookups, m.scripted = &a.lookups, a.scriptCalls
 }
 
 // Applied is what Apply returns for an entry that this process made.
@@ -174,6 +175,17 @@ func (a *Adapter) panicked(p any) {
 // should, before the first entry. It must not block, and is called while an entry or a read runs,
 // also concurrently. It is not called for entries that were in this node's log when it started.
 func (a *Adapter) SetSlowScript(f func(commands.SlowScript)) { a.slowScript = f }
+
+// SetScriptCalls sets the function that receives how often scripts called commands, before the
+// first entry. It must not block, nor keep the counts, and is called while an entry or a read runs,
+// also concurrently. Of the nodes of a cluster, the one that answers the script's request counts.
+func (a *Adapter) SetScriptCalls(f func([]commands.ScriptCount)) { a.scripted = f }
+
+func (a *Adapter) scriptCalls(counts []commands.ScriptCount) {
+	if a.scripted != nil {
+		a.scripted(counts)
+	}
+}
 
 // SlowScripts returns how many such scripts there were since the process started.
 func (a *Adapter) SlowScripts() uint64 { return a.slow.Load() }

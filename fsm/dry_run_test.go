@@ -5,6 +5,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -431,4 +432,46 @@ func TestDryRunsTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// What scripts call counts once: in the entry on the process that answers it, or in the dry run
+// that finishes.
+func TestScriptCallsCountOnce(t *testing.T) {
+	m := dryRunMachine(t, "SET lock a PX 5000")
+	eval := func(script string) []byte {
+		q := &commands.Request{Proto: 2, Cmds: [][][]byte{commandtest.Args("EVAL", script, "0")}}
+		return commands.AppendRequest(nil, q)
+	}
+	reads := eval("return redis.call('get', 'lock')")
+	writes := eval("redis.call('get', 'lock') redis.pcall('lpush', 'lock', 'x') " +
+		"return redis.call('append', 'lock', 'b')")
+	mustApply(t, m, 2, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{reads, writes}},
+		true)
+	var told []string
+	m.scripted = func(counts []commands.ScriptCount) {
+		for _, n := range counts {
+			told = append(told, fmt.Sprintf("%s %d %d %d %t", n.Spec.Name, n.Calls, n.Failed,
+				n.Rejected, n.Work > 0))
+		}
+	}
+	want := func(how string, counts ...string) {
+		t.Helper()
+		if !slices.Equal(told, counts) {
+			t.Errorf("%s: %q, want %q", how, told, counts)
+		}
+		told = nil
+	}
+	m.Read(nil, reads, 1001, 5_001_000)
+	want("a dry run that finishes", "get 1 0 0 true")
+	m.Read(nil, append(bytes.Clone(reads), writes...), 1001, 5_001_000)
+	want("a dry run that stops at the second request", "get 1 0 0 true")
+	m.Read(nil, writes, 1001, 5_001_000)
+	want("a dry run that stops")
+	entry := &Entry{ClockMs: 1001, WallUs: 5_001_000, Batches: [][]byte{writes, reads}}
+	mustApply(t, m, 3, entry, false)
+	want("an entry of another process")
+	mustApply(t, m, 4, entry, true)
+	want("an entry", "get 2 0 0 true", "lpush 1 1 0 true", "append 1 0 0 true")
+	mustApply(t, m, 5, &Entry{ClockMs: 1002, WallUs: 5_002_000, Batches: [][]byte{reads}}, true)
+	want("the next entry", "get 1 0 0 true")
 }

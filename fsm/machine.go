@@ -47,6 +47,10 @@ type Machine struct {
 
 	ofEntries, ofReads commands.Overseer // of scripts; nil: nobody
 	lookups            *lookups          // of reads; nil: nobody counts them
+	// scripted receives what scripts of requests that this process answers called; it keeps nothing
+	// of it. nil: nobody counts that
+	scripted    func([]commands.ScriptCount)
+	scriptCalls []commands.ScriptCount // of an entry, kept for the next
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -182,6 +186,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Users: m.users.Users, ChangeUsers: m.changeUsers, Subscribers: m.subscribers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 		Witness: m.witness, Overseer: m.ofEntries, Times: m.times,
+		ScriptCalls: commands.ScriptCalls{On: answer && m.scripted != nil, Counts: m.scriptCalls},
 	}
 	limits := limitsAt(m.level)
 	m.sweep(env, e.ClockMs, &limits)
@@ -227,10 +232,20 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			result.Work = append(result.Work, env.Work-r.before)
 		}
 	}
+	m.tellScripted(env)
+	m.scriptCalls = env.ScriptCalls.Counts
 	m.ks.End()
 	m.recent[index%recentChecks] = m.Sum()
 	result.Events, result.Spent, result.Facts = m.events.list, env.Work, m.witness.Facts()
 	return result, nil
+}
+
+// tellScripted passes on what scripts have called, and forgets it.
+func (m *Machine) tellScripted(env *commands.Env) {
+	if calls := &env.ScriptCalls; len(calls.Counts) > 0 {
+		m.scripted(calls.Counts)
+		calls.Counts = calls.Counts[:0]
+	}
 }
 
 // sweep opens the keyspace for an entry and removes what has expired. That takes no work from the

@@ -55,6 +55,7 @@ func (m *Machine) readWitnessed(
 		Table: m.table, Users: m.users.Users, Subscribers: m.subscribers,
 		ChangeUsers: func(*acl.Users, ...string) { abort() },
 		Most:        most, Times: m.times,
+		ScriptCalls: commands.ScriptCalls{On: m.scripted != nil},
 	}
 	named := m.readTime(env, clockMs, wallUs, next)
 	if early && env.NextUs != nil {
@@ -98,6 +99,7 @@ func (m *Machine) readWitnessed(
 			}
 			return r.resp.Buf[:start], env.Work
 		}
+		m.tellScripted(env)
 		if witness != nil {
 			if !env.DryRun {
 				witness.Drop()

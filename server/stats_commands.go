@@ -21,6 +21,29 @@ type commandStats struct {
 	notRun, unknown         atomic.Uint64 // of failed: certainly, and possibly, did not run
 	took                    atomic.Int64  // ns
 	times                   metrics.Histogram
+	scripts                 scriptStats
+}
+
+// scriptStats counts what scripts call of one command.
+type scriptStats struct {
+	calls, rejected, failed atomic.Uint64
+	work                    atomic.Uint64 // units
+}
+
+// workNs is about how long a unit of work takes.
+const workNs = 25
+
+// CountScriptCalls counts what scripts have called.
+func (s *Server) CountScriptCalls(counts []commands.ScriptCount) {
+	for i := range counts {
+		n := &counts[i]
+		if c := s.stats.byCommand[n.Spec]; c != nil {
+			c.scripts.calls.Add(n.Calls)
+			c.scripts.rejected.Add(n.Rejected)
+			c.scripts.failed.Add(n.Failed)
+			c.scripts.work.Add(n.Work)
+		}
+	}
 }
 
 // newCommandStats returns counters for every command.
@@ -150,11 +173,13 @@ func (s *session) countRejected(spec *commands.Spec) {
 func infoCommands(t *infoText) {
 	var lines []string
 	for spec, c := range t.srv.stats.byCommand {
-		calls, rejected, failed := c.calls.Load(), c.rejected.Load(), c.failed.Load()
+		calls := c.calls.Load() + c.scripts.calls.Load()
+		rejected := c.rejected.Load() + c.scripts.rejected.Load()
+		failed := c.failed.Load() + c.scripts.failed.Load()
 		if calls == 0 && rejected == 0 && failed == 0 {
 			continue
 		}
-		took := float64(c.took.Load()) / 1e3
+		took := float64(c.took.Load()+int64(c.scripts.work.Load())*workNs) / 1e3
 		lines = append(lines,
 			fmt.Sprintf(
 				"cmdstat_%s:calls=%d,usec=%.0f,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d\r\n",

@@ -119,6 +119,10 @@ func (t *stats) reset() {
 		c.unknown.Store(0)
 		c.took.Store(0)
 		c.times.Reset()
+		c.scripts.calls.Store(0)
+		c.scripts.rejected.Store(0)
+		c.scripts.failed.Store(0)
+		c.scripts.work.Store(0)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -139,9 +139,9 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	case spec == nil: // scripts get less detail than clients
 		return errUnknownCommand
 	case notResolved != nil:
-		return errCommandArity
+		return in.rejected(spec, errCommandArity)
 	case spec.Has(commands.NoScript) || spec.Handler == nil || x.Level < spec.HandlerLevel:
-		return errNotFromScript
+		return in.rejected(spec, errNotFromScript)
 	}
 	if x.User != nil {
 		before := x.Work
@@ -149,11 +149,11 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		in.budget.Charge(L, int64(x.Work-before))
 		if denied {
 			x.Deny(d)
-			return commands.DeniedInScript(d)
+			return in.rejected(spec, commands.DeniedInScript(d))
 		}
 	}
 	if in.readOnly && (spec.Kind == commands.Write || spec.Has(commands.MayReplicate)) {
-		return errReadOnlyScript
+		return in.rejected(spec, errReadOnlyScript)
 	}
 	if in.x.Called != nil && spec.Kind != commands.Admin {
 		in.x.Called(in.tx.DB, in.args)
@@ -171,6 +171,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	} else {
 		failed = x.Handle(spec)
 	}
+	x.ScriptCalls.Ran(spec, x.Work-before, failed != nil || in.reply.err != "")
 	// also stops a script whose reply exceeded its budget
 	in.budget.Charge(L, int64(x.Work-before)+1)
 	copied = x.Copied - copied
@@ -180,6 +181,12 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		return commands.ErrorLine(failed.Error())
 	}
 	return in.reply.err
+}
+
+// rejected counts a command that does not run, and returns its error.
+func (in *interpreter) rejected(spec *commands.Spec, err string) string {
+	in.x.ScriptCalls.Rejected(spec)
+	return err
 }
 
 // readArgs copies the arguments from L's stack into in.args.

@@ -2,6 +2,8 @@ package node
 
 import (
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,4 +78,63 @@ func TestMeanTTL(t *testing.T) {
 		}
 		return ok
 	})
+}
+
+// TestScriptCallsAreCountedAsByRedis runs scripts on this server and on a real one, and compares
+// what they count of the commands called. Repeated scripts that change nothing run dry.
+func TestScriptCallsAreCountedAsByRedis(t *testing.T) {
+	real := redis.NewClient(&redis.Options{Network: "unix", Addr: commandtest.NeedRedis(t)})
+	defer real.Close()
+	_, own := startSingle(t, filepath.Join(t.TempDir(), "data"))
+	times := regexp.MustCompile(`usec=\d+,usec_per_call=\d+\.\d\d,`)
+	stats := func(c *redis.Client) string {
+		var lines []string
+		text := times.ReplaceAllString(c.Info(t.Context(), "commandstats").Val(), "")
+		for line := range strings.SplitSeq(text, "\r\n") {
+			for _, ours := range []string{"ev", "fu", "get", "in", "lpush", "object", "se", "su"} {
+				if strings.HasPrefix(line, "cmdstat_"+ours) && !strings.Contains(line, "_info") {
+					lines = append(lines, line)
+				}
+			}
+		}
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	if err := real.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	check := func(script string, keys ...string) {
+		t.Helper()
+		for _, c := range []*redis.Client{real, own} {
+			args := []any{"EVAL", script, len(keys)}
+			for _, k := range keys {
+				args = append(args, k)
+			}
+			_ = c.Do(t.Context(), args...).Err() // either may be an error reply
+		}
+		if got, want := stats(own), stats(real); got != want {
+			t.Fatalf("%s:\n%s\nwant\n%s", script, got, want)
+		}
+	}
+	check("redis.call('set', KEYS[1], 1) return redis.call('get', KEYS[1])", "a")
+	check("redis.pcall('get') redis.pcall('lpush', KEYS[1], 'x') redis.pcall('subscribe', 'a')",
+		"a")
+	check("redis.pcall('nosuch') redis.pcall('object', 'encoding', KEYS[1])", "a")
+	check("redis.call('incr', KEYS[1]) redis.call('lpush', KEYS[1], 1)", "a")
+	check("#!lua flags=no-writes\nreturn redis.pcall('set', KEYS[1], 1)", "a")
+	lock := "if redis.call('set', KEYS[1], 1, 'nx') then return 1 end " +
+		"return redis.call('get', KEYS[1])"
+	for range 10 {
+		check(lock, "a")
+	}
+	check("redis.call('setex', KEYS[1], 100, 1) for i = 1, 100 do redis.call('get', KEYS[1]) end",
+		"b")
+	if took := own.Info(t.Context(), "commandstats").Val(); !regexp.MustCompile(
+		`cmdstat_get:calls=\d+,usec=[1-9]`).MatchString(took) {
+		t.Errorf("no time: %s", took)
+	}
+	own.ConfigResetStat(t.Context())
+	if got := stats(own); got != "" {
+		t.Errorf("after CONFIG RESETSTAT: %s", got)
+	}
 }

@@ -233,6 +233,9 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n.adapter.SetNode(cfg.ID)
 	n.adapter.SetAlarm(n.requestPanicked)
 	n.adapter.SetSlowScript(n.slowScript)
+	n.adapter.SetScriptCalls(func(counts []commands.ScriptCount) {
+		n.server.CountScriptCalls(counts)
+	})
 	rules, err := locks.ParseRules(cfg.LockLabels)
 	if err != nil {
 		return nil, fmt.Errorf("lock labels: %w", err)
