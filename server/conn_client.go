@@ -4,14 +4,12 @@ package server
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -36,8 +34,8 @@ var clientSpecs = []commands.Spec{{
 				s.w.Verbatim("txt", s.describe(time.Now())+"\n")
 			}),
 		shows(adminSub("list", -2, "2.4.0",
-			"[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id:integer "+
-				"[client-id:integer ...]]", "Lists the connections of this node.", clientList)),
+			"["+strings.Join(clientFilterSyntax, "] [")+"]", "Lists the connections of this node.",
+			clientList)),
 		clientSub("setname", 3, "2.6.9", "connection-name", "Sets the name of the connection.",
 			true, clientSetName),
 		clientSub("getname", 2, "2.6.9", "", "Returns the name of the connection.", true,
@@ -84,9 +82,7 @@ var clientSpecs = []commands.Spec{{
 			clientUnpause)),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
 		awaits(audited(commands.AuditArgs, adminSub("kill", -3, "2.4.0",
-			"<ip:port | <[ID client-id:integer] | [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] | "+
-				"[USER username] | [ADDR ip:port] | [LADDR ip:port] | [SKIPME <YES | NO>] | "+
-				"[MAXAGE seconds:integer] ...>>",
+			"<ip:port | <["+strings.Join(clientFilterSyntax, "] | [")+"] ...>>",
 			"Closes connections.", clientKill)), (*session).awaitKilled),
 		keepsCaching(helpSpec("CLIENT", "5.0.0", "connection", clientHelp...)),
 	},
@@ -101,18 +97,16 @@ var clientHelp = []string{
 	"INFO", "    Return information about the current client connection.",
 	"KILL <ip:port>", "    Kill connection made from <ip:port>.",
 	"KILL <option> <value> [<option> <value> [...]]", "    Kill connections. Options are:",
-	"    * ADDR (<ip:port>|<unixsocket>:0)",
-	"      Kill connections made from the specified address",
-	"    * LADDR (<ip:port>|<unixsocket>:0)",
-	"      Kill connections made to specified local address",
-	"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)", "      Kill connections by type.",
-	"    * USER <username>", "      Kill connections authenticated by <username>.",
 	"    * SKIPME (YES|NO)",
-	"      Skip killing current connection (default: yes).", "    * MAXAGE <seconds>",
-	"      Kill connections that are that old or older.",
+	"      Skip killing current connection (default: yes).",
+	"    * and those of LIST",
 	"LIST [options ...]", "    Return information about client connections. Options:",
-	"    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
-	"      Return clients of specified type.",
+	"    * ID <id> [<id> ...], TYPE (NORMAL|MASTER|REPLICA|PUBSUB), USER <username>,",
+	"      ADDR and LADDR (<ip:port>|<unixsocket>:0), IP <ip>, NAME <name>, FLAGS <flags>,",
+	"      LIB-NAME <name>, LIB-VER <version>, DB <db>, CAPA <capabilities>",
+	"      Return clients to which all of these apply. With NOT- before the name: does not.",
+	"    * MAXAGE <seconds>, IDLE <seconds>",
+	"      Return connections that are that old or older, or have been idle for so long.",
 	"UNPAUSE", "    Stop the current client pause, resuming traffic.",
 	"PAUSE <timeout> [WRITE|ALL]",
 	"    Suspend all, or just write, clients for <timeout> milliseconds.",
@@ -247,17 +241,6 @@ func clientReply(s *session, _ *commands.Spec, args [][]byte) {
 	}
 }
 
-// clientType parses a TYPE argument. Only normal and pubsub clients exist here.
-func clientType(arg []byte) (string, error) {
-	switch t := ascii.Lower(arg); t {
-	case "normal", "pubsub", "master", "replica":
-		return t, nil
-	case "slave":
-		return "replica", nil
-	}
-	return "", commands.Errorf("ERR Unknown client type '%s'", resp.Shown(arg))
-}
-
 // kind reads the subscription counter, not the view: the view is updated when a command ends,
 // possibly after its replies were read.
 func (s *session) kind() string {
@@ -268,32 +251,12 @@ func (s *session) kind() string {
 }
 
 func clientList(s *session, _ *commands.Spec, args [][]byte) {
-	var listed []*session
-	switch {
-	case len(args) == 2:
-		listed = s.srv.all()
-	case len(args) == 4 && is(args[2], "type"):
-		kind, err := clientType(args[3])
-		if err != nil {
-			s.fail(err)
-			return
-		}
-		listed = slices.DeleteFunc(s.srv.all(), func(c *session) bool { return c.kind() != kind })
-	case len(args) > 3 && is(args[2], "id"):
-		for _, a := range args[3:] { // in the requested order, repeated as requested
-			id, ok := commands.ParseInt(a)
-			if !ok {
-				s.fail(commands.Error("ERR Invalid client ID"))
-				return
-			}
-			if c := s.srv.session(uint64(id)); c != nil {
-				listed = append(listed, c)
-			}
-		}
-	default:
-		s.fail(commands.ErrSyntax)
+	filter, err := parseClientFilter(s, args[2:], true)
+	if err != nil {
+		s.fail(err)
 		return
 	}
+	listed := filter.choose(s.srv)
 	s.show(len(args))
 	now := time.Now()
 	lines := map[*session]string{} // an id may be repeated
@@ -361,12 +324,13 @@ func clientKill(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.Error("ERR No such client"))
 		return
 	}
-	filter, err := parseKillFilter(s, args[2:])
+	filter, err := parseClientFilter(s, args[2:], false)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	killed := slices.DeleteFunc(s.srv.all(), func(c *session) bool { return !filter.matches(c) })
+	filter.order = nil // an id may be repeated
+	killed := filter.choose(s.srv)
 	s.kills(killed)
 	s.w.Int(int64(len(killed)))
 }
@@ -396,78 +360,6 @@ func (s *session) awaitKilled() {
 		}
 	}
 	s.killing = nil
-}
-
-// killFilter holds the filters of CLIENT KILL, which must all match.
-type killFilter struct {
-	id, maxAge  int64   // 0: any
-	addr, laddr *string // nil: any
-	user        *string
-	kind        string // empty: any
-	skip        *session
-}
-
-func (f *killFilter) matches(c *session) bool {
-	switch {
-	case f.id != 0 && c.id != uint64(f.id), c == f.skip:
-		return false
-	case f.addr != nil && c.addr != *f.addr, f.laddr != nil && c.laddr != *f.laddr:
-		return false
-	case f.kind != "" && c.kind() != f.kind, f.user != nil && c.userName() != *f.user:
-		return false
-	}
-	return f.maxAge == 0 || int64(time.Since(c.created).Seconds()) >= f.maxAge
-}
-
-// parseKillFilter parses the filters of CLIENT KILL, called by the session s.
-func parseKillFilter(s *session, args [][]byte) (*killFilter, error) {
-	f := &killFilter{skip: s}
-	for i := 0; i < len(args); i += 2 {
-		if i+1 == len(args) {
-			return nil, commands.ErrSyntax // reported after errors in earlier pairs
-		}
-		if err := f.set(s, args[i], args[i+1]); err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
-}
-
-// set parses one filter.
-func (f *killFilter) set(s *session, name, arg []byte) (err error) {
-	value := string(arg)
-	var ok bool
-	switch {
-	case is(name, "id"):
-		if f.id, ok = commands.ParseInt(arg); !ok || f.id < 1 {
-			return commands.Error("ERR client-id should be greater than 0")
-		}
-	case is(name, "type"):
-		f.kind, err = clientType(arg)
-	case is(name, "maxage"):
-		if f.maxAge, ok = commands.ParseInt(arg); !ok {
-			return commands.Error("ERR maxage is not an integer or out of range")
-		}
-		if f.maxAge <= 0 {
-			return commands.Error("ERR maxage should be greater than 0")
-		}
-	case is(name, "addr"):
-		f.addr = &value
-	case is(name, "laddr"):
-		f.laddr = &value
-	case is(name, "user"):
-		if users := s.srv.users(); users == nil || users.Get(arg) == nil {
-			return commands.Errorf("ERR No such user '%s'", resp.Shown(arg))
-		}
-		f.user = &value
-	case is(name, "skipme") && ascii.Equal(value, "yes"):
-		f.skip = s
-	case is(name, "skipme") && ascii.Equal(value, "no"):
-		f.skip = nil
-	default:
-		return commands.ErrSyntax
-	}
-	return err
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -189,7 +189,7 @@ type view struct {
 	subs                  [subKinds]int
 	watch                 int
 	redirect              int64
-	flags                 string
+	flags, capa           string // capa: r if the client follows REDIRECT
 	used                  time.Time
 	last                  string // full name of the newest command
 	queryBytes, queryFree int
@@ -556,6 +556,9 @@ func (s *session) show(args int) {
 		v.subs[k] = len(s.subs[k])
 	}
 	v.flags, v.redirect = s.flags(), s.redirect()
+	if v.capa = ""; s.redirects {
+		v.capa = "r"
+	}
 	v.queryBytes = s.in.end - s.in.start + s.taken // what runs is not answered yet
 	v.queryFree = max(len(s.in.buf)-v.queryBytes, 0)
 	v.argBytes = args * 24

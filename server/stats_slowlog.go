@@ -114,7 +114,7 @@ var slowlogSpecs = []commands.Spec{{
 	},
 }}
 
-const logKindSyntax = "<slow | large-request | large-reply>"
+const logKindSyntax = "<SLOW | LARGE-REQUEST | LARGE-REPLY>"
 
 func logSub(name string, arity int, since, syntax, summary, complexity string,
 	run func(*session, *commands.Spec, [][]byte)) commands.Spec {

@@ -360,8 +360,8 @@ var sessionOmissions = []sessionOmission{
 		return isCommand(call, "client") && hasWord(call, "kill") && !hasWord(call, "id") &&
 			!hasWord(call, "addr") && !hasWord(call, "laddr") && lastType(call) != "pubsub"
 	}},
-	{"| `CLIENT KILL` | `MAXAGE` |", func(_ *sessions, _ *pair, call [][]byte) bool {
-		return isCommand(call, "client") && hasWord(call, "maxage")
+	{"| `CLIENT KILL` | ", func(_ *sessions, _ *pair, call [][]byte) bool {
+		return isCommand(call, "client") && newFilters(call)
 	}},
 	// Limits that calls of the test would meet.
 	{"", func(_ *sessions, _ *pair, call [][]byte) bool {
@@ -370,6 +370,33 @@ var sessionOmissions = []sessionOmission{
 				words("maxclients timeout slowlog-log-slower-than latency-monitor-threshold"),
 				func(name string) bool { return hasWord(call, name) })
 	}},
+}
+
+// newFilters reports whether a CLIENT LIST or CLIENT KILL has filters, or several, that Redis 7.0
+// does not have.
+func newFilters(call [][]byte) bool {
+	if len(call) < 4 || !hasWord(call[:2], "list") && !hasWord(call[:2], "kill") {
+		return false
+	}
+	ids, others := 0, 0
+	for _, arg := range call[2:] {
+		switch word := strings.ToLower(string(arg)); word {
+		case "id":
+			ids++
+		case "type", "user", "addr", "laddr", "skipme":
+			others++
+		case "maxage", "idle", "name", "flags", "lib-name", "lib-ver", "db", "capa", "ip":
+			return true
+		default:
+			if strings.HasPrefix(word, "not-") {
+				return true
+			}
+		}
+	}
+	if hasWord(call[:2], "list") {
+		return ids+others > 1 || others == 1 && !hasWord(call[1:3], "type")
+	}
+	return ids > 1 || ids == 1 && len(call)%2 == 1
 }
 
 // lastType is the type of clients that a CLIENT KILL closes: the last TYPE counts.
