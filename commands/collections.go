@@ -125,7 +125,9 @@ func storeCollection(x *Call, key []byte, c keyspace.Collection, class NotifyCla
 	if x.Level >= LevelSecond { // whoever overwrites a key is its new holder
 		store = x.DB().OverwriteCollection
 	}
+	before := x.kindAt(x.Tx.DB, key)
 	e := store(key, c)
 	x.DB().SetDeadline(e, 0)
+	x.overwritten(x.Tx.DB, key, before, c.Kind())
 	x.changed(e, class, event)
 }

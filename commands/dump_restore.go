@@ -103,6 +103,7 @@ func restoreCommand(x *Call) error {
 		return nil
 	}
 	db := x.DB()
+	before := x.kindAt(x.Tx.DB, key)
 	if exists {
 		db.Delete(key)
 	}
@@ -114,6 +115,7 @@ func restoreCommand(x *Call) error {
 		db.Changed(e)
 	}
 	db.SetDeadline(e, deadlineMs)
+	x.overwritten(x.Tx.DB, key, before, e.Kind())
 	x.notify(NotifyGeneric, "restore", key)
 	x.Out.Status("OK")
 	return nil

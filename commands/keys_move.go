@@ -39,9 +39,13 @@ func renamenxCommand(x *Call) error {
 func (x *Call) rename() {
 	from, to := x.Args[1], x.Args[2]
 	x.spendCopy(from)
+	before := x.kindAt(x.Tx.DB, to)
 	x.DB().Rename(from, to)
 	x.notify(NotifyGeneric, "rename_from", from)
 	x.notify(NotifyGeneric, "rename_to", to)
+	if before != none {
+		x.overwritten(x.Tx.DB, to, before, x.DB().Find(to).Kind())
+	}
 }
 
 // smallForm is the largest number of elements that are copied one by one.
@@ -114,8 +118,12 @@ func copyCommand(x *Call) error {
 		return nil
 	}
 	x.spendCopy(source)
+	before := x.kindAt(index, to)
 	x.DB().Copy(source, dst, to)
 	x.notifyIn(index, NotifyGeneric, "copy_to", to)
+	if before != none {
+		x.overwritten(index, to, before, dst.Find(to).Kind())
+	}
 	x.Out.Int(1)
 	return nil
 }

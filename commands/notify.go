@@ -24,6 +24,9 @@ const (
 	// a key was created: the machine notifies it when the keyspace does
 	NotifyNew  NotifyClass = 'n'
 	NotifyMiss NotifyClass = 'm' // a read found no key
+	// of Redis 8.2, from LevelSecond on: a key got another value, or one of another type
+	NotifyOverwritten NotifyClass = 'o'
+	NotifyTypeChanged NotifyClass = 'c'
 )
 
 // What a message costs. Every node keeps the messages of an entry until all of it is applied, and a
@@ -73,6 +76,32 @@ func (x *Call) notifyIn(db int, class NotifyClass, event string, key []byte) {
 	}
 }
 
+// none is in place of the type of a key that does not exist.
+const none = -1
+
+// kindAt returns the type of a key of the database db, for overwritten. none: it does not exist, or
+// nobody wants to know.
+func (x *Call) kindAt(db int, key []byte) int {
+	if x.Notify == nil || x.Level < LevelSecond {
+		return none
+	}
+	if e := x.Keyspace.DB(db).Find(key); e != nil {
+		return int(e.Kind())
+	}
+	return none
+}
+
+// overwritten notifies that a key that was of the type before got another value, and another type.
+func (x *Call) overwritten(db int, key []byte, before int, now keyspace.Kind) {
+	if before == none {
+		return
+	}
+	x.notifyIn(db, NotifyOverwritten, "overwritten", key)
+	if before != int(now) {
+		x.notifyIn(db, NotifyTypeChanged, "type_changed", key)
+	}
+}
+
 // changed ends the change of a collection that came from Edit or SetCollection: the key gets its
 // revision, or is removed if the collection is empty. It notifies event and a removal.
 func (x *Call) changed(e *keyspace.Entry, class NotifyClass, event string) {
@@ -94,7 +123,7 @@ type NotifyFlags uint16
 // the classes of notifyAll. e and d are for what coordd does not have, evicted keys and modules; m
 // is accepted and never sent (docs/compatibility.md).
 const (
-	notifyLetters = "g$lshzxetdnKEm"
+	notifyLetters = "g$lshzxetdnKEmoc"
 	notifyAll     = "g$lshzxetd"
 )
 
@@ -125,6 +154,11 @@ func ParseNotifyFlags(text string) (NotifyFlags, error) {
 		}
 	}
 	return f, nil
+}
+
+// Second reports whether the flags have a class that begins with LevelSecond.
+func (f NotifyFlags) Second() bool {
+	return f&(notifyFlag(byte(NotifyOverwritten))|notifyFlag(byte(NotifyTypeChanged))) != 0
 }
 
 // String returns the letters as Redis does, which omits n after A.

@@ -172,7 +172,9 @@ func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 		x.notifyExpired(key, !db.Delete(key))
 		return
 	}
+	before := x.kindAt(x.Tx.DB, key)
 	e := x.overwrite(key, value)
+	x.overwritten(x.Tx.DB, key, before, keyspace.KindString)
 	x.notify(NotifyString, "set", key)
 	if !keepTTL {
 		db.SetDeadline(e, deadlineMs)

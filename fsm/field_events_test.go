@@ -1,4 +1,5 @@
-// Notifications about the TTLs of hash fields, which the scenarios' redis-server does not have.
+// Notifications that the scenarios' redis-server does not have: about the TTLs of hash fields, and
+// about keys that are overwritten.
 
 package fsm
 
@@ -46,21 +47,102 @@ func TestNotificationsOfFields(t *testing.T) {
 		{30, "PING", "expired h"},
 	} {
 		index, clockMs = index+1, clockMs+c.afterMs
-		result, err := m.Apply(index, &Entry{ClockMs: clockMs, WallUs: clockMs * 1000,
-			Batches: [][]byte{calls(c.call)}}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(result.Replies[0]) == 0 || result.Replies[0][0] == '-' {
-			t.Fatalf("%s: %q", c.call, result.Replies[0])
-		}
-		var notified []string
-		for _, e := range result.Events {
-			event := strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")
-			notified = append(notified, event+" "+string(e.Payload))
-		}
-		if got := strings.Join(notified, ","); got != c.want {
+		if got := notified(t, m, index, clockMs, calls(c.call)); got != c.want {
 			t.Errorf("%s after %d ms: notified of %q, want %q", c.call, c.afterMs, got, c.want)
+		}
+	}
+}
+
+// notified applies a call, and returns the keyevent notifications that it causes.
+func notified(t *testing.T, m *Machine, index uint64, clockMs int64, call []byte) string {
+	t.Helper()
+	result := mustApply(t, m, index, &Entry{ClockMs: clockMs, WallUs: clockMs * 1000,
+		Batches: [][]byte{call}}, true)
+	if len(result.Replies[0]) == 0 || result.Replies[0][0] == '-' {
+		t.Fatalf("%q: %q", call, result.Replies[0])
+	}
+	var all []string
+	for _, e := range result.Events {
+		event := strings.TrimPrefix(string(e.Channel), "__keyevent@0__:")
+		all = append(all, event+" "+string(e.Payload))
+	}
+	return strings.Join(all, ",")
+}
+
+// Who gives a key another value is told as overwritten, and type_changed, as by Redis 8.2.
+func TestNotificationsOfOverwrittenKeys(t *testing.T) {
+	m := newestMachine(testTable())
+	index := uint64(1)
+	set := func(m *Machine, flags string) string {
+		index++
+		r := mustApply(t, m, index, &Entry{ClockMs: 1000,
+			Batches: [][]byte{setting("notify-keyspace-events", flags)}}, true)
+		return string(r.Replies[0])
+	}
+	if got := set(m, "E$slhzgtoc"); got != "+OK\r\n" || m.Notify().String() != "g$lshztEoc" {
+		t.Fatalf("%q: %s", got, m.Notify())
+	}
+	for _, c := range []struct{ call, want string }{
+		{"SET a 1", "set a"},
+		{"SET a 2", "overwritten a,set a"},
+		{"SET a 2 GET", "overwritten a,set a"},
+		{"SET a 2 NX", ""},
+		{"SETNX a 2", ""},
+		{"GETSET a 1", "overwritten a,set a"},
+		{"INCR a", "incrby a"},
+		{"APPEND a 1", "append a"},
+		{"SETRANGE a 0 1", "setrange a"},
+		{"RPUSH l x", "rpush l"},
+		{"RPUSH l y", "rpush l"},
+		{"SET l 1", "overwritten l,type_changed l,set l"},
+		{"SETEX l 100 1", "overwritten l,set l,expire l"},
+		{"MSET l 1 n 1 n 2", "overwritten l,set l,set n,overwritten n,set n"},
+		{"SADD s x", "sadd s"},
+		{"SADD u y", "sadd u"},
+		{"SUNIONSTORE a s u", "overwritten a,type_changed a,sunionstore a"},
+		{"SUNIONSTORE a s u", "overwritten a,sunionstore a"},
+		{"SUNIONSTORE new s u", "sunionstore new"},
+		{"SINTERSTORE a s u", "del a"},
+		{"ZADD z 1 x", "zadd z"},
+		{"ZUNIONSTORE s 1 z", "overwritten s,type_changed s,zunionstore s"},
+		{"ZRANGESTORE s z 0 -1", "overwritten s,zrangestore s"},
+		{"SORT z BY nosort STORE s", "overwritten s,type_changed s,sortstore s"},
+		{"BITOP NOT l l", "overwritten l,set l"},
+		{"BITOP NOT s l", "overwritten s,type_changed s,set s"},
+		{"RENAME z new", "rename_from z,rename_to new,overwritten new,type_changed new"},
+		{"RENAME new z", "rename_from new,rename_to z"},
+		{"RENAMENX z y", "rename_from z,rename_to y"},
+		{"COPY y z", "copy_to z"},
+		{"COPY y z REPLACE", "copy_to z,overwritten z"},
+		{"COPY y l REPLACE", "copy_to l,overwritten l,type_changed l"},
+		{"GEOADD geo 1 1 x", "zadd geo"},
+		{"GEOSEARCHSTORE y geo FROMMEMBER x BYRADIUS 1 m", "overwritten y,geosearchstore y"},
+	} {
+		index++
+		if got := notified(t, m, index, 1000, calls(c.call)); got != c.want {
+			t.Errorf("%s: notified of %q, want %q", c.call, got, c.want)
+		}
+	}
+	_, dump, _ := strings.Cut(string(m.Read(nil, calls("DUMP n"), 1000, 1_000_000)), "\r\n")
+	for i, want := range []string{"overwritten y,type_changed y,restore y",
+		"overwritten y,restore y"} {
+		call := request("RESTORE", "y", "0", strings.TrimSuffix(dump, "\r\n"), "REPLACE")
+		if got := notified(t, m, index+1+uint64(i), 1000, call); got != want {
+			t.Errorf("RESTORE: notified of %q, want %q", got, want)
+		}
+	}
+	index += 2
+	set(m, "Ec")
+	if got := notified(t, m, index+1, 1000, calls("RENAME u y")); got != "type_changed y" {
+		t.Errorf("%q", got)
+	}
+	if got := restore(t, snapshotBytes(t, m.Snapshot()), testTable()).Notify().String(); got != "Ec" {
+		t.Errorf("restored as %q", got)
+	}
+	first := NewMachine(testTable())
+	for _, flags := range []string{"Ko", "Kc"} {
+		if got := set(first, flags); !strings.HasPrefix(got, "-ERR Invalid event class") {
+			t.Errorf("%s at level 1: %q", flags, got)
 		}
 	}
 }

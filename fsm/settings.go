@@ -115,6 +115,9 @@ func (m *Machine) setRequestWork(env *commands.Env, text []byte) error {
 
 func (m *Machine) setNotify(text string) error {
 	f, err := commands.ParseNotifyFlags(text)
+	if err == nil && f.Second() && m.level < commands.LevelSecond {
+		err = commands.ErrNotifyFlags
+	}
 	if err != nil {
 		return commands.Errorf("ERR %v", err)
 	}
