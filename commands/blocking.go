@@ -84,6 +84,17 @@ func CutPlace(reply []byte) (p Place, ok bool) {
 // takes elements from lists or sorted sets. Readers of streams are woken by their nodes.
 func (s *Spec) WaitsInMachine() bool { return s.Kind == Write && s.Group != "stream" }
 
+// WaitClass returns what tells of which keys a call that waits may take: its group, and how many
+// elements it needs if that is not one.
+func (s *Spec) WaitClass(args [][]byte) string {
+	if s.Least != nil {
+		if least := s.Least(args); least > 1 {
+			return s.Group + " " + strconv.FormatInt(least, 10)
+		}
+	}
+	return s.Group
+}
+
 // WaitedKeys returns the indexes in args of the keys that a call may wait for: those that it takes
 // from or reads, not those that it only adds to. There are none if the call is invalid.
 func (s *Spec) WaitedKeys(args [][]byte) (indexes []int) {

@@ -170,6 +170,7 @@ var bigCalls = []bigCall{
 	{"BITFIELD str", listed("GET", "u63", "#")}, {"BITFIELD_RO str", listed("GET", "u63", "#")},
 	{"SETBIT str 100 1", nil}, {"GETBIT str 100", nil}, {"SETRANGE str 5 x", nil},
 	{"SETRANGE dst $n000 x", nil}, {"SETBIT dst $n000 1", nil},
+	{"BLMOVEM l dst LEFT LEFT 0 COUNT $n OBO", nil},
 	{"BLMOVE l dst LEFT LEFT 0", nil}, {"BLMPOP 0 1 l LEFT COUNT $n", nil},
 	{"BLPOP", ended("0", "none:#")}, {"BRPOP l 0", nil}, {"BRPOPLPUSH l dst 0", nil},
 	{"BZMPOP 0 1 z MIN COUNT $n", nil}, {"BZPOPMAX z 0", nil}, {"BZPOPMIN", ended("0", "none:#")},

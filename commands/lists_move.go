@@ -1,8 +1,12 @@
-// LMOVE, LMOVEM and RPOPLPUSH, and the blocking forms BLMOVE and BRPOPLPUSH.
+// LMOVE, LMOVEM and RPOPLPUSH, and the blocking forms BLMOVE, BLMOVEM and BRPOPLPUSH.
 
 package commands
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/coordd/coordd/commands/keyspace"
+)
 
 // listMove moves an element from an end of one list to an end of another.
 type listMove struct{ from, to listEnd }
@@ -86,7 +90,7 @@ func rpoplpush(x *Call) error { return listMove{rightEnd, leftEnd}.runOrNull(x) 
 
 func brpoplpush(x *Call) error { return listMove{rightEnd, leftEnd}.runOrBlock(x, x.Args[3]) }
 
-// moveArgs are the arguments of LMOVEM.
+// moveArgs are the arguments of LMOVEM, and of BLMOVEM without its timeout.
 type moveArgs struct {
 	listMove
 	count   int64
@@ -98,21 +102,26 @@ func (a *moveArgs) parse(args [][]byte) (err error) {
 	if a.listMove, err = parseMove(args[3], args[4]); err != nil {
 		return err
 	}
+	return a.parseCount(args[5:])
+}
+
+// parseCount parses what follows the words for the ends.
+func (a *moveArgs) parseCount(args [][]byte) error {
 	a.count = 1
 	switch {
-	case len(args) == 5:
+	case len(args) == 0:
 		return nil
-	case len(args) != 8:
+	case len(args) != 3:
 		return ErrSyntax
 	}
-	a.exactly = isWord(args[5], "EXACTLY")
-	oneByOne := isWord(args[7], "OBO")
-	if !a.exactly && !isWord(args[5], "COUNT") || !oneByOne && !isWord(args[7], "BULK") {
+	a.exactly = isWord(args[0], "EXACTLY")
+	oneByOne := isWord(args[2], "OBO")
+	if !a.exactly && !isWord(args[0], "COUNT") || !oneByOne && !isWord(args[2], "BULK") {
 		return ErrSyntax
 	}
 	a.turned = oneByOne && a.from == a.to
 	var ok bool
-	if a.count, ok = ParseInt(args[6]); !ok || a.count < 1 {
+	if a.count, ok = ParseInt(args[1]); !ok || a.count < 1 {
 		return errCountPositive
 	}
 	return nil
@@ -123,8 +132,7 @@ func lmovem(x *Call) error {
 	if err := a.parse(x.Args); err != nil {
 		return err
 	}
-	source, destination := x.Args[1], x.Args[2]
-	l, err := findList(x, source)
+	l, err := findList(x, x.Args[1])
 	switch {
 	case err != nil:
 		return err
@@ -135,6 +143,44 @@ func lmovem(x *Call) error {
 		x.Out.Array(0)
 		return nil
 	}
+	return a.move(x, l)
+}
+
+func blmovem(x *Call) (err error) {
+	var a moveArgs
+	if a.listMove, err = parseMove(x.Args[3], x.Args[4]); err != nil {
+		return err
+	}
+	if err := a.parseCount(x.Args[6:]); err != nil {
+		return err
+	}
+	timeoutMs, err := x.timeoutSeconds(x.Args[5])
+	if err != nil {
+		return err
+	}
+	_, l, err := findFilled(x, x.Args[1:2], findList)
+	switch {
+	case err != nil:
+		return err
+	case l == nil, a.exactly && int64(l.Len()) < a.count:
+		x.blockOrNull(timeoutMs)
+		return nil
+	}
+	return a.move(x, l)
+}
+
+// leastMoved returns how many elements a call of BLMOVEM waits for.
+func leastMoved(args [][]byte) int64 {
+	var a moveArgs
+	if a.parseCount(args[6:]) != nil || !a.exactly {
+		return 1
+	}
+	return a.count
+}
+
+// move moves elements of the list l, which has enough, and replies with them.
+func (a *moveArgs) move(x *Call, l *keyspace.List) error {
+	source, destination := x.Args[1], x.Args[2]
 	if _, err := findList(x, destination); err != nil {
 		return err
 	}

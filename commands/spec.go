@@ -132,6 +132,8 @@ type Spec struct {
 	Handler     Handler
 	// Waits says when a call may wait, by Call.Block.
 	Waits Waits
+	// Least returns how many elements of its key a call that waits needs; nil: one.
+	Least func(args [][]byte) int64
 	// Level is the feature level that introduced the command. A machine of a lower level does not
 	// know it. 0: the first release had it.
 	Level uint64

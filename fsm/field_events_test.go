@@ -136,7 +136,8 @@ func TestNotificationsOfOverwrittenKeys(t *testing.T) {
 	if got := notified(t, m, index+1, 1000, calls("RENAME u y")); got != "type_changed y" {
 		t.Errorf("%q", got)
 	}
-	if got := restore(t, snapshotBytes(t, m.Snapshot()), testTable()).Notify().String(); got != "Ec" {
+	restored := restore(t, snapshotBytes(t, m.Snapshot()), testTable()).Notify()
+	if got := restored.String(); got != "Ec" {
 		t.Errorf("restored as %q", got)
 	}
 	first := NewMachine(testTable())

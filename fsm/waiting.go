@@ -12,6 +12,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
@@ -325,7 +327,7 @@ func (r *runner) wait(q *commands.Request, start int) {
 		}
 	}
 	v := &r.m.waiting
-	place, work := v.join(q, spec.Group, keys)
+	place, work := v.join(q, spec.WaitClass(q.Cmds[0]), keys)
 	r.env.Work += waitedKeyWork*uint64(len(keys)) + work
 	if len(r.resp.Buf) > start {
 		r.resp.Buf = append(r.resp.Buf[:start], place.AddTo(r.resp.Buf[start:])...)
@@ -400,7 +402,7 @@ func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (mor
 		}
 		w := m.waiting.queues[key][i]
 		env.Work += lookWork
-		if mayTake(w.class, e.Kind()) && m.serve(env, w, key) {
+		if mayTake(w.class, e) && m.serve(env, w, key) {
 			served = true
 		} else {
 			i++
@@ -409,13 +411,20 @@ func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (mor
 	return false
 }
 
-// mayTake reports whether commands of a class may take from a key of that type.
-func mayTake(class string, kind keyspace.Kind) bool {
-	switch class {
+// mayTake reports whether commands of a class may take from a key: of their type, with as many
+// elements as they need. Those that need many would otherwise all run at each push.
+func mayTake(class string, e *keyspace.Entry) bool {
+	group, least, several := strings.Cut(class, " ")
+	switch group {
 	case "list":
-		return kind == keyspace.KindList
+		if e.Kind() != keyspace.KindList {
+			return false
+		}
 	case "sorted-set":
-		return kind == keyspace.KindZSet
+		return e.Kind() == keyspace.KindZSet
+	}
+	if n, err := strconv.ParseInt(least, 10, 64); several && err == nil {
+		return int64(e.Collection().Len()) >= n
 	}
 	return true // they are asked
 }

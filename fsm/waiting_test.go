@@ -142,6 +142,34 @@ func TestChainsAreServedAtOnce(t *testing.T) {
 	w.reply("LRANGE self 0 -1", "*1 $1 z")
 }
 
+// BLMOVEM waits until it finds as many as it needs. Who needs fewer is served meanwhile, also who
+// came later.
+func TestBlmovemWaitsForEnough(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n1", 1, "BLMOVEM l to LEFT RIGHT 0 EXACTLY 3 BULK")
+	w.reply("RPUSH l 1 2", ":2")
+	w.want("")
+	w.wait("n1", 2, "BLMOVEM l to LEFT LEFT 0 EXACTLY 4 OBO")
+	w.reply("RPUSH l 3", ":3")
+	w.want("1: *3 $1 1 $1 2 $1 3")
+	w.wait("n1", 3, "BLMOVEM l to RIGHT RIGHT 0")
+	w.reply("RPUSH l 4", ":1")
+	w.want("3: *1 $1 4")
+	w.wait("n1", 4, "BLMOVEM l to RIGHT RIGHT 0 COUNT 9 BULK")
+	w.reply("LPOP to", "$1 1")
+	w.reply("RPUSH l 5 6", ":2")
+	w.want("4: *2 $1 5 $1 6")
+	w.reply("LRANGE to 0 -1", "*5 $1 2 $1 3 $1 4 $1 5 $1 6")
+	w.reply("RPUSH l 7 8 9 10 11", ":5")
+	w.want("2: *4 $2 10 $1 9 $1 8 $1 7")
+	w.reply("LRANGE l 0 -1", "*1 $2 11")
+	w.wait("n1", 6, "BLMOVEM m self LEFT LEFT 0 EXACTLY 2 OBO")
+	restored := restore(t, snapshotBytes(t, w.Snapshot()), testTable())
+	if n := restored.waiting.numbers[6]; n == nil || n.class != "list 2" {
+		t.Errorf("restored: %v", n)
+	}
+}
+
 // The order of arrival holds over all nodes, and only the own node's replies are built.
 func TestOrderOfArrivalHoldsOverNodes(t *testing.T) {
 	w := newWaitMachine(t)

@@ -14,6 +14,7 @@ import (
 // waits are calls that wait at key k, of every blocking command.
 var waits = map[string]string{
 	"blpop": "BLPOP k 0", "brpop": "BRPOP k 0", "blmove": "BLMOVE k to LEFT LEFT 0",
+	"blmovem":    "BLMOVEM k to LEFT LEFT 0",
 	"brpoplpush": "BRPOPLPUSH k to 0", "blmpop": "BLMPOP 0 1 k LEFT",
 	"bzpopmin": "BZPOPMIN k 0", "bzpopmax": "BZPOPMAX k 0", "bzmpop": "BZMPOP 0 1 k MIN",
 	"xread": "XREAD BLOCK 0 STREAMS k $", "xreadgroup": "XREADGROUP GROUP g c BLOCK 0 STREAMS k >",

@@ -21,6 +21,7 @@ var blockingCalls = map[string]struct{ call, brings string }{
 	"brpop":      {"BRPOP other from 0", "RPUSH from x"},
 	"blmpop":     {"BLMPOP 0 2 other from LEFT", "RPUSH from x"},
 	"blmove":     {"BLMOVE from to LEFT LEFT 0", "RPUSH from x"},
+	"blmovem":    {"BLMOVEM from to LEFT LEFT 0 EXACTLY 1 OBO", "RPUSH from x"},
 	"brpoplpush": {"BRPOPLPUSH from to 0", "RPUSH from x"},
 	"bzpopmin":   {"BZPOPMIN other from 0", "ZADD from 1 x"},
 	"bzpopmax":   {"BZPOPMAX other from 0", "ZADD from 1 x"},
