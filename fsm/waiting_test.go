@@ -163,6 +163,13 @@ func TestBlmovemWaitsForEnough(t *testing.T) {
 	w.reply("RPUSH l 7 8 9 10 11", ":5")
 	w.want("2: *4 $2 10 $1 9 $1 8 $1 7")
 	w.reply("LRANGE l 0 -1", "*1 $2 11")
+	for i := range uint64(200) { // they are only looked at
+		w.wait("n1", 100+i, "BLMOVEM many to LEFT LEFT 0 EXACTLY 2 OBO")
+	}
+	w.reply("RPUSH many x", ":1")
+	if w.spent > 200*lookWork+500 {
+		t.Errorf("%d units for a push", w.spent)
+	}
 	w.wait("n1", 6, "BLMOVEM m self LEFT LEFT 0 EXACTLY 2 OBO")
 	restored := restore(t, snapshotBytes(t, w.Snapshot()), testTable())
 	if n := restored.waiting.numbers[6]; n == nil || n.class != "list 2" {
