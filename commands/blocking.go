@@ -21,7 +21,14 @@ func (x *Call) mayBlock() bool { return !x.Tx.Multi && !x.Tx.Script }
 // Block makes the command wait, in place of a reply: for up to timeoutMs (0: without limit) until
 // one of its keys changes. Then it runs again, with the arguments again if they are not nil. A
 // handler that may not block replies instead as Redis does on a timeout.
-func (x *Call) Block(timeoutMs int64, again [][]byte) {
+func (x *Call) Block(timeoutMs int64, again [][]byte) { x.BlockAndLook(timeoutMs, noLook, again) }
+
+// noLook is BlockAndLook's lookMs for a command that finds more only once a key changes.
+const noLook = -1
+
+// BlockAndLook is Block for a command that may find something without a change: after lookMs, at
+// the earliest, if that is not noLook. Such a command waits in no machine: its node looks again.
+func (x *Call) BlockAndLook(timeoutMs, lookMs int64, again [][]byte) {
 	x.Tx.Blocked = true
 	size := 16
 	for _, a := range again {
@@ -29,6 +36,9 @@ func (x *Call) Block(timeoutMs int64, again [][]byte) {
 	}
 	if r := x.resp(size); r != nil { // nil: no reply is built
 		r.head(blockMark, timeoutMs)
+		if lookMs != noLook && !r.Full {
+			r.Buf = fmt.Appendf(r.Buf[:len(r.Buf)-2], " %d\r\n", lookMs)
+		}
 		r.Array(len(again))
 		for _, a := range again {
 			r.Bulk(a)
@@ -37,8 +47,8 @@ func (x *Call) Block(timeoutMs int64, again [][]byte) {
 }
 
 // blockMark starts the form that Block writes: a line with the timeout in ms, and the Place if the
-// machine was asked for one, then an array of the arguments to run again with, empty for the same.
-// It is no type of the Redis protocol and never reaches a client.
+// machine was asked for one, or when to look again, then an array of the arguments to run again
+// with, empty for the same. It is no type of the Redis protocol and never reaches a client.
 const blockMark = '?'
 
 // CutBlock parses what Block wrote. ok is false for a reply.
@@ -78,6 +88,17 @@ func CutPlace(reply []byte) (p Place, ok bool) {
 	era, known := ParseInt(words[1])
 	order, ok := ParseInt(words[2])
 	return Place{uint64(era), uint64(order)}, known && ok
+}
+
+// CutLook parses when to look again, ms from now, in what BlockAndLook wrote. ok is false if only a
+// change can bring something.
+func CutLook(reply []byte) (ms int64, ok bool) {
+	line, _, _ := bytes.Cut(reply, []byte("\r\n"))
+	words := bytes.Fields(line)
+	if len(words) != 2 {
+		return 0, false
+	}
+	return ParseInt(words[1])
 }
 
 // WaitsInMachine reports whether the machine keeps a blocking command that finds nothing: one that

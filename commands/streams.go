@@ -64,11 +64,12 @@ var streamSpecs = []Spec{
 	{Name: "xreadgroup", Kind: Write, Waits: WaitsOnBlock, Arity: -7, Flags: Blocking | MovableKeys,
 		Keys: afterStreams(4), Group: "stream", Since: "5.0.0",
 		Syntax: "GROUP group consumer [COUNT count:integer] [BLOCK milliseconds:integer] " +
-			"[NOACK] STREAMS key [key ...] id [id ...]",
+			"[CLAIM min-idle-time:integer] [NOACK] STREAMS key [key ...] id [id ...]",
 		Summary: "Returns new or pending entries of streams for a consumer of a group. Blocks " +
 			"until one is available, if BLOCK is given.",
-		Complexity: "O(log n) a stream, and O(m log n) in the entries that are answered",
-		Handler:    xreadgroup},
+		Complexity: "O(log n) a stream, and O(m log n) in the entries that are answered. With " +
+			"CLAIM also O(p) in the entries that are pending",
+		Handler: xreadgroup},
 	{Name: "xack", Kind: Write, Arity: -4, Flags: Fast, Keys: collectionKey.does(KeyRW | KeyUpdate),
 		Group: "stream", Since: "5.0.0",
 		Syntax:     "key group id [id ...]",
@@ -232,17 +233,20 @@ func see(x *Call, key []byte, g *keyspace.Group, consumer []byte, active bool) {
 	}
 }
 
-// replyEntry writes an entry: its id, and its names and values, or null if it was deleted.
-func replyEntry(out Reply, e keyspace.StreamEntry) {
-	out.Array(2)
+// replyEntry writes an entry: its id, and its names and values, or null if it was deleted, then
+// what else is known about it.
+func replyEntry(out Reply, e keyspace.StreamEntry, told ...int64) {
+	out.Array(2 + len(told))
 	out.BulkString(e.ID.String())
-	n := e.Fields()
-	if n == 0 {
+	if n := e.Fields(); n == 0 {
 		out.NullArray()
-		return
+	} else {
+		out.Array(n)
+		e.Each(out.Bulk)
 	}
-	out.Array(n)
-	e.Each(out.Bulk)
+	for _, n := range told {
+		out.Int(n)
+	}
 }
 
 func replyEntries(out Reply, entries []keyspace.StreamEntry) {

@@ -150,10 +150,10 @@ func (c *claiming) claim(e keyspace.StreamEntry, p keyspace.Pending) {
 	c.claimed = append(c.claimed, e)
 }
 
-// record records the change.
-func (c *claiming) record() {
+// record records the change. It wakes those that claim if entries may be idle for longer now.
+func (c *claiming) record(idle bool) {
 	if c.e != nil {
-		c.x.DB().Noted(c.e, false)
+		c.x.DB().Noted(c.e, idle)
 	}
 }
 
@@ -214,7 +214,7 @@ func xclaim(x *Call) error {
 			c.claim(e, p)
 		}
 	}
-	c.record()
+	c.record(a.deliveredMs < x.ClockMs)
 	c.reply()
 	return nil
 }
@@ -318,7 +318,7 @@ func xautoclaim(x *Call) error {
 		}
 		c.claim(claim.entry, p)
 	}
-	c.record()
+	c.record(false)
 	x.Out.Array(3)
 	x.Out.BulkString(next.String())
 	c.reply()

@@ -11,6 +11,7 @@ type parcel struct {
 	bounded     bool
 	units, room int  // left
 	names       int  // units that the consumer's name takes for each entry
+	told        int  // integers in the reply behind each entry
 	full        bool // the next entry did not fit
 }
 
@@ -26,8 +27,14 @@ const (
 	streamWork    = 100 // of a stream in the reply, and of looking it up
 )
 
-// open reserves room for a stream.
-func (p *parcel) open(key []byte) {
+// toldBytes is how much longer an integer may be than scriptElement.
+const toldBytes = 8
+
+// open reserves room for a stream. claims says that integers follow each entry.
+func (p *parcel) open(key []byte, claims bool) {
+	if p.told = 0; claims {
+		p.told = 2
+	}
 	p.charge(streamWork+len(key)/replyBytes, 3*scriptElement+len(key))
 }
 
@@ -42,9 +49,9 @@ func (p *parcel) charge(units, bytes int) {
 
 // reserve reserves room for an entry and reports whether there is enough.
 func (p *parcel) reserve(e keyspace.StreamEntry) bool {
-	elements := entryElements + e.Fields()
+	elements := entryElements + e.Fields() + p.told
 	p.charge(p.names+pendingWork+readWork+replyWork*elements+e.Size()/replyBytes,
-		scriptElement*elements+entryID+e.Size())
+		scriptElement*elements+entryID+e.Size()+toldBytes*p.told)
 	return !p.full
 }
 

@@ -113,7 +113,7 @@ func xnack(x *Call) error {
 		released++
 	}
 	if e != nil {
-		x.DB().Noted(e, false)
+		x.DB().Noted(e, true) // wakes those that claim
 	}
 	x.Out.Int(released)
 	return nil

@@ -18,6 +18,9 @@ const (
 	keptPending = 3 // each entry of a group that loses many at once
 )
 
+// releasedIdle is shown as the idle time of an entry that no consumer owns.
+const releasedIdle = -1
+
 // idleMs returns how long ago, in ms, sinceMs was.
 func (x *Call) idleMs(sinceMs int64) int64 { return x.ClockMs - sinceMs }
 
@@ -94,7 +97,7 @@ func xpending(x *Call) error {
 		x.Out.BulkString(p.ID.String())
 		x.Out.BulkString(p.Consumer)
 		if p.Released() {
-			x.Out.Int(-1)
+			x.Out.Int(releasedIdle)
 		} else {
 			x.Out.Int(max(x.idleMs(p.DeliveredMs), 0))
 		}

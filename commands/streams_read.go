@@ -15,6 +15,10 @@ const (
 		"XREAD instead."
 	errReadNoAck Error = "ERR The NOACK option is only supported by XREADGROUP. You called " +
 		"XREAD instead."
+	errReadClaim Error = "ERR The CLAIM option is only supported by XREADGROUP. You called " +
+		"XREAD instead."
+	errReadIdle    Error = "ERR min-idle-time is not an integer"
+	errReadIdleLow Error = "ERR min-idle-time must be a positive integer"
 	errReadNoGroup Error = "ERR Missing GROUP option for XREADGROUP"
 	errReadNew     Error = "ERR The > ID can be specified only when calling XREADGROUP using " +
 		"the GROUP <group> <consumer> option."
@@ -32,7 +36,7 @@ func streamPositions(args [][]byte) []int {
 	at := 1
 	for at < len(args) && !isWord(args[at], "STREAMS") {
 		switch {
-		case isWord(args[at], "COUNT"), isWord(args[at], "BLOCK"):
+		case isWord(args[at], "COUNT"), isWord(args[at], "BLOCK"), isWord(args[at], "CLAIM"):
 			at += 2
 		case isWord(args[at], "GROUP"):
 			at += 3
@@ -57,6 +61,8 @@ func streamPositions(args [][]byte) []int {
 type readArgs struct {
 	group, consumer []byte // of XREADGROUP
 	noAck           bool
+	claims          bool
+	minIdleMs       int64 // of what it claims
 	count           int64 // 0: all
 	blocks          bool
 	timeoutMs       int64
@@ -100,6 +106,14 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 				return errReadNoAck
 			}
 			a.noAck = true
+		case isWord(args[0], "CLAIM") && more > 0 && x.Level >= LevelSecond:
+			if !grouped {
+				return errReadClaim
+			}
+			args = args[1:]
+			if err = a.parseIdle(args[0]); err != nil {
+				return err
+			}
 		default:
 			return ErrSyntax
 		}
@@ -113,6 +127,19 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 	return nil
 }
 
+// parseIdle parses how long entries must have been pending to be claimed, ms.
+func (a *readArgs) parseIdle(arg []byte) error {
+	ms, ok := ParseInt(arg)
+	switch {
+	case !ok:
+		return errReadIdle
+	case ms < 0:
+		return errReadIdleLow
+	}
+	a.claims, a.minIdleMs = true, ms
+	return nil
+}
+
 // limit returns how many of n entries of one stream are read.
 func (a *readArgs) limit(n int) int {
 	if a.count == 0 {
@@ -121,10 +148,31 @@ func (a *readArgs) limit(n int) int {
 	return int(min(a.count, int64(n)))
 }
 
-// streamRead is what was read of one stream.
+// streamRead is what was read of one stream: what was claimed, then the entries.
 type streamRead struct {
 	key     []byte
+	told    bool // with each entry, how long it was pending, and how often delivered
+	claims  []claim
 	entries []keyspace.StreamEntry
+}
+
+// reply writes what was read.
+func (r *streamRead) reply(x *Call) {
+	if !r.told {
+		replyEntries(x.Out, r.entries)
+		return
+	}
+	x.Out.Array(len(r.claims) + len(r.entries))
+	for _, c := range r.claims {
+		idleMs := int64(releasedIdle)
+		if !c.pending.Released() {
+			idleMs = max(x.idleMs(c.pending.DeliveredMs), 0)
+		}
+		replyEntry(x.Out, c.entry, idleMs, c.pending.Deliveries)
+	}
+	for _, e := range r.entries {
+		replyEntry(x.Out, e, 0, 0)
+	}
 }
 
 // reply writes what was read.
@@ -139,13 +187,13 @@ func (a *readArgs) reply(x *Call, read []streamRead) {
 			x.Out.Array(2)
 		}
 		x.Out.Bulk(r.key)
-		replyEntries(x.Out, r.entries)
+		r.reply(x)
 	}
 }
 
 // nothing replies that there is nothing to read, or waits for it. again are the ids to wait with,
-// nil for the same.
-func (a *readArgs) nothing(x *Call, again []keyspace.StreamID) {
+// nil for the same. lookMs is as in Call.BlockAndLook.
+func (a *readArgs) nothing(x *Call, again []keyspace.StreamID, lookMs int64) {
 	if !a.blocks || !x.mayBlock() {
 		x.Out.NullArray()
 		return
@@ -157,7 +205,7 @@ func (a *readArgs) nothing(x *Call, again []keyspace.StreamID) {
 			args = append(args, []byte(id.String()))
 		}
 	}
-	x.Block(a.timeoutMs, args)
+	x.BlockAndLook(a.timeoutMs, lookMs, args)
 }
 
 // readWork is the cost of reading one entry, in units of Env.Work. A stream may be named many
@@ -192,11 +240,11 @@ func xread(x *Call) error {
 			if x.Spend(readWork * len(entries)); x.overworked() {
 				return ErrCommandWork
 			}
-			read = append(read, streamRead{a.keys[i], entries})
+			read = append(read, streamRead{key: a.keys[i], entries: entries})
 		}
 	}
 	if len(read) == 0 {
-		a.nothing(x, after)
+		a.nothing(x, after, noLook)
 		return nil
 	}
 	a.reply(x, read)
@@ -282,54 +330,69 @@ func xreadgroup(x *Call) error {
 	parcel := newParcel(x)
 	parcel.names = x.nameWork(2, len(a.consumer))
 	var read []streamRead
+	lookMs, changed := int64(noLook), false
 	for i, r := range reads {
 		key := a.keys[i]
 		s, _ := findStream(x, key) // not r.stream: the key may occur twice
 		g := s.Group(a.group)
-		if !r.history {
-			if top, ok := s.Top(); x.Tx.Behind || !ok || !g.Last().Less(top.ID) {
-				continue
+		claims := a.claims && !r.history
+		top, ok := s.Top()
+		unread := !x.Tx.Behind && ok && g.Last().Less(top.ID)
+		if !r.history && !unread && !claims {
+			continue
+		}
+		got := streamRead{key: key, told: claims}
+		var dropped []claim
+		parcel.open(key, claims)
+		if claims {
+			var ms int64
+			got.claims, dropped, ms = a.reclaim(x, s, g, parcel)
+			if lookMs == noLook || ms < lookMs {
+				lookMs = ms
 			}
 		}
-		var entries []keyspace.StreamEntry
-		parcel.open(key)
-		if r.history {
-			entries = a.again(s, g, r.after, parcel)
-		} else {
-			entries = a.next(s, g, parcel)
-		}
 		switch {
-		case len(entries) > 0 || !parcel.full:
-		case len(read) == 0:
+		case r.history:
+			got.entries = a.again(s, g, r.after, parcel)
+		case unread && (a.count == 0 || int64(len(got.claims)) < a.count):
+			got.entries = a.next(s, g, parcel, a.count-int64(len(got.claims)))
+		}
+		delivers := len(got.entries)+len(got.claims) > 0
+		switch {
+		case delivers || len(dropped) > 0 || r.history && !parcel.full:
+		case parcel.full && len(read) == 0 && !changed:
 			return parcel.refusal(x)
 		default:
 			continue
 		}
 		e, s := editStream(x, key)
 		g = s.EditGroup(a.group)
-		see(x, key, g, a.consumer, !r.history && !a.noAck)
-		a.deliver(x, s, g, entries, r.history)
+		if changed = true; delivers || r.history {
+			see(x, key, g, a.consumer, len(got.claims) > 0 || !r.history && !a.noAck)
+			read = append(read, got)
+		}
+		a.take(x, g, got.claims, dropped)
+		a.deliver(x, s, g, got.entries, r.history)
 		x.DB().Noted(e, false)
-		read = append(read, streamRead{key, entries})
 	}
 	if len(read) == 0 {
-		a.nothing(x, nil)
+		a.nothing(x, nil, lookMs)
 		return nil
 	}
 	a.reply(x, read)
 	return nil
 }
 
-// next returns the entries that the group has not delivered yet.
-func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group,
-	p *parcel) (entries []keyspace.StreamEntry) {
+// next returns the entries that the group has not delivered yet, at most count if that is above 0.
+func (a *readArgs) next(s *keyspace.Stream, g *keyspace.Group, p *parcel,
+	count int64) (entries []keyspace.StreamEntry) {
 	first, _ := g.Last().Next()
 	s.Range(first, keyspace.MaxStreamID, func(e keyspace.StreamEntry) bool {
 		if !p.reserve(e) {
 			return false
 		}
 		entries = append(entries, e)
-		return int64(len(entries)) != a.count
+		return int64(len(entries)) != count
 	})
 	return entries
 }

@@ -221,6 +221,9 @@ func TestAdditionsOfALevel(t *testing.T) {
 		"HSETEX h XX FIELDS 1 a 1": {"-ERR unknown argument: XX", ":0"},
 		"BITOP ONE d a":            {"-ERR syntax error", ":1"},
 		"EVAL return(#redis.call('XINFO','CONSUMERS','x','g')[1]) 0": {":6", ":8"},
+		"XREADGROUP GROUP g c CLAIM 0 STREAMS x >":                   {"-ERR syntax error", "*-1"},
+		"XREAD CLAIM 0 STREAMS x 0": {"-ERR syntax error", "-ERR The CLAIM option is only " +
+			"supported by XREADGROUP. You called XREAD instead."},
 	} {
 		for i, level := range []uint64{commands.LevelFirst, commands.LevelSecond} {
 			m := NewMachine(testTable())

@@ -43,6 +43,9 @@ XAUTOCLAIM key group other 0 0 COUNT count
 XREADGROUP GROUP group consumer STREAMS key >
 XREADGROUP GROUP group consumer NOACK STREAMS key >
 XREADGROUP GROUP group consumer STREAMS key 0
+XREADGROUP GROUP group consumer CLAIM 0 STREAMS key >
+XREADGROUP GROUP group other CLAIM 0 STREAMS key >
+XREADGROUP GROUP group other CLAIM 0 STREAMS keys news
 XREADGROUP GROUP group consumer STREAMS keys zeros
 XREADGROUP GROUP group consumer COUNT 1 STREAMS keys news
 XPENDING key group - + count consumer

@@ -17,6 +17,10 @@ import (
 
 const errUnblocked commands.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
+// leastLook is how long a command that may find something without a change waits before it looks
+// again.
+const leastLook = 100 * time.Millisecond
+
 // Backoff of a waiting command whose attempt could not run for lack of a leader.
 const (
 	firstPause   = 50 * time.Millisecond
@@ -135,6 +139,8 @@ type blocked struct {
 	until   time.Time     // timeout; zero: none
 	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
 	pause   time.Duration // before that attempt
+	look    time.Time     // when there may be something without a change; zero: never
+	looks   bool          // that caused the current attempt
 	request commands.Request
 
 	denied     bool             // of an attempt, as in recorded
@@ -152,6 +158,7 @@ func (b *blocked) await(first []byte) (replies commands.Replies, err error) {
 	}
 	b.due = map[int]struct{}{}
 	b.again(first)
+	b.lookAgain(first)
 	b.show(len(b.request.Cmds[0]))
 	defer b.hide()
 	for s.send() == nil { // the client sees earlier replies before it waits
@@ -268,6 +275,8 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	// new users judge the command as it was admitted
 	users := s.srv.users()
 	request, whole := b.request, b.dueAll || len(b.due) == 0 || users != b.judgedBy
+	looks := b.looks // then it takes no entry that a change brings to one that waits before it
+	request.Behind, b.looks = looks, false
 	if !whole {
 		if b.keyIndexes == nil {
 			b.keyIndexes, _ = b.spec.KeyIndexes(b.request.Cmds[0])
@@ -282,8 +291,12 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	b.denied = s.remember(b.spec, request.Cmds[0]).denied || b.denied
 	batch := commands.AppendRequest(nil, &request)
 	owed := []pending{{spec: b.spec, args: request.Cmds[0], db: request.DB}}
-	replies, err = s.askFor(batch, 1, owed, b.spec.Kind == commands.Write, false, false)
+	s.batch.first = hintKey{} // a look is a dry run first, whatever others learned
+	replies, err = s.askFor(batch, 1, owed, b.spec.Kind == commands.Write, false, looks)
 	b.took += s.lap()
+	if looks && s.batch.dryRan {
+		s.srv.stats.dryRunHits.Add(1)
+	}
 	if err != nil {
 		if !notRun(err) {
 			b.kept = b.w.number != 0
@@ -302,8 +315,10 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	}
 	if whole {
 		b.judgedBy = users
+		b.look = time.Time{}
 		b.again(block)
 	}
+	b.lookAgain(block)
 	b.w.mu.Lock()
 	b.w.turn = false
 	b.w.mu.Unlock()
@@ -338,6 +353,19 @@ func (b *blocked) again(block []byte) {
 		rest = rest[size:]
 	}
 	b.request.Cmds[0], b.keyIndexes = args, nil
+}
+
+// lookAgain takes from what an attempt that found nothing answered when there may be something in
+// the keys that it looked at, though none of them changes.
+func (b *blocked) lookAgain(block []byte) {
+	ms, ok := commands.CutLook(block)
+	if !ok {
+		return
+	}
+	wait := max(time.Duration(min(ms, 1<<43))*time.Millisecond, leastLook)
+	if at := time.Now().Add(wait); b.look.IsZero() || at.Before(b.look) {
+		b.look = at
+	}
 }
 
 // wakeReason says why a sleep ended.
@@ -398,10 +426,16 @@ func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
 		b.dueAll = w.takeDue(b.due) || b.dueAll
 		_ = w.conn.SetReadDeadline(time.Time{})
 		return until, wokeChange
+	case !b.look.IsZero() && !now.Before(b.look):
+		b.look, b.looks = time.Time{}, true
+		_ = w.conn.SetReadDeadline(time.Time{})
+		return until, wokeChange
 	}
 	until = b.until
-	if !b.resume.IsZero() && (until.IsZero() || b.resume.Before(until)) {
-		until = b.resume
+	for _, t := range []time.Time{b.resume, b.look} {
+		if !t.IsZero() && (until.IsZero() || t.Before(until)) {
+			until = t
+		}
 	}
 	w.asleep = true
 	_ = w.conn.SetReadDeadline(until)

@@ -100,12 +100,20 @@ func classOf(spec *commands.Spec, args [][]byte) string {
 	if spec.Group != groupStream {
 		return spec.Group
 	}
-	for i := 1; i+1 < len(args); i++ {
-		if is(args[i], "group") {
-			return groupStream + " " + string(args[i+1])
+	class, group := groupStream, ""
+	for i := 1; i+1 < len(args) && !is(args[i], "streams"); i++ {
+		switch {
+		case is(args[i], "group"):
+			group = " " + string(args[i+1])
+			i += 2
+		case is(args[i], "claim"):
+			class = groupStream + " claim"
+			i++
+		case !is(args[i], "noack"):
+			i++
 		}
 	}
-	return groupStream
+	return class + group
 }
 
 const groupStream = "stream"

@@ -136,6 +136,7 @@ var avoidances = []avoidance{
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "keepref"},
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "delref"},
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "acked"},
+	{"| `XREADGROUP` | `CLAIM` |", "xreadgroup", "claim"},
 	{"number of deliveries, which is never passed", "xclaim", "9223372036854775807"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
 	{"| `DUMP` |", "dump", ""},
