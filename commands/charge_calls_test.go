@@ -278,6 +278,8 @@ var bigCalls = []bigCall{
 	{"SUNION", listed("tall")}, {"SORT nums", nil}, {"SORT nums STORE dst", nil},
 	{"SORT l ALPHA", nil}, {"SORT_RO nums BY nosort", nil}, {"SORT s BY none:* GET k:*", nil},
 	{"XACK x g", listed("1-#1")}, {"XADD x * f v", nil}, {"XADD x MAXLEN 1 * f v", nil},
+	{"XADD x IDMP p i * f v", nil}, {"XADD x IDMPAUTO p *", listed("f#", "v")},
+	{"XCFGSET x IDMP-MAXSIZE 5", nil},
 	{"XAUTOCLAIM x g d 0 0 COUNT $n", nil}, {"XAUTOCLAIM x g d 0 0", nil},
 	{"XCLAIM x g d 0", listed("1-#1")}, {"XDEL x", listed("1-#1")},
 	{"XGROUP CREATE x new 0", nil}, {"XGROUP CREATECONSUMER x g e", nil},

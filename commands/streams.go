@@ -11,11 +11,18 @@ import (
 var streamSpecs = []Spec{
 	{Name: "xadd", Kind: Write, Arity: -5, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "5.0.0",
-		Syntax: "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [= | ~] " +
+		Syntax: "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO producer-id | " +
+			"IDMP producer-id idempotent-id] [<MAXLEN | MINID> [= | ~] " +
 			"threshold [LIMIT count:integer]] <* | id> field value [field value ...]",
 		Summary: "Appends an entry to a stream and returns its id. Creates the stream if it " +
 			"doesn't exist.",
 		Complexity: "O(1), and O(n) in the entries that are trimmed", Handler: xadd},
+	{Name: "xcfgset", Kind: Write, Arity: -2, Flags: Fast,
+		Keys: collectionKey.does(KeyRW | KeyUpdate), Group: "stream", Since: "8.6.0",
+		Syntax: "key [IDMP-DURATION seconds:integer] [IDMP-MAXSIZE count:integer]",
+		Summary: "Sets how long a stream remembers the ids of producers, and how many of " +
+			"each.",
+		Complexity: "O(1)", Level: LevelSecond, Handler: xcfgset},
 	{Name: "xlen", Kind: Read, Arity: 2, Flags: Fast, Keys: collectionKey.does(KeyRO),
 		Group: "stream", Since: "5.0.0",
 		Syntax:     "key",

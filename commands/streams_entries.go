@@ -47,6 +47,7 @@ type addArgs struct {
 	partly   bool // the id is given but for its number, *
 	id       keyspace.StreamID
 	fields   int // position of the first field
+	once     onceArgs
 }
 
 // parse parses the arguments from the third on. Without an id at the end, XADD's fields start past
@@ -80,6 +81,13 @@ func (a *addArgs) parse(x *Call, add bool) error {
 			a.trim.Limit, a.limited = n, true
 		case !refs && readRefs(arg, &a.trim.Refs):
 			refs = true
+		case add && x.Level >= LevelSecond && isWord(arg, "IDMP") && more > 1,
+			add && x.Level >= LevelSecond && isWord(arg, "IDMPAUTO") && more > 0:
+			taken, err := a.once.parse(args[i:])
+			if err != nil {
+				return err
+			}
+			i += taken
 		case add && isWord(arg, "NOMKSTREAM"):
 			a.noCreate = true
 		case add:
@@ -172,6 +180,9 @@ func xadd(x *Call) error {
 	if n := len(x.Args) - a.fields; n < 2 || n%2 == 1 {
 		return x.Spec.ArityError()
 	}
+	if a.once.asked && (a.whole || a.partly) {
+		return errOnceID
+	}
 	if a.whole && a.id.IsZero() {
 		return errAddZero
 	}
@@ -181,6 +192,9 @@ func xadd(x *Call) error {
 	}
 	if s == nil && a.noCreate {
 		x.Out.Null()
+		return nil
+	}
+	if a.once.asked && a.once.done(x, s, x.Args[a.fields:]) {
 		return nil
 	}
 	id, err := a.newID(x, lastID(s))
@@ -193,6 +207,9 @@ func xadd(x *Call) error {
 	}
 	e, s := editStream(x, x.Args[1])
 	s.Add(id, x.Args[a.fields:])
+	if a.once.asked {
+		s.AddOnce(a.once.producer, a.once.id, id, x.ClockMs)
+	}
 	trimmed := a.trims && trimStream(x, s, a.trim) > 0
 	x.changed(e, NotifyStream, "xadd")
 	if trimmed {

@@ -63,6 +63,10 @@ func xinfoStream(x *Call) error {
 	if a.full {
 		pairs = 9
 	}
+	config, counts, once := s.Once()
+	if once {
+		pairs += 6
+	}
 	x.Out.Map(pairs)
 	replyField := func(name string) { x.Out.BulkString(name) }
 	replyInt := func(name string, n int64) {
@@ -82,6 +86,14 @@ func xinfoStream(x *Call) error {
 	replyID("max-deleted-entry-id", s.Tombstone())
 	replyInt("entries-added", int64(s.Added()))
 	replyID("recorded-first-entry-id", first.ID)
+	if once {
+		replyInt("idmp-duration", config.DurationS)
+		replyInt("idmp-maxsize", config.Most)
+		replyInt("pids-tracked", int64(counts.Producers))
+		replyInt("iids-tracked", int64(counts.IDs))
+		replyInt("iids-added", int64(counts.Added))
+		replyInt("iids-duplicates", int64(counts.Duplicates))
+	}
 	if a.full {
 		replyField("entries")
 		replyEntries(x.Out, streamRange(x, s, keyspace.StreamID{}, keyspace.MaxStreamID, a.count,

@@ -91,3 +91,26 @@ func sameMachines(t *testing.T, when string, a, b *Machine) []byte {
 	}
 	return content
 }
+
+// The golden snapshot has a stream that remembers what its producers added.
+func TestGoldenSentOnce(t *testing.T) {
+	u := newUsersTest(t)
+	u.want(call("XADD x IDMP p 1 * f v"), "$")
+	u.want(call("XCFGSET x IDMP-DURATION 9 IDMP-MAXSIZE 2"), "+OK")
+	for _, line := range []string{"XADD x IDMP p 1 * f v", "XADD x IDMP p 2 * f v",
+		"XADD x IDMPAUTO q * f v", "XADD x IDMP p 3 * f v", "XADD x IDMP p 3 * f v"} {
+		u.want(call(line), "$")
+	}
+	path := goldenFiles + "sent-once-snapshot-v1.bin"
+	makeGolden(t, path, snapshotBytes(t, u.m.Snapshot()))
+	file := readGolden(t, path)
+	m := restore(t, file, testTable())
+	ask := call("XINFO STREAM x")
+	got, want := string(m.Read(nil, ask, 1, 1)), string(u.m.Read(nil, ask, 1, 1))
+	if got != want || !strings.Contains(got, "iids-tracked\r\n:3\r\n") {
+		t.Errorf("it remembers\n%q, not\n%q", got, want)
+	}
+	if !bytes.Equal(snapshotBytes(t, m.Snapshot()), file) {
+		t.Errorf("%s is written otherwise now: a new format needs a new version", path)
+	}
+}

@@ -222,6 +222,10 @@ func TestAdditionsOfALevel(t *testing.T) {
 		"BITOP ONE d a":            {"-ERR syntax error", ":1"},
 		"EVAL return(#redis.call('XINFO','CONSUMERS','x','g')[1]) 0": {":6", ":8"},
 		"XREADGROUP GROUP g c CLAIM 0 STREAMS x >":                   {"-ERR syntax error", "*-1"},
+		"XADD x IDMP p i * f v": {"-ERR Invalid stream ID specified as stream command argument",
+			"$3\r\n0-1"},
+		"XADD x IDMPAUTO p * f v": {"-ERR Invalid stream ID specified as stream command argument",
+			"$3\r\n0-1"},
 		"XREAD CLAIM 0 STREAMS x 0": {"-ERR syntax error", "-ERR The CLAIM option is only " +
 			"supported by XREADGROUP. You called XREAD instead."},
 	} {

@@ -26,6 +26,7 @@ import (
 const longNameCalls = `
 XADD key MAXLEN 9 DELREF * f v
 XADD key MAXLEN 9 ACKED * f v
+XADD key IDMPAUTO group * f v
 XTRIM key MAXLEN 9 DELREF
 XTRIM key MINID 999999 ACKED
 XDEL key ids

@@ -55,6 +55,9 @@ func (e *Entry) Memory(samples int) int {
 			n += groupCost + textBytes(len(g.Name())) + g.Pending()*pendingCost +
 				g.Consumers()*readerCost
 		})
+		if c.once != nil {
+			n += c.once.bytes
+		}
 	}
 	return n + s.of(coll.Len())
 }

@@ -12,6 +12,8 @@ const (
 	// its answers at older feature levels.
 	deliveredCost = 160
 	heldGroupCost = 480
+	// onceCost is an id that a producer gave its entry, in its trees
+	onceCost = 160
 	// nodeCost is a node of a stream. Its names come on top.
 	nodeCost = 96
 	// A stream holds its trees from the beginning; the others are little more than their elements.

@@ -22,6 +22,7 @@ type Stream struct {
 	added     uint64 // entries ever added
 	sum       uint64 // of entries and groups
 	loose     bool   // its nodes may overlap and miscount: see stream_loose.go
+	once      *once  // what producers added lately; nil: none said who it is
 	weight
 }
 
@@ -83,14 +84,14 @@ func (s *Stream) Len() int { return s.entries.Len() }
 func (s *Stream) Sum() uint64 {
 	last, tombstone := s.last.bigEndian(), s.tombstone.bigEndian()
 	ids := pairSum(xxhash.Sum64(last[:]), xxhash.Sum64(tombstone[:]))
-	return pairSum(s.sum, ids) ^ s.added
+	return pairSum(s.sum, ids) ^ s.added ^ s.once.mixed()
 }
 
 // Clone returns a copy that can change while s is read, in constant time.
 func (s *Stream) Clone() Collection {
 	c := *s
 	c.entries, c.nodes = s.entries.IsoCopy(), s.nodes.IsoCopy()
-	c.groups = s.groups.IsoCopy()
+	c.groups, c.once = s.groups.IsoCopy(), s.once.clone()
 	c.owner, s.owner = new(owner), new(owner)
 	return &c
 }

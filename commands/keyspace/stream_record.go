@@ -21,7 +21,7 @@ func (s *Stream) appendTo(dst []byte) []byte {
 	}
 	dst = binary.AppendUvarint(dst, uint64(s.Groups()))
 	s.EachGroup(func(g *Group) { dst = g.appendTo(dst) })
-	return dst
+	return s.once.appendTo(dst)
 }
 
 // appendNodes appends the nodes, each with its entries.
@@ -115,6 +115,9 @@ func readStream(r *reader) *Stream {
 		s.entries, s.nodes, s.groups = NewStream().entries, NewStream().nodes, NewStream().groups
 		s.readOverlapping(r, nodes)
 		s.readGroups(r)
+	}
+	if r.marks && !r.Done() && !r.Failed() {
+		s.readOnce(r)
 	}
 	s.last = last
 	return s

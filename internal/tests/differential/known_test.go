@@ -136,6 +136,8 @@ var avoidances = []avoidance{
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "keepref"},
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "delref"},
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "acked"},
+	{"| `XADD` | `KEEPREF`,", "xadd", "idmp"},
+	{"| `XADD` | `KEEPREF`,", "xadd", "idmpauto"},
 	{"| `XREADGROUP` | `CLAIM` |", "xreadgroup", "claim"},
 	{"number of deliveries, which is never passed", "xclaim", "9223372036854775807"},
 	{"| `PFCOUNT` of one key |", "pfcount", ""}, {"| `LOLWUT` |", "lolwut", ""},
