@@ -29,7 +29,7 @@ const maxOnceName = 1024
 // Costs of looking up an id of a producer, of remembering one, and of each pair that makes one.
 const (
 	onceLookWork = 20
-	onceWork     = 250
+	onceWork     = 400
 	oncePairWork = 20
 	onceBytes    = 8 // bytes hashed per unit
 )
@@ -71,7 +71,7 @@ func (a *onceArgs) done(x *Call, s *keyspace.Stream, texts [][]byte) bool {
 	x.Spend(onceLookWork + 4*deep(counts.IDs))
 	id, ok := s.FindOnce(a.producer, a.id, x.ClockMs)
 	if !ok {
-		x.Spend(onceWork + 40*deep(counts.IDs))
+		x.Spend(onceWork + 80*deep(counts.IDs))
 		return false
 	}
 	e, s := editStream(x, x.Args[1])
