@@ -404,7 +404,7 @@ func (b *blocked) sleep() wakeReason {
 // prepareSleep returns the reason to stay awake, or prepares a sleep until a time (zero: no
 // limit).
 func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
-	w := b.w
+	w, paused := b.w, b.s.srv.pause.holds()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asleep = false
@@ -426,6 +426,8 @@ func (b *blocked) prepareSleep() (until time.Time, reason wakeReason) {
 		b.dueAll = w.takeDue(b.due) || b.dueAll
 		_ = w.conn.SetReadDeadline(time.Time{})
 		return until, wokeChange
+	case !b.look.IsZero() && !now.Before(b.look) && paused:
+		b.look = now.Add(leastLook) // it times out in a pause, too
 	case !b.look.IsZero() && !now.Before(b.look):
 		b.look, b.looks = time.Time{}, true
 		_ = w.conn.SetReadDeadline(time.Time{})

@@ -162,6 +162,31 @@ func TestLooksWithoutALeader(t *testing.T) {
 	})
 }
 
+// A pause holds back what it would claim, not its timeout.
+func TestLooksDuringAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+		main.call("XADD", "s", "1-1", "f", "v")
+		main.call("XREADGROUP", "GROUP", "g", "dead", "STREAMS", "s", ">")
+		short, long := n.claiming(t, "me", "1000", "500"), n.claiming(t, "you", "0", "500")
+		main.call("CLIENT", "PAUSE", "3000", "WRITE")
+		n.fake.takeCalls()
+		n.passes(1010)
+		short.want("*-1\r\n")
+		n.passes(1900)
+		if calls := n.fake.takeCalls(); calls != "" {
+			t.Errorf("during the pause: %s", calls)
+		}
+		n.passes(200)
+		if got := long.next(); !strings.Contains(got, "1-1") {
+			t.Errorf("%q", got)
+		}
+		n.idle(t)
+	})
+}
+
 // The queue that a reader of streams waits in goes by its group, and by whether it claims.
 func TestClassesOfReaders(t *testing.T) {
 	for call, want := range map[string]string{

@@ -73,6 +73,16 @@ func (p *pause) hold(s *session, write bool) time.Time {
 	return p.until
 }
 
+// holds reports whether a write must wait. It prepares no wait.
+func (p *pause) holds() bool {
+	if !p.on.Load() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.until)
+}
+
 // size returns the number of waiting sessions.
 func (p *pause) size() int {
 	p.mu.Lock()
