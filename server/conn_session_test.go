@@ -679,7 +679,7 @@ func TestCloseDrains(t *testing.T) {
 	busy, idle, subscriber := n.dial(t), n.dial(t), n.dial(t)
 	idle.call("PING")
 	subscriber.call("SUBSCRIBE", "a")
-	begun, gate := make(chan struct{}, 9), make(chan struct{}) // also for what is told of a
+	begun, gate := make(chan struct{}, 9), make(chan struct{}) // also for the counts
 	n.fake.set(func() { n.fake.begun, n.fake.gate = begun, gate })
 	busy.raw(calls("SET a 1", "PUBLISH a bye"))
 	receive(t, "the request runs", begun)
