@@ -131,11 +131,6 @@ type Backend interface {
 	LeaderMembers() ([]Member, error)
 	// Replication asks the leader, on whichever node, how far the log is replicated.
 	Replication(ctx context.Context) (Replication, error)
-	// HasOthers reports whether there are other nodes. It never waits.
-	HasOthers() bool
-	// AskOthers asks the other nodes, whose Server.Answer answers, and returns the answers that
-	// came in time, in no order. Questions have at most 1 MiB, answers 4 MiB.
-	AskOthers(question []byte) [][]byte
 	// Barrier waits until this node has applied every write acknowledged on any node before the
 	// call. It fails with an *Error.
 	Barrier(ctx context.Context) error

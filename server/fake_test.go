@@ -53,7 +53,6 @@ type fakeBackend struct {
 	replication     *Replication
 	questions       int // calls of Replication
 	leaderChanged   chan struct{}
-	others          []*Server
 	replicationGate chan struct{} // if set, Replication and Barrier wait for it
 	asking          atomic.Int64  // waiting calls of the two
 	lastBatch       []byte        // of the newest Write
@@ -264,14 +263,6 @@ func (f *fakeBackend) Backup() Backup {
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, "backup")
 	return f.machine.Snapshot()
-}
-
-// HasOthers implements Backend.
-func (f *fakeBackend) HasOthers() bool { return len(f.others) > 0 }
-
-// AskOthers asks the other servers of a test.
-func (f *fakeBackend) AskOthers(question []byte) (answers [][]byte) {
-	return nil
 }
 
 // Replication reports what the members of the status hold, unless set otherwise.

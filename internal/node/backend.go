@@ -174,21 +174,6 @@ func (n backend) Replication(ctx context.Context) (server.Replication, error) {
 	return r, replyError(err)
 }
 
-// HasOthers implements server.Backend.
-func (n backend) HasOthers() bool {
-	c := n.loaded.Load()
-	return c != nil && c.HasOthers()
-}
-
-// AskOthers implements server.Backend.
-func (n backend) AskOthers(question []byte) [][]byte {
-	c := n.loaded.Load()
-	if c == nil {
-		return nil
-	}
-	return c.AskOthers(context.Background(), question)
-}
-
 // Barrier implements server.Backend.
 func (n backend) Barrier(ctx context.Context) error {
 	c := n.loaded.Load()

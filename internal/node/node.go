@@ -318,7 +318,6 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 		SnapshotThreshold: n.cfg.SnapshotThreshold,
 		HeartbeatTimeout:  n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
 		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal,
-		Answer: func([]byte) []byte { return nil },
 	}
 	if n.cfg.World != nil {
 		c.World = &n.cfg.World.World

@@ -190,8 +190,6 @@ func (n *singleNode) Write(_ context.Context, _ server.Workload, batch []byte,
 	return commands.RepliesOf(result.Replies[0]), nil
 }
 
-func (n *singleNode) HasOthers() bool { return false }
-
 func (n *singleNode) Schedule(_ server.Workload, f func()) error {
 	f()
 	return nil
