@@ -152,6 +152,11 @@ func TestConfirmedSubscriptionsCount(t *testing.T) {
 	n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
 	c.raw(pipeline([]string{"SUBSCRIBE", "b"}))
 	receive(t, "a request", begun)
+	eventually(t, "the client waits for it", func() bool {
+		n.counting.mu.Lock()
+		defer n.counting.mu.Unlock()
+		return n.counting.round != nil
+	})
 	if ready, _ := c.Ready(0); ready || n.fake.receivers("b") != 0 {
 		t.Error("confirmed before it counts")
 	}

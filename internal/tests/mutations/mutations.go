@@ -79,6 +79,7 @@ var Classes = []string{
 	"caches kept on a node that is cut off",
 	"a refusal that is forgotten",
 	"a subscription that begins too late",
+	"subscribers that do not count",
 	"unknown users taken for none",
 	"strangers who take what users share",
 	"a share that is not the connection's",
