@@ -104,14 +104,15 @@ func (s *session) awaitCounted() {
 	for {
 		c.mu.Lock()
 		done := len(s.telling.untold)+s.telling.underway == 0 || !c.running
+		if done {
+			c.mu.Unlock()
+			return
+		}
 		if c.round == nil {
 			c.round = make(chan struct{})
 		}
 		round := c.round
 		c.mu.Unlock()
-		if done {
-			return
-		}
 		select {
 		case <-round:
 		case <-s.srv.ctx.Done():
