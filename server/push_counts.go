@@ -196,7 +196,7 @@ func (s *Server) countSubscribers() {
 func (c *counting) findAll(srv *Server) {
 	c.mu.Lock()
 	due := c.all && c.known && !c.drop
-	c.all = c.all && !due && !c.known
+	c.all = c.all && !c.known // a drop finds all again
 	c.mu.Unlock()
 	if !due {
 		return
