@@ -74,7 +74,7 @@ func TestRepeatedOperands(t *testing.T) {
 }
 
 // TestSessionCommandsHaveABudget has session commands do more work than a request may: they are
-// refused, whatever it is that takes long, also when another node asks. Half of it is answered.
+// refused, whatever it is that takes long. Half of it is answered.
 func TestSessionCommandsHaveABudget(t *testing.T) {
 	detector.Skip(t) // it works much
 	n := start(t, nil)
@@ -95,7 +95,7 @@ func TestSessionCommandsHaveABudget(t *testing.T) {
 		}
 		return call
 	}
-	const refused = "-ERR the command goes over too much data, nothing was changed\r\n"
+	const refused = "-ERR the command goes over too much data, nothing was changed"
 	for _, x := range []struct {
 		call []string
 		over bool
@@ -103,11 +103,12 @@ func TestSessionCommandsHaveABudget(t *testing.T) {
 		{repeated(1000, "client", "COMMAND", "INFO"), false},
 		{repeated(10_000, "client", "COMMAND", "INFO"), true},
 		{[]string{"PUBSUB", "CHANNELS", "*" + strings.Repeat("a", 100)}, false},
-		{[]string{"PUBSUB", "CHANNELS", hard}, true},
+		{[]string{"PUBSUB", "CHANNELS", hard}, true}, // by the machine
 		{patterns(10), false},
 		{patterns(1024), true},
 	} {
-		if got := c.call(x.call...); (got == refused) != x.over || !x.over && got[0] == '-' {
+		got := c.call(x.call...)
+		if strings.HasPrefix(got, refused) != x.over || !x.over && got[0] == '-' {
 			t.Errorf("%.40q …: %.80q", x.call, got)
 		}
 	}
