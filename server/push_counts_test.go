@@ -382,3 +382,25 @@ func TestOverflowOfCounts(t *testing.T) {
 		}
 	})
 }
+
+// A node that reads its log sees counts of before, which it leaves alone.
+func TestCountsOfAReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		known := n.fake.users.Swap(nil)
+		n.fake.set(func() { n.fake.lags = true })
+		n.fake.tell(t, "n1", "cold", "1")
+		looks := 0
+		n.fake.set(func() { looks = n.fake.looks })
+		eventually(t, "it looks", func() (done bool) {
+			n.fake.set(func() { done = n.fake.looks > looks+5 })
+			return done
+		})
+		if got := n.fake.receivers("old"); got != 1 {
+			t.Errorf("%d subscribers of before", got)
+		}
+		n.fake.set(func() { n.fake.lags = false })
+		n.fake.users.Store(known)
+		n.counts(t, "old", 0)
+	})
+}

@@ -451,7 +451,8 @@ func (s *Server) watchNodes() {
 			continue
 		}
 		st := s.backend.Status()
-		if slices.Contains(subscribed, st.ID) {
+		// until a node has caught up, it sees what was
+		if s.users() != nil && slices.Contains(subscribed, st.ID) {
 			s.counting.begins(s)
 		}
 		if st.Role != "leader" {
