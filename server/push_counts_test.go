@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/subscriptions"
@@ -267,8 +268,8 @@ func TestCountsComeBack(t *testing.T) {
 	})
 }
 
-// The leader drops the counts of nodes that it does not reach, or that have another process, but a
-// new leader has to listen first.
+// The leader drops the counts of nodes that it does not reach, but a new leader has to listen
+// first, and the counts of a new process are its own.
 func TestUnreachedNodesLoseTheirCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
@@ -282,8 +283,6 @@ func TestUnreachedNodesLoseTheirCounts(t *testing.T) {
 		n.fake.tell(t, "n2", "ca", "1")
 		n.fake.tell(t, "stranger", "ca", "1")
 		dropped("n1", "n2")
-		n.lead("n2")
-		n.fake.set(func() { n.fake.st.Members[1].LastContact = 2 * contactLimit })
 		looks := 0
 		looked := func() {
 			n.fake.set(func() { looks = n.fake.looks })
@@ -292,6 +291,14 @@ func TestUnreachedNodesLoseTheirCounts(t *testing.T) {
 				return done
 			})
 		}
+		for _, began := range []time.Duration{time.Hour, time.Minute} {
+			n.fake.set(func() { n.fake.began = time.Now().Add(-began) })
+			if looked(); len(n.fake.SubscribedNodes()) != 2 {
+				t.Error("the leader drops the counts of a node that was started again")
+			}
+		}
+		n.lead("n2")
+		n.fake.set(func() { n.fake.st.Members[1].LastContact = 2 * contactLimit })
 		if looked(); len(n.fake.SubscribedNodes()) != 2 {
 			t.Error("a follower drops the counts of a node")
 		}

@@ -432,8 +432,8 @@ func (s *Server) outlasting(f func()) bool {
 }
 
 // watchNodes drops the waits and the counts of subscribers of nodes that this node does not reach,
-// or that have been started again since it looked, while it leads. When it begins to lead, it has
-// the nodes send their waits again, and ends the hold if some do not come.
+// while it leads, and the waits of those that have been started again since it looked. When it
+// begins to lead, it has the nodes send their waits again, and ends the hold if some do not come.
 func (s *Server) watchNodes() {
 	defer s.background.Done()
 	started := map[string]time.Time{}
@@ -480,14 +480,16 @@ func (s *Server) watchNodes() {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(
 			slices.Concat(nodes, subscribed)))) {
 			again, heard := st.restarted(id, started), st.hears(id)
-			if id == st.ID || heard && !again {
+			if id == st.ID {
 				continue
 			}
-			if slices.Contains(nodes, id) {
+			if slices.Contains(nodes, id) && (!heard || again) {
 				s.changeWaits(commands.SettingDropWaits, id)
 			}
-			// a new leader has not heard of all yet, and counts are not lost with a term
-			if slices.Contains(subscribed, id) && (again || time.Since(led) > contactLimit) {
+			// A new leader has not heard of all yet, and counts are not lost with a term. A process
+			// that has just begun drops what is of an earlier one, and may have told its own by
+			// now.
+			if slices.Contains(subscribed, id) && !heard && time.Since(led) > contactLimit {
 				s.changeWaits(commands.SettingDropSubscribers, id)
 			}
 		}
