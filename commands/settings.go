@@ -45,8 +45,8 @@ const (
 	SettingServeWaits = "serve-waits"
 	// SettingSubscribers is how many subscribers a node has. The node's id, the era of its counts,
 	// a sequence number, and pairs of a name and its count follow, numbers in decimal; a name
-	// begins with a letter for its kind, see SubscriberKinds. The reply is 0, or the era of the
-	// node's counts if it is another one: then nothing was taken.
+	// begins with one of subscriptions.Letters. The reply is 0, or the era of the node's counts if
+	// it is another one: then nothing was taken.
 	SettingSubscribers = "subscribers"
 	// SettingDropSubscribers drops the counts of the node whose id follows: the leader does not
 	// reach it, or it has just begun. The reply is the era of its counts from now on.
@@ -95,6 +95,3 @@ const (
 		"default user. Are you sure your configuration is correct?"
 	ErrUserGone Error = "NOPERM the user of this connection was removed"
 )
-
-// SubscriberKinds has the letter of each kind of subscription, by subscriptions.Kind.
-const SubscriberKinds = "cps"

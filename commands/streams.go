@@ -201,6 +201,15 @@ func findStream(x *Call, key []byte) (*keyspace.Stream, error) {
 	return s, nil
 }
 
+// existingStream is findStream for a key that must exist.
+func existingStream(x *Call, key []byte) (*keyspace.Stream, error) {
+	s, err := findStream(x, key)
+	if err == nil && s == nil {
+		err = ErrNoSuchKey
+	}
+	return s, err
+}
+
 // editStream is editHash for streams.
 func editStream(x *Call, key []byte) (*keyspace.Entry, *keyspace.Stream) {
 	return editCollection(x, key, keyspace.NewStream)

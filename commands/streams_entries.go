@@ -416,12 +416,9 @@ func xsetid(x *Call) error {
 	if err := a.parse(x.Args); err != nil {
 		return err
 	}
-	s, err := findStream(x, x.Args[1])
-	switch {
-	case err != nil:
+	s, err := existingStream(x, x.Args[1])
+	if err != nil {
 		return err
-	case s == nil:
-		return ErrNoSuchKey
 	}
 	if top, ok := s.Top(); ok {
 		if a.last.Less(top.ID) {

@@ -4,15 +4,6 @@ package commands
 
 import "github.com/coordd/coordd/commands/keyspace"
 
-// xinfo returns the stream of a subcommand.
-func xinfo(x *Call) (*keyspace.Stream, error) {
-	s, err := findStream(x, x.Args[2])
-	if err == nil && s == nil {
-		err = ErrNoSuchKey
-	}
-	return s, err
-}
-
 // fullArgs are the options of XINFO STREAM.
 type fullArgs struct {
 	full  bool
@@ -51,7 +42,7 @@ func (a *fullArgs) length(n int) int {
 
 // xinfoStream parses the arguments after the key after the lookup, as Redis does.
 func xinfoStream(x *Call) error {
-	s, err := xinfo(x)
+	s, err := existingStream(x, x.Args[2])
 	if err != nil {
 		return err
 	}
@@ -211,7 +202,7 @@ func replyLag(out Reply, s *keyspace.Stream, g *keyspace.Group) {
 }
 
 func xinfoGroups(x *Call) error {
-	s, err := xinfo(x)
+	s, err := existingStream(x, x.Args[2])
 	if err != nil {
 		return err
 	}
@@ -235,7 +226,7 @@ func xinfoGroups(x *Call) error {
 }
 
 func xinfoConsumers(x *Call) error {
-	s, err := xinfo(x)
+	s, err := existingStream(x, x.Args[2])
 	if err != nil {
 		return err
 	}

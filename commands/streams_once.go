@@ -131,12 +131,8 @@ func xcfgset(x *Call) error {
 	if config == (keyspace.OnceConfig{}) {
 		return ErrSyntax
 	}
-	s, err := findStream(x, x.Args[1])
-	switch {
-	case err != nil:
+	if _, err := existingStream(x, x.Args[1]); err != nil {
 		return err
-	case s == nil:
-		return ErrNoSuchKey
 	}
 	e, s := editStream(x, x.Args[1])
 	s.ConfigureOnce(config)

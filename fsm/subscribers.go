@@ -39,7 +39,7 @@ func (m *Machine) countSubscribers(env *commands.Env, words [][]byte) (era int64
 		if !ok || count < 0 || len(words[i]) == 0 {
 			return 0, commands.ErrNoSetting
 		}
-		kind := strings.IndexByte(commands.SubscriberKinds, words[i][0])
+		kind := strings.IndexByte(subscriptions.Letters, words[i][0])
 		if kind < 0 {
 			return 0, commands.ErrNoSetting
 		}

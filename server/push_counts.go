@@ -58,7 +58,7 @@ type countTurn struct {
 func (s *session) note(kind subKind, name string) {
 	c := &s.srv.counting
 	if s.srv.backend.Level() < commands.LevelSecond {
-		return // all is told when it rises
+		return // see begins
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *session) awaitCounted() {
 	c := &s.srv.counting
 	for {
 		c.mu.Lock()
-		done := len(s.telling.untold)+s.telling.underway == 0 || !c.running
+		done := len(s.telling.untold)+s.telling.underway == 0 || !c.running || s.cut.Load()
 		if done {
 			c.mu.Unlock()
 			return
@@ -124,40 +124,42 @@ func (s *session) awaitCounted() {
 // heard acts on an event of the machine. It never blocks.
 func (c *counting) heard(srv *Server, e *commands.Event) {
 	switch e.Kind {
-	case commands.SubscribersDropped, commands.StateReplaced, commands.LevelRaised:
+	case commands.SubscribersDropped, commands.StateReplaced:
 	default:
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case e.Kind == commands.SubscribersDropped && c.known && e.Wait > c.era:
-		c.era, c.all = e.Wait, true
-	case e.Kind == commands.StateReplaced && c.known:
+	case !c.known: // see begins
+		return
+	case e.Kind == commands.StateReplaced:
 		c.check = true
-	case e.Kind == commands.LevelRaised, e.Kind == commands.StateReplaced:
-		c.all = true
+	case e.Wait > c.era:
+		c.era, c.all = e.Wait, true
 	default:
 		return
 	}
 	c.start(srv)
 }
 
-// begins has the machine drop what it counts of an earlier process of this node.
-func (c *counting) begins(srv *Server) {
+// begins has the machine drop what it counts of an earlier process of this node, if it does, and
+// tells of those who subscribed while nothing was told: before the level rose, or the node knew it.
+func (c *counting) begins(srv *Server, old bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.known {
-		c.drop = true
+	if !c.known && (old || srv.pubsub.size.Load() > 0) &&
+		srv.backend.Level() >= commands.LevelSecond {
+		c.drop = c.drop || old
 		c.start(srv)
 	}
 }
 
 // blinded reports whether the node's subscribers do not count.
-func (c *counting) blinded() bool {
+func (c *counting) blinded(srv *Server) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.blind
+	return c.blind || !c.known && srv.pubsub.size.Load() > 0
 }
 
 // told is a round: what one request tells.
@@ -195,8 +197,8 @@ func (s *Server) countSubscribers() {
 // findAll has all names told again, if that is due.
 func (c *counting) findAll(srv *Server) {
 	c.mu.Lock()
-	due := c.all && c.known && !c.drop
-	c.all = c.all && !c.known // a drop finds all again
+	due := c.all && !c.drop // a drop finds all again
+	c.all = false
 	c.mu.Unlock()
 	if !due {
 		return
@@ -293,7 +295,7 @@ func (s *Server) tell(r *told) (era uint64, err error) {
 	c.mu.Unlock()
 	for _, a := range r.names {
 		n := s.pubsub.count(a.kind, []byte(a.name))
-		words = append(words, append([]byte{commands.SubscriberKinds[a.kind]}, a.name...),
+		words = append(words, append([]byte{subscriptions.Letters[a.kind]}, a.name...),
 			[]byte(formatInt(int64(n))))
 	}
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,

@@ -390,6 +390,26 @@ func TestOverflowOfCounts(t *testing.T) {
 	})
 }
 
+// Who subscribes while a node reads its log, in which the level rises, counts once it has read it:
+// nobody tells the node of what it reads.
+func TestSubscribersOfALoadingNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.fake.restart(commands.LevelFirst)
+		n.dial(t).call("SUBSCRIBE", "a")
+		counted := func(want string) {
+			t.Helper()
+			if got := n.dial(t).call("INFO", "stats"); !strings.Contains(got, want) {
+				t.Errorf("no %s in %q", want, got)
+			}
+		}
+		counted("pubsub_counted:0\r\n")
+		n.fake.restart(commands.LevelSecond)
+		n.counts(t, "a", 1)
+		counted("pubsub_counted:1\r\n")
+	})
+}
+
 // A node that reads its log sees counts of before, which it leaves alone.
 func TestCountsOfAReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

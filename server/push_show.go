@@ -4,7 +4,6 @@ package server
 
 import (
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/commands/subscriptions"
 )
 
 // pubsubView is whose subscriptions PUBSUB shows.
@@ -20,16 +19,16 @@ type ofAll struct{ x *commands.Call }
 func (a ofAll) spend(units uint64) { a.x.Spend(int(units)) }
 
 func (a ofAll) names(kind subKind, pattern []byte) []string {
-	return a.x.Subscribers.Names(subscriptions.Kind(kind), pattern, a.spend)
+	return a.x.Subscribers.Names(kind, pattern, a.spend)
 }
 
 func (a ofAll) count(kind subKind, name []byte) int64 {
-	n, work := a.x.Subscribers.Of(subscriptions.Kind(kind), name)
+	n, work := a.x.Subscribers.Of(kind, name)
 	a.spend(work)
 	return n
 }
 
-func (a ofAll) patterns() int { return a.x.Subscribers.Different(subscriptions.Pattern, a.spend) }
+func (a ofAll) patterns() int { return a.x.Subscribers.Different(subPattern, a.spend) }
 
 // ofNode are the subscriptions of this node, for clients while nodes of 0.1 are members.
 type ofNode struct{ s *session }

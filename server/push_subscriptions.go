@@ -16,13 +16,13 @@ import (
 )
 
 // subKind is a kind of subscription.
-type subKind int
+type subKind = subscriptions.Kind
 
 const (
-	subChannel subKind = iota
-	subPattern
-	subShard
-	subKinds
+	subChannel = subscriptions.Channel
+	subPattern = subscriptions.Pattern
+	subShard   = subscriptions.Shard
+	subKinds   = subscriptions.Kinds
 )
 
 // subscription names what a session is subscribed to.

@@ -285,7 +285,7 @@ func infoStats(t *infoText) {
 	t.field("pubsub_channels", t.srv.pubsub.kinds(subChannel))
 	t.field("pubsub_patterns", t.srv.pubsub.kinds(subPattern))
 	t.field("pubsubshard_channels", t.srv.pubsub.kinds(subShard))
-	t.field("pubsub_counted", number(!t.srv.counting.blinded()))
+	t.field("pubsub_counted", number(!t.srv.counting.blinded(t.srv)))
 	t.fields("latest_fork_usec", 0, "total_forks", 0, "migrate_cached_sockets", 0,
 		"slave_expires_tracked_keys", 0,
 		"active_defrag_hits", 0, "active_defrag_misses", 0, "active_defrag_key_hits", 0,

@@ -18,6 +18,16 @@ func claimed(id string, idleMs, deliveries int) string {
 		":%d\r\n:%d\r\n", len(id), id, idleMs, deliveries)
 }
 
+// pendingEntry gives the stream s an entry that is pending in its group g. It returns a client.
+func (n *node) pendingEntry(t testing.TB) *client {
+	t.Helper()
+	c := n.dial(t)
+	c.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+	c.call("XADD", "s", "1-1", "f", "v")
+	c.call("XREADGROUP", "GROUP", "g", "dead", "STREAMS", "s", ">")
+	return c
+}
+
 // claiming returns a client that waits in XREADGROUP CLAIM, of the group g and the stream s.
 func (n *node) claiming(t testing.TB, consumer, blockMs, idleMs string) *client {
 	t.Helper()
@@ -39,10 +49,7 @@ func (n *node) passes(ms int64) {
 func TestClaimsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
-		main := n.dial(t)
-		main.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
-		main.call("XADD", "s", "1-1", "f", "v")
-		main.call("XREADGROUP", "GROUP", "g", "dead", "STREAMS", "s", ">")
+		main := n.pendingEntry(t)
 		n.passes(400)
 		c := n.claiming(t, "me", "0", "1000")
 		n.fake.takeCalls()
@@ -118,10 +125,7 @@ func TestClaimsWhatComesWhileWaiting(t *testing.T) {
 func TestManyClaimOneEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
-		main := n.dial(t)
-		main.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
-		main.call("XADD", "s", "1-1", "f", "v")
-		main.call("XREADGROUP", "GROUP", "g", "dead", "STREAMS", "s", ">")
+		n.pendingEntry(t)
 		const clients = 20
 		var cs []*client
 		for i := range clients {
@@ -145,10 +149,7 @@ func TestManyClaimOneEntry(t *testing.T) {
 func TestLooksWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
-		main := n.dial(t)
-		main.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
-		main.call("XADD", "s", "1-1", "f", "v")
-		main.call("XREADGROUP", "GROUP", "g", "dead", "STREAMS", "s", ">")
+		n.pendingEntry(t)
 		c := n.claiming(t, "me", "0", "500")
 		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN no leader"} })
 		n.passes(2000)
@@ -166,10 +167,7 @@ func TestLooksWithoutALeader(t *testing.T) {
 func TestLooksDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
-		main := n.dial(t)
-		main.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
-		main.call("XADD", "s", "1-1", "f", "v")
-		main.call("XREADGROUP", "GROUP", "g", "dead", "STREAMS", "s", ">")
+		main := n.pendingEntry(t)
 		short, long := n.claiming(t, "me", "1000", "500"), n.claiming(t, "you", "0", "500")
 		main.call("CLIENT", "PAUSE", "3000", "WRITE")
 		n.fake.takeCalls()

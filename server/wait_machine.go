@@ -447,13 +447,12 @@ func (s *Server) watchNodes() {
 			return
 		}
 		nodes, subscribed := s.backend.WaitingNodes(), s.backend.SubscribedNodes()
-		if len(nodes)+len(subscribed) == 0 {
+		if len(nodes)+len(subscribed) == 0 && s.pubsub.size.Load() == 0 {
 			continue
 		}
 		st := s.backend.Status()
-		// until a node has caught up, it sees what was
-		if s.users() != nil && slices.Contains(subscribed, st.ID) {
-			s.counting.begins(s)
+		if s.users() != nil { // until a node has caught up, it sees what was
+			s.counting.begins(s, slices.Contains(subscribed, st.ID))
 		}
 		if st.Role != "leader" {
 			continue

@@ -11,7 +11,7 @@ import (
 )
 
 // Kind is a kind of subscription.
-type Kind uint8
+type Kind int
 
 // The kinds.
 const (
@@ -20,6 +20,9 @@ const (
 	Shard
 	Kinds // how many there are
 )
+
+// Letters has a letter for each kind.
+const Letters = "cps"
 
 // Counts is how many subscribers each channel and pattern has on each node. Nodes that agree on the
 // changes agree on it. It is not safe for concurrent use. nil counts nobody.
