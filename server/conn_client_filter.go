@@ -131,6 +131,13 @@ func containsAll(text, letters string) bool {
 	return true
 }
 
+// distinct returns each of the letters once: they are looked for in every connection.
+func distinct(letters []byte) string {
+	once := slices.Clone(letters)
+	slices.Sort(once)
+	return string(slices.Compact(once))
+}
+
 // errClientID is Redis's for CLIENT LIST.
 const errClientID commands.Error = "ERR Invalid client ID"
 
@@ -256,6 +263,9 @@ func (x *clientCondition) parse(s *session, value []byte) error {
 			return commands.Errorf("ERR Unknown flags found in the %s filter: %s", filter,
 				resp.Shown(value))
 		}
+		x.text = distinct(value)
+	case "capa":
+		x.text = distinct(value)
 	case "db":
 		n, ok := commands.ParseInt(value)
 		if !ok || n < 0 || n >= databases {
@@ -263,7 +273,7 @@ func (x *clientCondition) parse(s *session, value []byte) error {
 				strconv.Itoa(databases-1))
 		}
 		x.number = n
-	case "addr", "laddr", "ip", "name", "capa", "lib-name", "lib-ver":
+	case "addr", "laddr", "ip", "name", "lib-name", "lib-ver":
 	default:
 		return commands.ErrSyntax
 	}
