@@ -168,7 +168,7 @@ func TestConfirmedSubscriptionsCount(t *testing.T) {
 	eventually(t, "all wait", func() bool {
 		n.counting.mu.Lock()
 		defer n.counting.mu.Unlock()
-		return len(n.counting.turns) == len(others)
+		return n.counting.untold == 2*len(others)
 	})
 	n.fake.takeCalls()
 	n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })

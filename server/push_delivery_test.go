@@ -65,6 +65,10 @@ func (n *node) stuckSubscriber(t testing.TB, channel string) *session {
 		n.pubsub.channels.reached([]byte(channel), func(to subscribers) { _, found = to[s] })
 		return found
 	})
+	eventually(t, "it counts", func() bool {
+		return n.fake.Level() < commands.LevelSecond ||
+			n.fake.receivers(channel) == int64(n.pubsub.count(subChannel, []byte(channel)))
+	})
 	return s
 }
 
