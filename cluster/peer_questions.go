@@ -1,10 +1,11 @@
 // Questions that nodes ask each other outside of the log: what the clients of each do. Question and
-// answer are the program's own. A node that does not answer in time is left out.
+// answer are the program's own.
 
 package cluster
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -17,10 +18,8 @@ const (
 	maxQuestions = 16
 	// maxUnread bounds the bytes that wait for a member that asks and does not read.
 	maxUnread = maxQuestions * MaxAnswer
-	// answerWait is how long a question waits for answers, lateWait for those of members that were
-	// late the last time: one that hangs costs one question the whole wait.
+	// answerWait is how long a question waits for answers.
 	answerWait = 500 * time.Millisecond
-	lateWait   = 20 * time.Millisecond
 )
 
 // response is a member's answer; nil bytes: it has none.
@@ -29,77 +28,51 @@ type response struct {
 	answer []byte
 }
 
-// HasOthers reports whether there are other members.
-func (n *Node) HasOthers() bool {
-	n.linksMu.Lock()
-	defer n.linksMu.Unlock()
-	return len(n.links) > 0
-}
-
-// AskOthers asks all other members that are connected, and returns the answers that came in time,
-// in no order. A question that is too large gets none.
-func (n *Node) AskOthers(ctx context.Context, question []byte) [][]byte {
-	if len(question) > MaxQuestion {
-		return nil
-	}
+// AskOthers asks all other members that are connected. It returns the answers that came in time, in
+// no order, and the ids of the members whose answers did not. Nobody answers a question that is too
+// large.
+func (n *Node) AskOthers(ctx context.Context, question []byte) (answers [][]byte, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	select {
 	case n.asking <- struct{}{}:
 		defer func() { <-n.asking }()
 	case <-ctx.Done():
-		return nil
 	}
 	id := n.nextFrame.Add(1)
 	n.linksMu.Lock()
 	came := make(chan response, len(n.links))
-	awaited := map[*link]bool{} // whether the member was in time the last time
+	awaited := map[*link]bool{}
 	for _, l := range n.links {
-		inTime := !l.late.Load()
-		if l.inquire(id, question, came) {
-			awaited[l] = inTime
+		switch {
+		case !l.up():
+		case ctx.Err() == nil && len(question) <= MaxQuestion && l.inquire(id, question, came):
+			awaited[l] = true
+		default:
+			silent = append(silent, l.id)
 		}
 	}
 	n.linksMu.Unlock()
-	answers := n.collect(ctx, came, awaited)
-	for l := range awaited {
-		l.giveUp(id)
-	}
-	return answers
-}
-
-// collect takes answers until all awaited members have answered, or lateWait is over and those that
-// were in time the last time have. It leaves the members that have not answered in awaited.
-func (n *Node) collect(ctx context.Context, came <-chan response, awaited map[*link]bool) [][]byte {
-	var answers [][]byte
-	patience := time.NewTimer(lateWait)
-	defer patience.Stop()
-	impatient := false
-	prompt := 0
-	for _, inTime := range awaited {
-		if inTime {
-			prompt++
-		}
-	}
-	for len(awaited) > 0 && (prompt > 0 || !impatient) {
+	for len(awaited) > 0 && ctx.Err() == nil {
 		select {
 		case r := <-came:
-			if awaited[r.from] {
-				prompt--
-			}
 			delete(awaited, r.from)
-			if r.answer != nil {
+			if r.answer == nil {
+				silent = append(silent, r.from.id)
+			} else {
 				answers = append(answers, r.answer)
 			}
-		case <-patience.C:
-			impatient = true
 		case <-ctx.Done():
-			return answers
 		case <-n.stop:
-			return answers
+			cancel()
 		}
 	}
-	return answers
+	for l := range awaited {
+		l.giveUp(id)
+		silent = append(silent, l.id)
+	}
+	slices.Sort(silent)
+	return answers, silent
 }
 
 // inquire sends a question, unless the member is not connected, does not understand it, or reads
@@ -120,7 +93,6 @@ func (l *link) inquire(id uint64, question []byte, came chan<- response) bool {
 
 // giveUp forgets a question to a member that has not answered in time.
 func (l *link) giveUp(id uint64) {
-	l.late.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.asked, id)
@@ -128,7 +100,6 @@ func (l *link) giveUp(id uint64) {
 
 // takeAnswer handles an answer, which may be late.
 func (l *link) takeAnswer(f frame) {
-	l.late.Store(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	came := l.asked[f.id]

@@ -51,6 +51,8 @@ const (
 	// SettingDropSubscribers drops the counts of the node whose id follows: the leader does not
 	// reach it, or it has just begun. The reply is the era of its counts from now on.
 	SettingDropSubscribers = "drop-subscribers"
+	// SettingClientIDs gives a node ClientIDBlock ids for its connections. The reply is the first.
+	SettingClientIDs = "client-ids"
 	// SettingRefuseScript refuses a script from now on: the ID of a ScriptVerdict and its TookMs,
 	// in decimal, follow. A node sends it whose processor time the script took in an entry.
 	SettingRefuseScript = "refuse-script"
@@ -66,6 +68,14 @@ const (
 	SettingAuth = "auth"
 	// SettingUser is SettingAuth for a user who needs no password: a certificate names it.
 	SettingUser = "user"
+)
+
+// Ids of connections from FirstClientID on are unique in a cluster: the machine gives each process
+// of a node blocks of ClientIDBlock. Smaller ones are a process's own. JavaScript's numbers hold
+// all below 2^53 exactly.
+const (
+	FirstClientID = 1 << 32
+	ClientIDBlock = 1 << 20
 )
 
 // MostRequestWork is the most that SettingRequestWork takes.

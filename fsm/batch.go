@@ -122,10 +122,10 @@ func (r *runner) run(q *commands.Request, answer bool) {
 func (r *runner) set(q *commands.Request) {
 	defer r.recovered(&r.resp, len(r.resp.Buf))
 	r.m.nextPosition(r.env)
-	if era, ok, err := r.m.eraReply(r.env, q); ok && err == nil {
+	if n, ok, err := r.m.numberReply(r.env, q); ok && err == nil {
 		start := len(r.resp.Buf)
 		r.room -= headBytes
-		r.resp.Int(era)
+		r.resp.Int(n)
 		r.tell(start)
 		return
 	} else if ok {

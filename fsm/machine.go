@@ -33,6 +33,7 @@ type Machine struct {
 
 	waiting     waiting
 	subscribers *subscriptions.Counts
+	idBlocks    uint64 // of commands.SettingClientIDs, given so far
 	position    uint64 // of the next request in the entry
 	changes     uint64 // commands in entries that changed something; not part of the state
 	requests    commands.RequestReader
@@ -111,7 +112,7 @@ func (m *Machine) StateSum() Check {
 		}
 		for _, v := range [...]uint64{uint64(m.memory()), uint64(m.limit.bytes),
 			uint64(m.waiting.bytes), uint64(m.waiting.lent.bytes),
-			uint64(m.subscribers.Bytes())} {
+			uint64(m.subscribers.Bytes()), m.idBlocks} {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
 	}

@@ -19,8 +19,9 @@ import (
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
 // the scripts and libraries, from commands.LevelSecond on the third the users, then what the header
 // says that there is: what waits, the scripts that were refused, a time that was set, what requests
-// may do, and the counts of subscribers. Then comes one record per key in the keyspace's order,
-// from that level on with what the key is used for: equal machines give equal bytes.
+// may do, the counts of subscribers, and what ids connections have. Then comes one record per key
+// in the keyspace's order, from that level on with what the key is used for: equal machines give
+// equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -55,6 +56,7 @@ const (
 	partShift                   // instants.shiftMs, if it is not 0
 	partTimes                   // commands.Env.Times, if it is above 1
 	partSubscribers             // counts of subscribers, several records
+	partIDBlocks                // Machine.idBlocks, if it is not 0
 	knownParts      = 1<<iota - 1
 )
 
@@ -117,6 +119,7 @@ type Snapshot struct {
 	shift    []byte   // nil: none
 	times    []byte   // nil: once
 	counts   *subscriptions.Counts
+	idBlocks []byte // nil: none
 	keys     *keyspace.Frozen
 	marks    bool
 }
@@ -144,6 +147,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	if !m.subscribers.Empty() {
 		h.parts |= partSubscribers
 	}
+	if m.idBlocks != 0 {
+		h.parts |= partIDBlocks
+	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
 		verdicts: verdicts}
 	if h.parts&partWaits != 0 {
@@ -154,6 +160,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	if h.parts&partSubscribers != 0 {
 		s.counts = m.subscribers.Freeze()
+	}
+	if h.parts&partIDBlocks != 0 {
+		s.idBlocks = binary.AppendUvarint(nil, m.idBlocks)
 	}
 	if h.parts&partTimes != 0 {
 		s.times = binary.AppendUvarint(nil, m.times)
@@ -189,6 +198,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	if s.counts != nil {
 		s.counts.Records(out.record)
+	}
+	if s.idBlocks != nil {
+		out.record(s.idBlocks)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -285,6 +297,12 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 	if h.parts&partSubscribers != 0 {
 		if m.subscribers, err = subscriptions.Restore(r.record); err != nil {
 			return nil, r.error(err.Error())
+		}
+	}
+	if h.parts&partIDBlocks != 0 {
+		c := wire.NewCursor(r.record())
+		if m.idBlocks = c.Uvarint(); !c.Done() || m.idBlocks == 0 {
+			return nil, r.error("the ids of connections are invalid")
 		}
 	}
 	return m, nil

@@ -10,9 +10,11 @@ import (
 	"github.com/coordd/coordd/commands/subscriptions"
 )
 
-// eraReply is the reply to a change of the counts of subscribers: see
-// commands.SettingSubscribers. ok is false if q is none.
-func (m *Machine) eraReply(env *commands.Env, q *commands.Request) (era int64, ok bool, err error) {
+// numberReply makes a change of what nodes have, and returns the reply: an era, see
+// commands.SettingSubscribers, or an id, see commands.SettingClientIDs. ok is false if q is none.
+func (m *Machine) numberReply(
+	env *commands.Env, q *commands.Request,
+) (n int64, ok bool, err error) {
 	words := q.Cmds[0][1:]
 	switch name := string(q.Cmds[0][0]); {
 	case m.level < commands.LevelSecond:
@@ -21,8 +23,11 @@ func (m *Machine) eraReply(env *commands.Env, q *commands.Request) (era int64, o
 		m.dropSubscribers(string(words[0]))
 		return int64(m.index), true, nil
 	case name == commands.SettingSubscribers && len(words) >= 3:
-		era, err = m.countSubscribers(env, words)
-		return era, true, err
+		n, err = m.countSubscribers(env, words)
+		return n, true, err
+	case name == commands.SettingClientIDs && len(words) == 0:
+		m.idBlocks++
+		return int64(commands.FirstClientID + (m.idBlocks-1)*commands.ClientIDBlock), true, nil
 	}
 	return 0, false, nil
 }

@@ -55,6 +55,7 @@ func TestSubscribersAreState(t *testing.T) {
 			t.Errorf("channels %q", got)
 		}
 	}
+	u.want(settingOf("", 0, commands.SettingClientIDs), ":4294967296")
 	path := goldenFiles + "subscribers-snapshot-v1.bin"
 	makeGolden(t, path, snapshotBytes(t, u.m.Snapshot()))
 	check(u.m)
@@ -67,6 +68,15 @@ func TestSubscribersAreState(t *testing.T) {
 	if a, b := m.StateSum().Sum, u.m.StateSum().Sum; a != b {
 		t.Errorf("the hashes of the states differ: %x, %x", a, b)
 	}
+	ids := settingOf("", 0, commands.SettingClientIDs)
+	for i, m := range []*Machine{m, u.m} {
+		e := &Entry{ClockMs: 1, Batches: [][]byte{ids, ids}}
+		got := string(bytes.Join(mustApply(t, m, m.Index()+1, e, true).Replies, nil))
+		if want := ":4296015872\r\n:4297064448\r\n"; got != want {
+			t.Errorf("machine %d gives the ids %q, want %q", i, got, want)
+		}
+	}
+	m = restore(t, file, testTable())
 	other := restore(t, file, testTable())
 	mustApply(t, other, other.Index()+1, &Entry{ClockMs: 1,
 		Batches: [][]byte{tell(now, "3", "ca", "0")}}, true)
@@ -92,7 +102,8 @@ func TestSubscribersBelowTheSecondLevel(t *testing.T) {
 		}
 	}
 	for _, setting := range [][]byte{settingOf("", 0, commands.SettingDropSubscribers, "n1"),
-		settingOf("", 0, commands.SettingSubscribers, "n1", "0", "1", "ca", "1")} {
+		settingOf("", 0, commands.SettingSubscribers, "n1", "0", "1", "ca", "1"),
+		settingOf("", 0, commands.SettingClientIDs)} {
 		got := mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1, Batches: [][]byte{setting}}, true)
 		if !strings.HasPrefix(string(got.Replies[0]), "-ERR no such setting") {
 			t.Errorf("%q", got.Replies[0])

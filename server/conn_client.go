@@ -26,16 +26,17 @@ var clientSpecs = []commands.Spec{{
 	Subcommands: []commands.Spec{
 		clientSub("id", 2, "5.0.0", "", "Returns the id of the connection.", true,
 			func(s *session, _ *commands.Spec, _ [][]byte) {
-				s.w.Int(int64(s.id))
+				s.w.Int(s.clientID())
 			}),
 		clientSub("info", 2, "6.2.0", "", "Returns the properties of the connection.", false,
 			func(s *session, _ *commands.Spec, _ [][]byte) {
 				s.show(2)
+				s.clientID()
 				s.w.Verbatim("txt", s.describe(time.Now())+"\n")
 			}),
-		shows(adminSub("list", -2, "2.4.0",
-			"["+strings.Join(clientFilterSyntax, "] [")+"]", "Lists the connections of this node.",
-			clientList)),
+		ahead(shows(adminSub("list", -2, "2.4.0",
+			"["+strings.Join(clientFilterSyntax, "] [")+"]", "Lists the connections of all nodes.",
+			clientList)), listAhead),
 		clientSub("setname", 3, "2.6.9", "connection-name", "Sets the name of the connection.",
 			true, clientSetName),
 		clientSub("getname", 2, "2.6.9", "", "Returns the name of the connection.", true,
@@ -72,18 +73,19 @@ var clientSpecs = []commands.Spec{{
 			}))),
 		clientSub("reply", 3, "3.2.0", "<ON | OFF | SKIP>",
 			"Turns the replies to commands on or off.", true, clientReply),
-		audited(commands.AuditArgs, adminSub("unblock", -3, "5.0.0",
+		ahead(audited(commands.AuditArgs, adminSub("unblock", -3, "5.0.0",
 			"client-id:integer [TIMEOUT | ERROR]",
-			"Unblocks another connection that waits in a blocking command.", clientUnblock)),
+			"Unblocks another connection that waits in a blocking command, of any node.",
+			clientUnblock)), unblockAhead),
 		audited(commands.AuditArgs, adminSub("pause", -3, "3.0.0", "timeout:integer [WRITE | ALL]",
 			"Pauses all commands of this node's clients, or only writes, for some milliseconds.",
 			clientPause)),
 		audited(commands.AuditArgs, adminSub("unpause", 2, "6.2.0", "", "Ends a pause.",
 			clientUnpause)),
 		trackingSpecs[0], trackingSpecs[1], trackingSpecs[2], trackingSpecs[3],
-		awaits(audited(commands.AuditArgs, adminSub("kill", -3, "2.4.0",
+		behind(ahead(audited(commands.AuditArgs, adminSub("kill", -3, "2.4.0",
 			"<ip:port | <["+strings.Join(clientFilterSyntax, "] | [")+"] ...>>",
-			"Closes connections.", clientKill)), (*session).awaitKilled),
+			"Closes connections of all nodes.", clientKill)), killAhead), killBehind),
 		keepsCaching(helpSpec("CLIENT", "5.0.0", "connection", clientHelp...)),
 	},
 }}
@@ -103,7 +105,8 @@ var clientHelp = []string{
 	"LIST [options ...]", "    Return information about client connections. Options:",
 	"    * ID <id> [<id> ...], TYPE (NORMAL|MASTER|REPLICA|PUBSUB), USER <username>,",
 	"      ADDR and LADDR (<ip:port>|<unixsocket>:0), IP <ip>, NAME <name>, FLAGS <flags>,",
-	"      LIB-NAME <name>, LIB-VER <version>, DB <db>, CAPA <capabilities>",
+	"      LIB-NAME <name>, LIB-VER <version>, DB <db>, CAPA <capabilities>,",
+	"      NODE <id>",
 	"      Return clients to which all of these apply. With NOT- before the name: does not.",
 	"    * MAXAGE <seconds>, IDLE <seconds>",
 	"      Return connections that are that old or older, or have been idle for so long.",
@@ -152,12 +155,6 @@ func adminSub(name string, arity int, since, syntax, summary string,
 		Syntax: syntax, Summary: summary, Complexity: "O(N) where N is the number of connections",
 		Local: &commands.Local{Run: serve(run), Works: true},
 	}
-}
-
-// awaits declares what a command waits for after it ran.
-func awaits(spec commands.Spec, wait func(*session)) commands.Spec {
-	spec.Local.Behind = serve(func(s *session, _ *commands.Spec, _ [][]byte) { wait(s) })
-	return spec
 }
 
 func clientSetName(s *session, _ *commands.Spec, args [][]byte) {
@@ -250,32 +247,6 @@ func (s *session) kind() string {
 	return "normal"
 }
 
-func clientList(s *session, _ *commands.Spec, args [][]byte) {
-	filter, err := parseClientFilter(s, args[2:], true)
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	listed := filter.choose(s.srv)
-	s.show(len(args))
-	now := time.Now()
-	lines := map[*session]string{} // an id may be repeated
-	var b strings.Builder
-	for _, c := range listed {
-		if c.killed.Load() {
-			continue // it only waits until its client has gone
-		}
-		if b.Len() > commands.MaxReplyBytes {
-			break // the reply is too large
-		}
-		if lines[c] == "" {
-			lines[c] = c.describe(now) + "\n"
-		}
-		b.WriteString(lines[c])
-	}
-	s.w.Verbatim("txt", b.String())
-}
-
 // describe returns the connection's line of CLIENT LIST, with the fields of Redis 7.0 and the
 // library fields of 7.2.
 func (s *session) describe(now time.Time) string {
@@ -288,12 +259,13 @@ func (s *session) describe(now time.Time) string {
 		pieces = 1
 	}
 	total := s.memory.bytes()
+	id, _ := s.srv.clientIDs.of(s.id)
 	return fmt.Sprintf(
 		"id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d "+
 			"ssub=%d multi=%d "+
 			"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=%d obl=0 oll=%d omem=%d "+
 			"tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s",
-		s.id, s.addr, s.laddr, s.fd(), v.name, int64(now.Sub(s.created).Seconds()),
+		id, s.addr, s.laddr, s.fd(), v.name, int64(now.Sub(s.created).Seconds()),
 		int64(now.Sub(v.used).Seconds()), v.flags, v.db,
 		v.subs[subChannel], v.subs[subPattern], v.subs[subShard], v.multi,
 		v.queryBytes, v.queryFree, v.argBytes, v.multiBytes, v.replyBytes, v.replyBytes, pieces,
@@ -309,57 +281,6 @@ func (s *session) fd() int {
 		}
 	}
 	return fd
-}
-
-// clientKill takes an address alone, or filters that must all match.
-func clientKill(s *session, _ *commands.Spec, args [][]byte) {
-	if len(args) == 3 {
-		for _, c := range s.srv.all() {
-			if c.addr == string(args[2]) {
-				s.kills([]*session{c})
-				s.w.Status("OK")
-				return
-			}
-		}
-		s.fail(commands.Error("ERR No such client"))
-		return
-	}
-	filter, err := parseClientFilter(s, args[2:], false)
-	if err != nil {
-		s.fail(err)
-		return
-	}
-	filter.order = nil // an id may be repeated
-	killed := filter.choose(s.srv)
-	s.kills(killed)
-	s.w.Int(int64(len(killed)))
-}
-
-// kills ends sessions; the caller's own after its reply.
-func (s *session) kills(list []*session) {
-	for _, c := range list {
-		if c == s {
-			s.quit = true
-		} else {
-			c.kill()
-		}
-	}
-	s.killing = list
-}
-
-// killPatience is how long CLIENT KILL waits for what it ends.
-const killPatience = 100 * time.Millisecond
-
-// awaitKilled waits a moment for the sessions that CLIENT KILL ends: on Redis they and their
-// subscriptions are gone before the reply.
-func (s *session) awaitKilled() {
-	limit := time.Now().Add(killPatience)
-	for _, c := range s.killing {
-		for c != s && s.srv.session(c.id) == c && time.Now().Before(limit) {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	s.killing = nil
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }

@@ -19,19 +19,19 @@ var clientFilterSyntax = []string{
 	"TYPE <NORMAL | MASTER | REPLICA | PUBSUB>", "USER username",
 	"ADDR ip:port", "LADDR ip:port", "SKIPME <YES | NO>", "MAXAGE seconds:integer", "NAME name",
 	"IDLE idle-seconds:integer", "FLAGS flags", "LIB-NAME libname", "LIB-VER libver",
-	"DB db:integer", "CAPA capabilities", "IP ip",
+	"DB db:integer", "CAPA capabilities", "IP ip", "NODE node-id",
 	"NOT-ID not-client-id:integer [not-client-id:integer ...]",
 	"NOT-TYPE <NORMAL | MASTER | REPLICA | PUBSUB>", "NOT-USER not-username",
 	"NOT-ADDR not-ip:port", "NOT-LADDR not-ip:port", "NOT-NAME not-name", "NOT-FLAGS not-flags",
 	"NOT-LIB-NAME not-libname", "NOT-LIB-VER not-libver", "NOT-DB not-db:integer",
-	"NOT-CAPA not-capabilities", "NOT-IP not-ip",
+	"NOT-CAPA not-capabilities", "NOT-IP not-ip", "NOT-NODE not-node-id",
 }
 
 // clientFilter says which connections CLIENT LIST and CLIENT KILL mean: those for which all
 // conditions are met.
 type clientFilter struct {
 	conditions []clientCondition
-	order      []uint64 // of ID: as they were given, also repeatedly
+	order      []uint64 // of ID: in LIST's order, also repeatedly
 	skip       *session
 }
 
@@ -47,38 +47,48 @@ type clientCondition struct {
 
 // clientTraits are what conditions compare that a connection's own goroutine changes.
 type clientTraits struct {
-	name, libName, libVer, flags, capa string
-	db                                 int
-	used                               time.Time
+	id                                       uint64
+	name, libName, libVer, flags, capa, node string
+	db                                       int
+	used                                     time.Time
 }
 
 func (s *session) traits() clientTraits {
+	id, _ := s.srv.clientIDs.of(s.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := &s.view
-	return clientTraits{v.name, v.libName, v.libVer, v.flags, v.capa, v.db, v.used}
+	return clientTraits{id: id, name: v.name, libName: v.libName, libVer: v.libVer,
+		flags: v.flags, capa: v.capa, db: v.db, used: v.used}
 }
 
-// choose returns the connections that are meant.
+// choose returns the connections of this node that are meant, oldest first.
 func (f *clientFilter) choose(srv *Server) []*session {
-	now := time.Now()
-	if f.order == nil {
-		return slices.DeleteFunc(srv.all(), func(c *session) bool { return !f.matches(c, now) })
-	}
-	var chosen []*session
-	for _, id := range f.order {
-		if c := srv.session(id); c != nil && f.matches(c, now) {
-			chosen = append(chosen, c)
-		}
-	}
-	return chosen
+	now, node := time.Now(), srv.backend.Status().ID
+	return slices.DeleteFunc(srv.all(), func(c *session) bool { return !f.matches(c, node, now) })
 }
 
-func (f *clientFilter) matches(c *session, now time.Time) bool {
+// onlyHere reports whether no connection of another node can be meant.
+func (f *clientFilter) onlyHere(srv *Server) bool {
+	own := srv.backend.Status().ID
+	return slices.ContainsFunc(f.conditions, func(x clientCondition) bool {
+		return x.property == "node" && !x.not && x.text == own
+	})
+}
+
+// found reports whether so many connections are all that can be meant.
+func (f *clientFilter) found(count int64) bool {
+	return slices.ContainsFunc(f.conditions, func(x clientCondition) bool {
+		return x.property == "id" && !x.not && count == int64(len(x.ids))
+	})
+}
+
+func (f *clientFilter) matches(c *session, node string, now time.Time) bool {
 	if c == f.skip {
 		return false
 	}
 	traits := c.traits()
+	traits.node = node
 	for i := range f.conditions {
 		if condition := &f.conditions[i]; condition.applies(c, &traits, now) == condition.not {
 			return false
@@ -91,7 +101,7 @@ func (f *clientFilter) matches(c *session, now time.Time) bool {
 func (x *clientCondition) applies(c *session, t *clientTraits, now time.Time) bool {
 	switch x.property {
 	case "id":
-		return x.ids[c.id]
+		return x.ids[t.id]
 	case "type":
 		return c.kind() == x.text
 	case "user":
@@ -117,6 +127,8 @@ func (x *clientCondition) applies(c *session, t *clientTraits, now time.Time) bo
 		return t.libName == x.text
 	case "lib-ver":
 		return t.libVer == x.text
+	case "node":
+		return t.node == x.text
 	}
 	return int64(t.db) == x.number
 }
@@ -141,8 +153,11 @@ func distinct(letters []byte) string {
 // errClientID is Redis's for CLIENT LIST.
 const errClientID commands.Error = "ERR Invalid client ID"
 
-// parseClientFilter parses the filters of CLIENT LIST or CLIENT KILL, called by the session s.
-func parseClientFilter(s *session, args [][]byte, list bool) (*clientFilter, error) {
+// parseClientFilter parses the filters of CLIENT LIST or CLIENT KILL, called by the session s; nil:
+// by one of another node.
+func parseClientFilter(
+	srv *Server, s *session, args [][]byte, list bool,
+) (*clientFilter, error) {
 	f := &clientFilter{}
 	if !list {
 		f.skip = s
@@ -156,7 +171,7 @@ func parseClientFilter(s *session, args [][]byte, list bool) (*clientFilter, err
 			}
 			return nil, commands.ErrSyntax // reported after errors in earlier pairs
 		}
-		taken, err := f.set(s, args[i], args[i+1:], list)
+		taken, err := f.set(srv, s, args[i], args[i+1:], list)
 		if err == commands.ErrSyntax && afterIDs {
 			err = errClientID
 		}
@@ -170,7 +185,7 @@ func parseClientFilter(s *session, args [][]byte, list bool) (*clientFilter, err
 
 // set parses one filter, and returns how many of the values it takes.
 func (f *clientFilter) set(
-	s *session, word []byte, values [][]byte, list bool,
+	srv *Server, s *session, word []byte, values [][]byte, list bool,
 ) (taken int, err error) {
 	if is(word, "skipme") {
 		switch {
@@ -186,9 +201,9 @@ func (f *clientFilter) set(
 	x := clientCondition{property: ascii.Lower(word), text: string(values[0])}
 	x.property, x.not = strings.CutPrefix(x.property, "not-")
 	if x.property == "id" {
-		return f.setIDs(x, values, list)
+		return f.setIDs(srv, s, x, values, list)
 	}
-	if err := x.parse(s, values[0]); err != nil {
+	if err := x.parse(srv, values[0]); err != nil {
 		return 0, err
 	}
 	f.conditions = append(slices.DeleteFunc(f.conditions, func(other clientCondition) bool {
@@ -197,9 +212,10 @@ func (f *clientFilter) set(
 	return 1, nil
 }
 
-// setIDs takes the integers at the beginning of values.
+// setIDs takes the integers at the beginning of values. A client of this node may know a connection
+// by the id that it had before there was a block.
 func (f *clientFilter) setIDs(
-	x clientCondition, values [][]byte, list bool,
+	srv *Server, s *session, x clientCondition, values [][]byte, list bool,
 ) (taken int, err error) {
 	same := func(other clientCondition) bool {
 		return other.property == "id" && other.not == x.not
@@ -220,11 +236,18 @@ func (f *clientFilter) setIDs(
 		case !ok || id < 1 && (!list || x.not):
 			return 0, commands.Error("ERR client-id should be greater than 0")
 		}
-		x.ids[uint64(id)] = true
-		if !x.not {
-			f.order = append(f.order, uint64(id))
-		}
 		taken++
+		known := uint64(id)
+		if known < commands.FirstClientID {
+			if s == nil {
+				continue
+			}
+			known, _ = srv.clientIDs.of(known)
+		}
+		x.ids[known] = true
+		if !x.not {
+			f.order = append(f.order, known)
+		}
 	}
 	f.conditions = append(f.conditions, x)
 	return taken, nil
@@ -234,7 +257,7 @@ func (f *clientFilter) setIDs(
 const clientFlagLetters = "AbBcdeEGiIMNOPrRStTuUx"
 
 // parse parses the value of any property but an id.
-func (x *clientCondition) parse(s *session, value []byte) error {
+func (x *clientCondition) parse(srv *Server, value []byte) error {
 	switch x.property {
 	case "type":
 		return x.parseType(value)
@@ -251,7 +274,7 @@ func (x *clientCondition) parse(s *session, value []byte) error {
 		}
 		x.number = n
 	case "user":
-		if users := s.srv.users(); users == nil || users.Get(value) == nil {
+		if users := srv.users(); users == nil || users.Get(value) == nil {
 			return commands.Errorf("ERR No such user '%s'", resp.Shown(value))
 		}
 	case "flags":
@@ -273,7 +296,7 @@ func (x *clientCondition) parse(s *session, value []byte) error {
 				strconv.Itoa(databases-1))
 		}
 		x.number = n
-	case "addr", "laddr", "ip", "name", "lib-name", "lib-ver":
+	case "addr", "laddr", "ip", "name", "lib-name", "lib-ver", "node":
 	default:
 		return commands.ErrSyntax
 	}

@@ -86,7 +86,7 @@ func TestRepeatedLettersOfFilters(t *testing.T) {
 	s := &session{}
 	many := strings.Repeat("xN", 1<<20)
 	for _, property := range []string{"FLAGS", "NOT-FLAGS", "CAPA", "NOT-CAPA"} {
-		f, err := parseClientFilter(s, commandtest.Args(property, many), true)
+		f, err := parseClientFilter(nil, s, commandtest.Args(property, many), true)
 		if err != nil || len(f.conditions) != 1 || f.conditions[0].text != "Nx" {
 			t.Errorf("%s: %v", property, err)
 		}

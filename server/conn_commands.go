@@ -316,7 +316,7 @@ func (s *session) greet() {
 	s.w.BulkString("proto")
 	s.w.Int(int64(s.proto))
 	s.w.BulkString("id")
-	s.w.Int(int64(s.id))
+	s.w.Int(s.clientID())
 	s.w.BulkString("mode")
 	s.w.BulkString(s.srv.mode())
 	s.w.BulkString("role")

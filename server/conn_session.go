@@ -104,6 +104,7 @@ type running struct {
 	gone    bool                      // the client has disconnected
 	quit    bool                      // the connection ends after the current replies
 	killing []*session                // by the CLIENT KILL that runs
+	meant   *clientsMeant             // by the CLIENT command that runs
 	planned map[subscription]struct{} // of the transaction that runs: see receiveAhead
 	batch   batch
 	reply   commands.RESP  // complete replies, not sent yet

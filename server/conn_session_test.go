@@ -498,7 +498,7 @@ func TestClientInfo(t *testing.T) {
 		t.Fatalf("%q", list)
 	}
 	for name, want := range map[string]string{
-		"id": "1", "name": "app", "db": "3", "psub": "1", "sub": "0", "flags": "P",
+		"id": "4294967296", "name": "app", "db": "3", "psub": "1", "sub": "0", "flags": "P",
 		"cmd": "unsubscribe", "user": "default", "resp": "2",
 		"lib-name": "lib", "lib-ver": "1.2", "multi": "-1", "redir": "-1", "events": "r",
 	} {
@@ -529,7 +529,7 @@ func TestClientInfo(t *testing.T) {
 func TestHello(t *testing.T) {
 	n := start(t, nil)
 	c := n.dial(t)
-	want3 := "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
+	want3 := "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:4294967296\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n"
 	if got := c.call("HELLO", "3"); got != want3 {
 		t.Errorf("%q", got)
 	}

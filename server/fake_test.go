@@ -3,6 +3,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -51,7 +52,8 @@ type fakeBackend struct {
 	turn            func()          // if set, the next Schedule calls it before it does anything
 	st              Status
 	replication     *Replication
-	questions       int // calls of Replication
+	others          map[string]func(question []byte) []byte // nodes that AskOthers asks
+	questions       int                                     // calls of Replication
 	leaderChanged   chan struct{}
 	replicationGate chan struct{} // if set, Replication and Barrier wait for it
 	asking          atomic.Int64  // waiting calls of the two
@@ -127,6 +129,9 @@ func (f *fakeBackend) takeCalls() string {
 
 func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	count int) (commands.Replies, error) {
+	if bytes.Contains(batch, []byte(commands.SettingClientIDs)) {
+		return f.giveIDs(batch) // no test is about when the server asks for them
+	}
 	f.mayWait(load)
 	f.mu.Lock()
 	gate, begun, after := f.gate, f.begun, f.after
@@ -151,6 +156,16 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 		after()
 	}
 	return commands.RepliesOf(replies), err
+}
+
+func (f *fakeBackend) giveIDs(batch []byte) (commands.Replies, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	replies, err := f.apply(batch)
+	if err != nil {
+		return commands.Replies{}, err
+	}
+	return commands.RepliesOf(replies[0]), nil
 }
 
 func (f *fakeBackend) Read(_ context.Context, load Workload,
@@ -251,6 +266,21 @@ func (f *fakeBackend) TransferLeadership(id string) error {
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, "transfer to "+id)
 	return f.fail
+}
+
+// AskOthers asks f.others.
+func (f *fakeBackend) AskOthers(question []byte) (answers [][]byte, silent []string) {
+	f.mu.Lock()
+	others := f.others
+	f.mu.Unlock()
+	for id, answer := range others {
+		if a := answer(question); a != nil {
+			answers = append(answers, a)
+		} else {
+			silent = append(silent, id)
+		}
+	}
+	return answers, silent
 }
 
 func (f *fakeBackend) Barrier(ctx context.Context) error {
@@ -411,7 +441,12 @@ func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 }
 
 // Level implements Backend.
-func (f *fakeBackend) Level() uint64 { return f.users.Load().Level }
+func (f *fakeBackend) Level() uint64 {
+	if users := f.users.Load(); users != nil {
+		return users.Level
+	}
+	return 0
+}
 
 // Waits implements Backend.
 func (f *fakeBackend) Waits(number uint64) bool {

@@ -22,7 +22,7 @@ func (n *node) number(t *testing.T, c *client) *session {
 	if _, err := fmt.Sscanf(c.call("CLIENT", "ID"), ":%d", &id); err != nil {
 		t.Fatal(err)
 	}
-	return n.session(id)
+	return n.connection(id)
 }
 
 func TestNamesOfClientsCount(t *testing.T) {

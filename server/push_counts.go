@@ -6,7 +6,6 @@
 package server
 
 import (
-	"bytes"
 	"time"
 
 	"github.com/coordd/coordd/commands"
@@ -298,18 +297,7 @@ func (s *Server) tell(r *told) (era uint64, err error) {
 		words = append(words, append([]byte{subscriptions.Letters[a.kind]}, a.name...),
 			[]byte(formatInt(int64(n))))
 	}
-	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{words}})
-	replies, err := s.backend.Write(s.ctx, load, batch, 1)
-	if err != nil {
-		return 0, err
-	}
-	if a, ok := replies.Next(); ok && a.Reply[0] == ':' {
-		if n, ok := commands.ParseInt(bytes.TrimSuffix(a.Reply[1:], []byte("\r\n"))); ok {
-			return uint64(n), nil
-		}
-	}
-	return 0, &Error{Unknown, "UNKNOWN the counts of subscribers may not have been taken"}
+	return s.askState(load, words...)
 }
 
 // end ends a round.

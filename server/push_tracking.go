@@ -37,7 +37,7 @@ const (
 // tracker is how a client tracks keys. It is replaced, not changed.
 type tracker struct {
 	bcast, optin, optout, noloop bool
-	// the connection that receives invalidations; 0: the client's own
+	// the number of the connection that receives invalidations; 0: the client's own
 	redirect uint64
 	prefixes []string // of bcast, sorted
 	after    uint64   // the newest parcel at the start: earlier changes are not sent
@@ -504,7 +504,8 @@ func (t *parcelDelivery) invalidate(v *invalidation) {
 			target := t.srv.receiver(tracked.redirect)
 			if target == nil || !c.maySendTo(target) {
 				tracked.broken.Store(true)
-				t.push(c, redirectBroken(tracked.redirect))
+				id, _ := t.srv.clientIDs.of(tracked.redirect)
+				t.push(c, redirectBroken(id))
 				continue
 			}
 			// as in Redis: null in the protocol of the redirecting client

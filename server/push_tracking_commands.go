@@ -88,7 +88,7 @@ func (s *session) parseTracking(args [][]byte) (*tracker, error) {
 			if !ok {
 				return nil, commands.ErrNotInteger
 			}
-			t.redirect = uint64(id)
+			t.redirect = s.srv.clientIDs.number(uint64(id))
 			redirected = true
 			if err := s.mayRedirect(t); err != nil {
 				return nil, err
@@ -311,10 +311,10 @@ func (s *session) cachingPast(spec *commands.Spec) {
 
 func clientTrackingInfo(s *session, _ *commands.Spec, _ [][]byte) {
 	t := s.track.Load()
-	flags, redirect := []string{"off"}, int64(-1)
+	flags := []string{"off"}
 	var prefixes []string
 	if t != nil {
-		flags, redirect, prefixes = []string{"on"}, int64(t.redirect), t.prefixes
+		flags, prefixes = []string{"on"}, t.prefixes
 		for _, f := range []struct {
 			on   bool
 			name string
@@ -335,7 +335,7 @@ func clientTrackingInfo(s *session, _ *commands.Spec, _ [][]byte) {
 		s.w.BulkString(f)
 	}
 	s.w.BulkString("redirect")
-	s.w.Int(redirect)
+	s.w.Int(s.redirect())
 	s.w.BulkString("prefixes")
 	s.w.Array(len(prefixes))
 	for _, p := range prefixes {
@@ -345,13 +345,18 @@ func clientTrackingInfo(s *session, _ *commands.Spec, _ [][]byte) {
 
 func clientGetRedir(s *session, _ *commands.Spec, _ [][]byte) { s.w.Int(s.redirect()) }
 
-// redirect returns the number of the connection that receives this client's invalidations; 0: this
-// one, -1: tracking is off.
+// redirect returns the id of the connection that receives this client's invalidations; 0: this one,
+// -1: tracking is off.
 func (s *session) redirect() int64 {
-	if t := s.track.Load(); t != nil {
-		return int64(t.redirect)
+	switch t := s.track.Load(); {
+	case t == nil:
+		return -1
+	case t.redirect == 0:
+		return 0
+	default:
+		id, _ := s.srv.clientIDs.of(t.redirect)
+		return int64(id)
 	}
-	return -1
 }
 
 // requestClient returns the client number that requests carry: 0, unless the client has NOLOOP, or

@@ -73,7 +73,7 @@ func TestTrackingRedirected(t *testing.T) {
 	reader.call("GET", "k")
 	_ = third.Close()
 	number, _ := strconv.ParseUint(third3, 10, 64)
-	eventually(t, "the target's end", func() bool { return n.session(number) == nil })
+	eventually(t, "the target's end", func() bool { return n.connection(number) == nil })
 	writer.call("SET", "k", "4")
 	reader.want(">2\r\n$21\r\ntracking-redir-broken\r\n:" + third3 + "\r\n")
 	info := reader.call("CLIENT", "TRACKINGINFO")
@@ -222,7 +222,7 @@ func TestChangeBeforeTheReadIsToldBehindIt(t *testing.T) {
 	c.call("CLIENT", "TRACKING", "ON")
 	c.call("PING") // what TRACKING's own reply held is sent
 	number, _ := strconv.ParseUint(c.id(), 10, 64)
-	s := n.session(number)
+	s := n.connection(number)
 	get := commandtest.Args("GET", "k")
 	spec, err := n.table.Resolve(get)
 	if err != nil {

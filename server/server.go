@@ -206,6 +206,7 @@ type answers struct {
 	counting     counting
 	waitQueues   waitQueues
 	machineWaits machineWaits
+	clientIDs    clientIDs
 	tracking     tracking
 	hints        hints
 	config       settings
@@ -403,6 +404,7 @@ func (s *Server) accept(conn net.Conn, gate *halfopen.Gate) {
 	s.wg.Add(1)
 	s.mu.Unlock()
 	s.stats.connections.Add(1)
+	s.clientIDs.reserve(s, c.id)
 	s.keepAlive(conn)
 	go func() {
 		defer s.wg.Done()

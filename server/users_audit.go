@@ -103,7 +103,8 @@ func (s *session) auditCertificate(name []byte, outcome string) {
 // record adds who the client is. A stranger is nobody, or strangers would use up the room that the
 // trail has for the default user.
 func (s *session) record(e audit.Event) {
-	e.Address, e.Client = s.addr, s.id
+	e.Address = s.addr
+	e.Client, _ = s.srv.clientIDs.of(s.id)
 	if !s.mustAuthenticate() {
 		e.User = s.userName()
 	}

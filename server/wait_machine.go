@@ -5,6 +5,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/lockorder"
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
@@ -521,10 +523,29 @@ func (s *Server) changeWaits(words ...string) {
 	for _, w := range words {
 		cmd = append(cmd, []byte(w))
 	}
-	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{cmd}})
-	if _, err := s.backend.Write(s.ctx, Workload{LeaderWait: -1}, batch, 1); err != nil {
+	if _, err := s.changeState(Workload{LeaderWait: -1}, cmd...); err != nil {
 		s.warnings.Warn("what the state has of a node is not changed yet", "change",
 			strings.Join(words, " "), "error", err)
 	}
+}
+
+// changeState has the machine change what it has of nodes, and returns the reply.
+func (s *Server) changeState(load Workload, words ...[]byte) (reply []byte, err error) {
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{words}})
+	replies, err := s.backend.Write(s.ctx, load, batch, 1)
+	a, _ := replies.Next()
+	return a.Reply, err
+}
+
+// askState is changeState for what is answered with a number.
+func (s *Server) askState(load Workload, words ...[]byte) (uint64, error) {
+	reply, err := s.changeState(load, words...)
+	if err != nil {
+		return 0, err
+	}
+	if v, err := resp.NewReader(bytes.NewReader(reply)).Value(); err == nil && v.Kind == resp.Int {
+		return strconv.ParseUint(v.Text, 10, 64)
+	}
+	return 0, &Error{Unknown, "UNKNOWN the state may not have changed"}
 }

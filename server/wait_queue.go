@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"github.com/coordd/coordd/commands"
-	"github.com/coordd/coordd/internal/ascii"
 	"github.com/coordd/coordd/internal/lockorder"
 )
 
@@ -439,31 +438,6 @@ func (w *waiter) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wake()
-}
-
-func clientUnblock(s *session, _ *commands.Spec, args [][]byte) {
-	reason := unblockTimeout
-	switch {
-	case len(args) > 4:
-		s.fail(subcommandSyntax(args))
-		return
-	case len(args) == 4:
-		reason = ascii.Upper(args[3])
-		if reason != unblockTimeout && reason != unblockError {
-			s.fail(commands.Error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"))
-			return
-		}
-	}
-	id, ok := commands.ParseInt(args[2])
-	if !ok {
-		s.fail(commands.ErrNotInteger)
-		return
-	}
-	if c := s.srv.session(uint64(id)); c != nil && c.unblock(reason) {
-		s.w.Int(1)
-		return
-	}
-	s.w.Int(0)
 }
 
 // unblock ends the wait of the session's command and reports whether there was one.

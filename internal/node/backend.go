@@ -174,6 +174,15 @@ func (n backend) Replication(ctx context.Context) (server.Replication, error) {
 	return r, replyError(err)
 }
 
+// AskOthers implements server.Backend.
+func (n backend) AskOthers(question []byte) (answers [][]byte, silent []string) {
+	c := n.loaded.Load()
+	if c == nil {
+		return nil, nil
+	}
+	return c.AskOthers(context.Background(), question)
+}
+
 // Barrier implements server.Backend.
 func (n backend) Barrier(ctx context.Context) error {
 	c := n.loaded.Load()

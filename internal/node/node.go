@@ -317,7 +317,7 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,
 		SnapshotThreshold: n.cfg.SnapshotThreshold,
 		HeartbeatTimeout:  n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
-		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal,
+		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal, Answer: n.server.Answer,
 	}
 	if n.cfg.World != nil {
 		c.World = &n.cfg.World.World

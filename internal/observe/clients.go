@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Connection is a client of the node.
+// Connection is a client.
 type Connection struct {
 	ID      int64  `json:"id"`
+	Node    string `json:"node"` // empty: the one that was asked, which has an older release
 	Addr    string `json:"addr"`
 	Name    string `json:"name"`
 	User    string `json:"user"`
@@ -29,7 +30,7 @@ type Library struct {
 	Connections int    `json:"connections"`
 }
 
-// Connections are clients of the node.
+// Connections are clients of all nodes.
 type Connections struct {
 	Total     int          `json:"total"`
 	Matching  int          `json:"matching"`
@@ -83,13 +84,13 @@ func parseConnection(line string) Connection {
 	if library != "" && m["lib-ver"] != "" {
 		library += " " + m["lib-ver"]
 	}
-	return Connection{ID: n("id"), Addr: m["addr"], Name: Show(m["name"]), User: Show(m["user"]),
-		Library: Show(library), Command: m["cmd"], AgeSec: n("age"), IdleSec: n("idle"),
-		Flags: m["flags"], Bytes: n("tot-mem")}
+	return Connection{ID: n("id"), Node: m["node"], Addr: m["addr"], Name: Show(m["name"]),
+		User: Show(m["user"]), Library: Show(library), Command: m["cmd"], AgeSec: n("age"),
+		IdleSec: n("idle"), Flags: m["flags"], Bytes: n("tot-mem")}
 }
 
 func (f *Connection) contains(word string) bool {
-	return slices.ContainsFunc([]string{f.Addr, f.Name, f.User, f.Library, f.Command},
+	return slices.ContainsFunc([]string{f.Node, f.Addr, f.Name, f.User, f.Library, f.Command},
 		func(s string) bool { return strings.Contains(strings.ToLower(s), word) })
 }
 

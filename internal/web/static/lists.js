@@ -1,4 +1,4 @@
-// Views that are asked for: connections and slow commands of this node.
+// Views that are asked for: connections of all nodes, and slow commands of this one.
 
 import { get } from "./api.js";
 import { card, h, setText, Table } from "./dom.js";
@@ -54,6 +54,7 @@ export function searchBox(label, found) {
 
 const connections = new Table("Connections", [
   { title: "Client", class: "mono", cell: (c) => c.addr },
+  { title: "Node", class: "mono", cell: (c) => c.node || "–" },
   { title: "Library", class: "wrap", cell: (c) => c.library || "–" },
   { title: "Name", class: "wrap", cell: (c) => c.name || "–" },
   { title: "User", class: "wrap", cell: (c) => c.user },
@@ -69,7 +70,7 @@ const libraries = new Table("Client libraries", [
 ], "Nobody is connected.");
 
 const total = h("span", { class: "quiet" });
-const search = searchBox("Address, library, name, user or command", () => clients.refresh());
+const search = searchBox("Address, node, library, name, user or command", () => clients.refresh());
 
 export const clients = asked("Clients", "clients", () => ({ word: search.input.value }), (body) => {
   libraries.show(body.libraries, (l) => l.name);
@@ -78,7 +79,7 @@ export const clients = asked("Clients", "clients", () => ({ word: search.input.v
     `the largest ${count(body.shown.length)} of ${count(body.matching)}` :
     `${count(body.matching)} of ${count(body.total)}`);
 }, h("div", {}, card("Libraries", [], libraries.element),
-  card("Connections to this node", [total, search.element], connections.element)));
+  card("Connections", [total, search.element], connections.element)));
 
 const calls = new Table("Slow commands, the newest first", [
   { title: "When", class: "num", cell: (c) => clock(c.at) },
