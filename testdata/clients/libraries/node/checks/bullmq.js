@@ -65,6 +65,18 @@ checks('bullmq', {
     await close();
     await flow.close();
   },
+  'getWorkersCount through each node counts the workers of all': async () => {
+    const name = unique('bullmq').replace(':', '-');
+    const close = await workers(name, async () => {});
+    const counts = await together(3, async (i) => {
+      const queue = new Queue(name, connection(i));
+      const n = await queue.getWorkersCount();
+      await queue.close();
+      return n;
+    });
+    want(counts, [3, 3, 3], 'counts');
+    await close();
+  },
   'a limiter of 5 jobs a second holds across workers on three nodes': async () => {
     const name = unique('bullmq').replace(':', '-');
     const queue = new Queue(name, connection(0));
