@@ -139,6 +139,7 @@ func (st *Status) serves(m *Member) bool {
 
 // clusterSlots fails if no leader is known: clients then ask another node.
 func clusterSlots(s *session, _ *commands.Spec, _ [][]byte) {
+	s.noteDiscovery()
 	st := s.settledStatus()
 	leader := st.leader()
 	if leader == nil {
@@ -189,6 +190,7 @@ func (st *Status) clusterRole(m *Member) string {
 
 // clusterShards omits members without a known address.
 func clusterShards(s *session, _ *commands.Spec, _ [][]byte) {
+	s.noteDiscovery()
 	st := s.settledStatus()
 	var members []*Member
 	for i := range st.Members {
@@ -286,6 +288,7 @@ func (st *Status) clusterLine(m *Member) string {
 }
 
 func clusterNodes(s *session, _ *commands.Spec, _ [][]byte) {
+	s.noteDiscovery()
 	st := s.settledStatus()
 	var b strings.Builder
 	for i := range st.Members {

@@ -4,7 +4,9 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand"
 	"strconv"
 	"strings"
@@ -325,6 +327,28 @@ func TestMembersWithoutALeader(t *testing.T) {
 		}
 		if strings.Contains(got, "$7\r\nremoved\r\n") != test.removed {
 			t.Errorf("removed is %v: %q", test.removed, got)
+		}
+	}
+}
+
+// The log names the first client that asks where the nodes are, and the way for those that cannot
+// reach them.
+func TestDiscoveryIsLogged(t *testing.T) {
+	for _, test := range []struct {
+		as   Presentation
+		want int
+	}{{PresentReplicated, 1}, {PresentStandalone, 0}, {PresentCluster, 0}} {
+		var log bytes.Buffer
+		n := start(t, func(c *Config) {
+			c.PresentAs, c.Logger = test.as, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		c := n.dial(t)
+		for _, call := range []string{"CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER NODES"} {
+			c.call(strings.Fields(call)...)
+		}
+		_ = n.Close()
+		if got := strings.Count(log.String(), "--present-as standalone"); got != test.want {
+			t.Errorf("%s: told %d times, want %d: %s", test.as, got, test.want, log.String())
 		}
 	}
 }

@@ -3,7 +3,10 @@
 
 package server
 
-import "github.com/coordd/coordd/commands"
+import (
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
+)
 
 // Presentation is what a node presents itself as. Every node takes every command as either of the
 // first two.
@@ -49,6 +52,19 @@ func (s *Server) clusterConnections(st *Status) int {
 		return 0
 	}
 	return max(len(st.Members)-1, 0)
+}
+
+// noteDiscovery tells the log of the first client that asks where all nodes are: it goes there,
+// also if it was given one address, of a mapped port perhaps, and the others are out of its reach.
+func (s *session) noteDiscovery() {
+	if s.srv.cfg.PresentAs != PresentReplicated {
+		return
+	}
+	s.srv.discovered.Do(func() {
+		s.srv.log.Info("a client asked where all nodes are, and may connect to the addresses that "+
+			"they advertise; for clients that do not reach these there is --present-as standalone",
+			"client", s.addr, "library", resp.Shown(s.libName))
+	})
 }
 
 // inCluster has a command fail if the node is alone, as on a Redis without cluster support.

@@ -218,6 +218,7 @@ type answers struct {
 	constants    sync.Map    // constantKey → []byte: cached replies
 	backingUp    atomic.Bool // a backup is in progress
 	failingOver  atomic.Bool // FAILOVER is in progress
+	discovered   sync.Once   // noteDiscovery has told the log
 	observing    lockorder.Mutex
 	observed     bool // guarded by observing: the backend reports changed keys
 }
