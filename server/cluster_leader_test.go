@@ -346,7 +346,7 @@ func TestDiscoveryIsLogged(t *testing.T) {
 		for _, call := range []string{"CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER NODES"} {
 			c.call(strings.Fields(call)...)
 		}
-		_ = n.Close()
+		n.Close()
 		if got := strings.Count(log.String(), "--present-as standalone"); got != test.want {
 			t.Errorf("%s: told %d times, want %d: %s", test.as, got, test.want, log.String())
 		}
