@@ -114,6 +114,7 @@ type closedLoop struct {
 	setup             [][]string
 	// request is the n-th of a client.
 	request func(client, n int) []string
+	behind  []string // sent behind each request, which has ended when both are answered; nil: none
 }
 
 func (ld closedLoop) begin(l *loop, t *target, m *meter) error {
@@ -132,14 +133,23 @@ func (ld closedLoop) begin(l *loop, t *target, m *meter) error {
 			b = b[:0]
 			for left < ld.pipeline {
 				b = resp.AppendCommand(b, ld.request(i, n)...)
+				if ld.behind != nil {
+					b = resp.AppendCommand(b, ld.behind...)
+				}
 				n++
 				left++
 			}
 			sent = time.Now()
 			c.send(b)
 		}
+		first := ld.behind != nil
 		c.reply = func(reply []byte) {
 			c.mustSucceed(reply)
+			if first {
+				first = false
+				return
+			}
+			first = ld.behind != nil
 			m.done(sent)
 			if left--; left == 0 {
 				next()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -45,9 +46,24 @@ var (
 const (
 	inFiles  = "redis, always"
 	inMemory = "redis, in memory"
+	// beside the primary's disk one replica's has what is answered
+	threeCopies = "redis, 3 copies"
 )
 
+// safeLocks compares fresh locks that two of three disks have.
+func safeLocks(clients int, wanted float64) row {
+	name := "fresh locks on two disks, 1 client"
+	if clients > 1 {
+		name = fmt.Sprintf("fresh locks on two disks, %d clients", clients)
+	}
+	theirs := closedLoop{clients: clients, pipeline: 1, request: freshLock,
+		behind: []string{"WAIT", "1", "0"}}
+	return row{name: name, unit: "/s", ours: rate(three, freshLocks(clients, 1)),
+		theirs: rate(replicated, theirs), against: threeCopies, wanted: wanted}
+}
+
 var rows = []row{
+	safeLocks(1, 1), safeLocks(50, 1), safeLocks(200, 1),
 	rated("fresh locks, 1 client", three, inFiles, syncing, freshLocks(1, 1), 0.5),
 	rated("fresh locks, 50 clients", three, inFiles, syncing, freshLocks(50, 1), 0.9),
 	rated("fresh locks, 200 clients", three, inFiles, syncing, freshLocks(200, 1), 0.8),

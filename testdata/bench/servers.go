@@ -109,21 +109,10 @@ func redis(fsync string) serverOf {
 			name = "redis, everysec"
 		}
 		c, err := s.keep(name, func() (*cluster, error) {
-			ports, err := freePorts(1)
+			n, err := s.newRedis(fsync)
 			if err != nil {
 				return nil, err
 			}
-			dir, err := s.newDir()
-			if err != nil {
-				return nil, err
-			}
-			appendOnly := "yes"
-			if fsync == "no" {
-				appendOnly = "no"
-			}
-			n := &node{port: ports[0], args: []string{"redis-server", "--port", ports[0],
-				"--bind", "127.0.0.1", "--dir", dir, "--save", "", "--maxclients", "10000",
-				"--appendonly", appendOnly, "--appendfsync", fsync, "--loglevel", "warning"}}
 			c := &cluster{nodes: []*node{n}}
 			return c, s.start(c)
 		})
@@ -132,6 +121,61 @@ func redis(fsync string) serverOf {
 		}
 		return &target{name, c.nodes[0].port, c}, nil
 	}
+}
+
+// newRedis returns a redis-server that is not started.
+func (s *servers) newRedis(fsync string, more ...string) (*node, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.newDir()
+	if err != nil {
+		return nil, err
+	}
+	appendOnly := "yes"
+	if fsync == "no" {
+		appendOnly = "no"
+	}
+	return &node{port: ports[0], args: append([]string{"redis-server", "--port", ports[0],
+		"--bind", "127.0.0.1", "--dir", dir, "--save", "", "--maxclients", "10000",
+		"--appendonly", appendOnly, "--appendfsync", fsync, "--loglevel", "warning"},
+		more...)}, nil
+}
+
+// replicated starts a redis-server with two replicas, all of which sync every write: as many copies
+// as three nodes of coordd have.
+func replicated(s *servers) (*target, error) {
+	c, err := s.keep(threeCopies, func() (*cluster, error) {
+		c := &cluster{}
+		var primary []string
+		for range 3 {
+			n, err := s.newRedis("always", primary...)
+			if err != nil {
+				return nil, err
+			}
+			if primary == nil {
+				primary = []string{"--replicaof", "127.0.0.1 " + n.port}
+			}
+			c.nodes = append(c.nodes, n)
+		}
+		if err := s.start(c); err != nil {
+			return nil, err
+		}
+		synced := within(20*time.Second, func() bool {
+			v, err := call(c.nodes[0].port, "WAIT", "2", "100")
+			return err == nil && v.Text == "2"
+		})
+		if !synced {
+			c.kill()
+			return nil, errors.New("its replicas do not follow")
+		}
+		return c, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &target{threeCopies, c.nodes[0].port, c}, nil
 }
 
 // coordd starts a cluster, and returns its leader.
