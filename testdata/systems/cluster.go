@@ -22,6 +22,9 @@ type cluster struct {
 }
 
 func startCluster(ctx context.Context, dir, binary string) (*cluster, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
 	free, err := ports.Free(6)
 	if err != nil {
 		return nil, err

@@ -108,8 +108,8 @@ def exporter():
     port = free_port()
     start(["prometheus-redis-exporter", "-redis.addr", "",
            "-web.listen-address", f"127.0.0.1:{port}"], port)
-    # Not redis_keyspace_hits_total: INFO has no hits and misses.
-    needed = ("redis_uptime_in_seconds", "redis_connected_clients", "redis_memory_used_bytes",
+    needed = ("redis_keyspace_hits_total", "redis_keyspace_misses_total",
+              "redis_uptime_in_seconds", "redis_connected_clients", "redis_memory_used_bytes",
               "redis_commands_processed_total", "redis_connections_received_total",
               "redis_expired_keys_total", "redis_evicted_keys_total")
     host, leader_port = ADDRS[0].split(":")
