@@ -4,6 +4,7 @@ package fsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -122,7 +123,7 @@ func TestSnapshotHeader(t *testing.T) {
 			h := header{index: 1 << 62, epoch: 1023, clockMs: 1 << 62, sum: 1<<64 - 1,
 				notify: notify, level: level}
 			if level == commands.FeatureLevel {
-				h.timeUs, h.limit, h.parts = 1<<62, 1<<62, knownParts
+				h.timeUs, h.limit, h.parts, h.blocks = 1<<62, 1<<62, knownParts, maxIDBlocks
 			}
 			b := h.appendTo(nil)
 			c := wire.NewCursor(b)
@@ -141,7 +142,10 @@ func TestSnapshotHeader(t *testing.T) {
 		"the first level": {1, 1}, "no level": {0, 0}, "half a level": {0, 0x80},
 		"a large setting":          {0x80, 0x80, 0x80, 1},
 		"nothing behind the level": {0, commands.FeatureLevel},
-		"unknown parts":            {0, commands.FeatureLevel, 0, 0, knownParts + 1}} {
+		"no block of ids":          {0, commands.FeatureLevel, 0, 0, partIDBlocks, 0},
+		"too many blocks of ids": binary.AppendUvarint([]byte{0, commands.FeatureLevel, 0, 0,
+			partIDBlocks}, maxIDBlocks+1),
+		"unknown parts": {0, commands.FeatureLevel, 0, 0, knownParts + 1}} {
 		c := wire.NewCursor(append(bytes.Clone(begin), rest...))
 		if readHeader(&c); !c.Failed() {
 			t.Errorf("%s is read", name)

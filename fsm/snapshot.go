@@ -19,9 +19,8 @@ import (
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
 // the scripts and libraries, from commands.LevelSecond on the third the users, then what the header
 // says that there is: what waits, the scripts that were refused, a time that was set, what requests
-// may do, the counts of subscribers, and what ids connections have. Then comes one record per key
-// in the keyspace's order, from that level on with what the key is used for: equal machines give
-// equal bytes.
+// may do, and the counts of subscribers. Then comes one record per key in the keyspace's order,
+// from that level on with what the key is used for: equal machines give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -47,6 +46,7 @@ type header struct {
 	timeUs int64  // instants.lastUs
 	limit  uint64 // memoryLimit.encode
 	parts  uint64 // which optional records there are
+	blocks uint64 // Machine.idBlocks, if parts has partIDBlocks
 }
 
 // Parts of a header.
@@ -56,9 +56,12 @@ const (
 	partShift                   // instants.shiftMs, if it is not 0
 	partTimes                   // commands.Env.Times, if it is above 1
 	partSubscribers             // counts of subscribers, several records
-	partIDBlocks                // Machine.idBlocks, if it is not 0
+	partIDBlocks                // header.blocks is not 0; it has no record
 	knownParts      = 1<<iota - 1
 )
+
+// maxIDBlocks are so many that no connection's id is 2^62 or more.
+const maxIDBlocks = 1 << 41
 
 func (h *header) appendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, h.index)
@@ -71,6 +74,9 @@ func (h *header) appendTo(dst []byte) []byte {
 	if h.level != firstLevel {
 		for _, v := range [...]uint64{h.level, uint64(h.timeUs), h.limit, h.parts} {
 			dst = binary.AppendUvarint(dst, v)
+		}
+		if h.blocks != 0 {
+			dst = binary.AppendUvarint(dst, h.blocks)
 		}
 	}
 	return dst
@@ -102,6 +108,11 @@ func readHeader(c *wire.Cursor) header {
 		return h
 	}
 	h.timeUs, h.limit, h.parts = int64(c.Uvarint()), c.Uvarint(), c.Uvarint()
+	if h.parts&partIDBlocks != 0 {
+		if h.blocks = c.Uvarint(); h.blocks == 0 || h.blocks > maxIDBlocks {
+			c.Fail()
+		}
+	}
 	if h.timeUs < 0 || decodeLimit(h.limit).bytes < 0 || h.parts > knownParts {
 		c.Fail()
 	}
@@ -119,7 +130,6 @@ type Snapshot struct {
 	shift    []byte   // nil: none
 	times    []byte   // nil: once
 	counts   *subscriptions.Counts
-	idBlocks []byte // nil: none
 	keys     *keyspace.Frozen
 	marks    bool
 }
@@ -147,7 +157,7 @@ func (m *Machine) Snapshot() *Snapshot {
 	if !m.subscribers.Empty() {
 		h.parts |= partSubscribers
 	}
-	if m.idBlocks != 0 {
+	if h.blocks = m.idBlocks; h.blocks != 0 {
 		h.parts |= partIDBlocks
 	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
@@ -160,9 +170,6 @@ func (m *Machine) Snapshot() *Snapshot {
 	}
 	if h.parts&partSubscribers != 0 {
 		s.counts = m.subscribers.Freeze()
-	}
-	if h.parts&partIDBlocks != 0 {
-		s.idBlocks = binary.AppendUvarint(nil, m.idBlocks)
 	}
 	if h.parts&partTimes != 0 {
 		s.times = binary.AppendUvarint(nil, m.times)
@@ -198,9 +205,6 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	if s.counts != nil {
 		s.counts.Records(out.record)
-	}
-	if s.idBlocks != nil {
-		out.record(s.idBlocks)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -299,12 +303,6 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 			return nil, r.error(err.Error())
 		}
 	}
-	if h.parts&partIDBlocks != 0 {
-		c := wire.NewCursor(r.record())
-		if m.idBlocks = c.Uvarint(); !c.Done() || m.idBlocks == 0 {
-			return nil, r.error("the ids of connections are invalid")
-		}
-	}
 	return m, nil
 }
 
@@ -324,6 +322,7 @@ func (m *Machine) loadHeader(in *snapshotReader) (header, error) {
 		return h, err
 	}
 	m.index, m.epoch, m.level = h.index, h.epoch, h.level
+	m.idBlocks = h.blocks
 	m.ks.SweepQuietly(m.level >= commands.LevelSecond)
 	m.engine.SetLevel(m.level)
 	m.raiseUsers()

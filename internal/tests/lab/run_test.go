@@ -202,12 +202,18 @@ func (r *run) restart() {
 	}) {
 		r.problem("keys with a time to live remain")
 	}
-	_ = r.works[0].admin.Close()
 	for _, w := range r.works {
 		for _, a := range w.actors {
 			a.disconnect()
 		}
 	}
+	if !await(equalLimit, func() bool { // those who subscribe are part of the state
+		channels, err := r.works[0].admin.PubSubChannels(context.Background(), "*").Result()
+		return err == nil && len(channels) == 0
+	}) {
+		r.problem("there are subscribers, and no clients")
+	}
+	_ = r.works[0].admin.Close()
 	before, err := r.states()
 	if err != nil {
 		r.problem("%v", err)

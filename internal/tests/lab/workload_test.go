@@ -68,6 +68,7 @@ var workloads = []workload{
 	{name: "schedules", newer: true, make: schedules},
 	{name: "streams", make: streams},
 	{name: "messages", make: messages},
+	{name: "subscribers", newer: true, make: subscriberCounts},
 	{name: "caches", newer: true, make: caches},
 	{name: "stale reads", make: staleReads},
 	{name: "idle reads", make: idleReads},
