@@ -80,6 +80,7 @@ var Classes = []string{
 	"a refusal that is forgotten",
 	"a subscription that begins too late",
 	"subscribers that do not count",
+	"answers of one node for all",
 	"unknown users taken for none",
 	"strangers who take what users share",
 	"a share that is not the connection's",
