@@ -18,7 +18,7 @@ const (
 	roundNames = 1024
 	roundBytes = 256 << 10
 	turnNames  = 64
-	// maxUntold is how many changes may wait to be told. Beyond it, all is told again.
+	// maxUntold is how many changes may wait to be told. Beyond it, who makes one waits.
 	maxUntold = 1 << 20
 	// tellLimit is how long a client waits for its subscription to count, beyond the wait for a
 	// leader.
@@ -38,51 +38,67 @@ type counting struct {
 	all     bool   // all names are to be told
 	check   bool   // the machine may have dropped the counts
 	turns   []*session
-	again   []subscription // to be told besides, for nobody
-	untold  int            // changes of turns
-	running bool           // countSubscribers runs
-	blind   bool           // no leader is reached: all is told later
-	failing time.Time      // since when requests fail; zero: they do not
-	round   chan struct{}  // closed at the end of a round; nil: nobody waits
+	again   []change      // to be told besides, for nobody
+	untold  int           // changes of turns
+	most    int           // of untold
+	running bool          // countSubscribers runs
+	blind   bool          // no leader is reached: all is told later
+	failing time.Time     // since when requests fail; zero: they do not
+	round   chan struct{} // closed at the end of a round; nil: nobody waits
+}
+
+// change is a name of which the machine is to learn how many subscribers it has.
+type change struct {
+	subscription
+	// frees is what of pubsub.bytes the name gives back once the machine knows that nobody is left:
+	// until then it has the name, and no room for others in its place.
+	frees int64
 }
 
 // countTurn is a session's part in counting, guarded by counting.mu.
 type countTurn struct {
-	untold   []subscription
+	untold   []change
 	underway int // names of the round that runs
 }
 
-// note has the machine learn that a session has or ends a subscription. The session's goroutine
-// calls it, behind the change.
-func (s *session) note(kind subKind, name string) {
+// note has the machine learn that a session has or ends a subscription, which frees so many bytes.
+// The session's goroutine calls it, behind the change. It waits while too much is untold.
+func (s *session) note(kind subKind, name string, frees int64) {
 	c := &s.srv.counting
-	if s.srv.backend.Level() < commands.LevelSecond {
-		return // see begins
-	}
+	told := s.srv.backend.Level() >= commands.LevelSecond // else see begins
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.blind {
+	if told && c.untold >= c.most {
+		c.await(s, func() bool { return c.untold < c.most || c.blind })
+	}
+	if !told || c.blind {
+		s.srv.pubsub.bytes.Add(-frees)
 		return
 	}
-	if c.untold++; c.untold > maxUntold {
-		c.forget()
-		c.drop = true
-	} else {
-		if len(s.telling.untold) == 0 {
-			c.turns = append(c.turns, s)
-		}
-		s.telling.untold = append(s.telling.untold, subscription{kind, name})
-		s.uncounted = true
+	if len(s.telling.untold) == 0 {
+		c.turns = append(c.turns, s)
 	}
+	s.telling.untold = append(s.telling.untold, change{subscription{kind, name}, frees})
+	c.untold++
+	s.uncounted = true
 	c.start(s.srv)
 }
 
-// forget has nobody wait any more, because all is told again. The caller holds mu.
-func (c *counting) forget() {
+// forget has nobody wait any more, because the machine drops what it has, and is told all again.
+// The caller holds mu.
+func (c *counting) forget(srv *Server) {
 	for _, s := range c.turns {
+		srv.pubsub.free(s.telling.untold)
 		s.telling.untold = nil
 	}
 	c.turns, c.untold = nil, 0
+}
+
+// free gives back the bytes of names that the machine does not have any more.
+func (ps *pubsub) free(ended []change) {
+	for i := range ended {
+		ps.bytes.Add(-ended[i].frees)
+	}
 }
 
 // start tells what is to be told. The caller holds mu.
@@ -98,15 +114,19 @@ func (s *session) awaitCounted() {
 		return
 	}
 	s.uncounted = false
-	s.mayWait()
 	c := &s.srv.counting
-	for {
-		c.mu.Lock()
-		done := len(s.telling.untold)+s.telling.underway == 0 || !c.running || s.cut.Load()
-		if done {
-			c.mu.Unlock()
-			return
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.await(s, func() bool {
+		return len(s.telling.untold)+s.telling.underway == 0 || s.cut.Load()
+	})
+}
+
+// await has a session wait for rounds until it is done, or nothing is told any more. The caller
+// holds mu, which is released meanwhile.
+func (c *counting) await(s *session, done func() bool) {
+	s.mayWait()
+	for !done() && c.running && s.srv.ctx.Err() == nil {
 		if c.round == nil {
 			c.round = make(chan struct{})
 		}
@@ -115,8 +135,8 @@ func (s *session) awaitCounted() {
 		select {
 		case <-round:
 		case <-s.srv.ctx.Done():
-			return
 		}
+		c.mu.Lock()
 	}
 }
 
@@ -166,13 +186,20 @@ type told struct {
 	drop  bool           // it drops the counts
 	names []subscription // each once
 	of    []turnOf
-	again []subscription // of counting.again
+	again []change // of counting.again
 }
 
 // turnOf is the part of a session.
 type turnOf struct {
 	s     *session
-	names []subscription
+	names []change
+}
+
+// free gives back the bytes of the names that it has told.
+func (r *told) free(srv *Server) {
+	for i := range r.of {
+		srv.pubsub.free(r.of[i].names)
+	}
 }
 
 // countSubscribers tells the machine until nothing is left to tell.
@@ -214,7 +241,7 @@ func (c *counting) begin(srv *Server) (r told, ok bool) {
 	defer c.mu.Unlock()
 	switch {
 	case srv.ctx.Err() != nil || srv.backend.Level() < commands.LevelSecond:
-		c.forget()
+		c.forget(srv)
 		c.stop()
 		return r, false
 	case c.drop, !c.known && (len(c.turns) > 0 || srv.pubsub.size.Load() > 0):
@@ -225,9 +252,9 @@ func (c *counting) begin(srv *Server) (r told, ok bool) {
 		most -= roundNames / 4
 	}
 	seen, bytes := map[subscription]bool{}, 0
-	take := func(names []subscription, most int) (taken []subscription) {
+	take := func(names []change, most int) (taken []change) {
 		for len(taken) < min(len(names), most) && bytes < roundBytes {
-			name := names[len(taken)]
+			name := names[len(taken)].subscription
 			if taken = names[:len(taken)+1]; !seen[name] {
 				seen[name] = true
 				r.names = append(r.names, name)
@@ -309,6 +336,8 @@ func (c *counting) end(srv *Server, r *told, era uint64, err error) {
 		r.of[i].s.telling.underway -= len(r.of[i].names)
 	}
 	switch {
+	case err == nil && era == 0:
+		r.free(srv)
 	case err == nil && r.drop:
 		c.era, c.known, c.all, c.drop = era, true, true, false
 	case err == nil && era != 0: // nothing was taken
@@ -317,7 +346,8 @@ func (c *counting) end(srv *Server, r *told, era uint64, err error) {
 		c.putBack(r)
 	case err != nil && (outcomeOf(err) == NoLeader || outcomeOf(err) == Refused ||
 		!c.failing.IsZero() && time.Since(c.failing) > tellLimit):
-		c.forget()
+		r.free(srv)
+		c.forget(srv)
 		c.drop = true
 		if !c.blind {
 			c.blind = true

@@ -365,29 +365,95 @@ func TestManySubscriptions(t *testing.T) {
 	})
 }
 
-// Changes beyond a bound are not kept: all is told again.
-func TestOverflowOfCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := startSimulated(t, nil)
-		c := n.dial(t)
-		c.call("SUBSCRIBE", "kept", "gone")
-		n.fake.set(func() { n.fake.fail, n.fake.failWrites = &Error{Unknown, "no"}, true })
-		_ = c.Close()
-		other := n.dial(t)
-		n.counting.mu.Lock()
-		n.counting.untold = maxUntold
-		n.counting.mu.Unlock()
-		other.raw(pipeline([]string{"SUBSCRIBE", "kept"}))
-		other.next()
-		n.fake.set(func() { n.fake.fail = nil })
-		n.counts(t, "kept", 1)
-		n.counts(t, "gone", 0)
+// Who changes more than may wait to be told waits, and what counts goes on counting.
+func TestUntoldCountsHaveABound(t *testing.T) {
+	n := start(t, nil)
+	c, many := n.dial(t), n.dial(t)
+	c.call("SUBSCRIBE", "kept")
+	n.counting.mu.Lock()
+	n.counting.most = 2
+	n.counting.mu.Unlock()
+	gate, begun := make(chan struct{}), make(chan struct{}, 99)
+	n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
+	eras := func() uint64 {
 		n.counting.mu.Lock()
 		defer n.counting.mu.Unlock()
-		if n.counting.untold != 0 {
-			t.Errorf("%d untold", n.counting.untold)
-		}
+		return n.counting.era
+	}
+	era := eras()
+	call := []string{"SUBSCRIBE"}
+	for i := range 9 {
+		call = append(call, fmt.Sprint("c", i))
+	}
+	many.raw(pipeline(call))
+	receive(t, "a request", begun)
+	eventually(t, "it waits", func() bool {
+		n.counting.mu.Lock()
+		defer n.counting.mu.Unlock()
+		return n.counting.round != nil
 	})
+	if got := n.pubsub.size.Load(); got > 6 { // told, untold, and the one for which it waits
+		t.Errorf("%d subscriptions", got)
+	}
+	n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
+	close(gate)
+	for range call[1:] {
+		if got := many.next(); !strings.Contains(got, "subscribe") {
+			t.Errorf("%q", got)
+		}
+	}
+	n.counts(t, "c8", 1)
+	n.fake.set(func() { n.fake.fail, n.fake.failWrites = &Error{Unknown, "no"}, true })
+	_ = many.Close()
+	eventually(t, "it is to leave", func() bool { return n.pubsub.size.Load() < 9 })
+	n.fake.set(func() { n.fake.fail = nil })
+	n.counts(t, "c0", 0)
+	n.counts(t, "c8", 0)
+	if got := eras(); got != era || n.fake.receivers("kept") != 1 {
+		t.Errorf("era %d after %d, %d subscribers that stayed", got, era,
+			n.fake.receivers("kept"))
+	}
+}
+
+// A name has its room until the machine knows that nobody is left: it would have none for another
+// in its place, which would not count, ever.
+func TestEndedNamesKeepTheirRoom(t *testing.T) {
+	plainOnly(t)
+	for _, fails := range []Outcome{Unknown, NoLeader} {
+		n := start(t, nil)
+		stays, leaves := n.dial(t), n.dial(t)
+		stays.call("SUBSCRIBE", "b")
+		leaves.call("SUBSCRIBE", "a")
+		leaves.call("PSUBSCRIBE", "a*")
+		one, all := countedBytes(subChannel, "b"), countedBytes(subPattern, "a*")
+		all += 2 * one
+		room := func(want int64) {
+			t.Helper()
+			eventually(t, fmt.Sprint(want, " bytes"), func() bool {
+				return n.pubsub.bytes.Load() == want
+			})
+		}
+		room(all)
+		gate, begun := make(chan struct{}), make(chan struct{}, 99)
+		n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
+		_ = leaves.Close()
+		receive(t, "a request", begun)
+		eventually(t, "it has left", func() bool { return n.pubsub.size.Load() == 1 })
+		room(all)
+		n.fake.set(func() { n.fake.fail, n.fake.failWrites = &Error{fails, "no"}, true })
+		gate <- struct{}{}
+		if fails == NoLeader { // all is told again
+			room(one)
+		} else {
+			receive(t, "the next try", begun)
+			room(all)
+		}
+		n.fake.set(func() { n.fake.fail, n.fake.gate, n.fake.begun = nil, nil, nil })
+		close(gate)
+		room(one)
+		n.counts(t, "a", 0)
+		n.counts(t, "b", 1)
+	}
 }
 
 // Who subscribes while a node reads its log, in which the level rises, counts once it has read it:

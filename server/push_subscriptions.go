@@ -35,7 +35,7 @@ type subscription struct {
 type pubsub struct {
 	delivery delivery
 	size     atomic.Int64          // subscriptions of all kinds
-	bytes    atomic.Int64          // bytes of their names, each once, as the machine may count them
+	bytes    atomic.Int64          // of the names that the machine has or gets, as it counts
 	backlog  atomic.Int64          // bytes of queued messages, each counted once
 	disabled atomic.Pointer[error] // why no messages arrive any more; nil: they do
 
@@ -183,7 +183,7 @@ func (ps *pubsub) add(kind subKind, name string, s *session) error {
 	if first && ps.bytes.Add(countedBytes(kind, name)) > subscriptions.MaxBytes && why == nil {
 		why = errNodeChannels
 	}
-	s.note(kind, name)
+	s.note(kind, name, 0)
 	if why != nil {
 		ps.remove(kind, name, s)
 	}
@@ -200,9 +200,11 @@ func countedBytes(kind subKind, name string) int64 {
 }
 
 // everything returns all names with subscribers.
-func (ps *pubsub) everything() (names []subscription) {
+func (ps *pubsub) everything() (names []change) {
 	for kind := range subKinds {
-		add := func(name string, _ subscribers) { names = append(names, subscription{kind, name}) }
+		add := func(name string, _ subscribers) {
+			names = append(names, change{subscription: subscription{kind, name}})
+		}
 		if kind == subPattern {
 			ps.patterns.each(add)
 		} else {
@@ -230,10 +232,11 @@ func (ps *pubsub) remove(kind subKind, name string, s *session) {
 	} else {
 		last = ps.table(kind).remove(name, s)
 	}
+	frees := int64(0)
 	if last {
-		ps.bytes.Add(-countedBytes(kind, name))
+		frees = countedBytes(kind, name)
 	}
-	s.note(kind, name)
+	s.note(kind, name, frees)
 	ps.size.Add(-1)
 	s.memory.add(memoryKeys, -len(name)-subscriptionCost)
 	s.subscriptions.Add(-1)

@@ -277,6 +277,7 @@ func New(cfg Config) *Server {
 		sessions:  map[uint64]*session{},
 	}
 	s.pubsub = newPubsub(s.deliverParcel)
+	s.counting.most = maxUntold
 	s.pubsub.delivery.clock = s.cfg.clock
 	s.startBytes = readMemory().objects
 	s.tracking.init()
