@@ -2,6 +2,7 @@ package subscriptions
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -69,11 +70,11 @@ const (
 	NameCost = 96
 )
 
-// Units of work of 25 ns: of changing a name, of looking one up on a node, and of visiting one in
-// order.
+// Units of work of 25 ns: of looking a name up, of each level of a tree in memory, and of visiting
+// a name in order.
 const (
-	changeWork = 32
-	lookUpWork = 8
+	lookUpWork = 16
+	levelWork  = 8
 	visitWork  = 8
 	// MatchWork bounds the work of finding the patterns that match a channel. Subscribers of those
 	// that are not reached by then are not counted: the nodes that they are on close them, because
@@ -131,10 +132,16 @@ func (c *Counts) Tell(id string, era, sequence uint64, changes []Change) (taken 
 	}
 	n.last = sequence
 	for _, ch := range changes {
-		work += changeWork + uint64(len(ch.Name)/4)
 		n.set(ch)
+		work += 2*findWork(n.names[ch.Kind], len(ch.Name)) + uint64(len(ch.Name)/4)
 	}
 	return true, work
+}
+
+// findWork is the work of finding a name among others, each of which takes so long to compare.
+func findWork(tree *btree.BTreeG[name], text int) uint64 {
+	levels := uint64(bits.Len(uint(tree.Len())))
+	return lookUpWork + levels*(levelWork+uint64(text/512))
 }
 
 func newTree() *btree.BTreeG[name] {
@@ -191,7 +198,7 @@ func (c *Counts) Of(kind Kind, text []byte) (count int64, work uint64) {
 	item := named(kind, string(text))
 	for _, n := range c.all() {
 		if tree := n.names[kind]; tree != nil {
-			work += lookUpWork + uint64(len(text)/64)
+			work += findWork(tree, len(text))
 			there, _ := tree.Get(item)
 			count += there.count
 		}
@@ -217,10 +224,12 @@ func (c *Counts) Receivers(channel []byte) (count int64, work uint64) {
 func matching(tree *btree.BTreeG[name], channel []byte, most uint64) (count int64, work uint64) {
 	text := string(channel)
 	for from := (name{}); work <= most; {
+		work += findWork(tree, len(from.prefix))
 		next, more := name{}, false
 		tree.Ascend(from, func(p name) bool {
 			work += visitWork
 			shared := commonPrefix(p.prefix, text)
+			work += uint64(shared / 64)
 			if shared == len(p.prefix) {
 				ok, units := glob.MatchWork([]byte(p.text), channel)
 				if work += uint64(units); ok {
@@ -274,7 +283,11 @@ func (c *Counts) Names(kind Kind, pattern []byte, spend func(units uint64)) (nam
 		})
 	}
 	if len(c.all()) > 1 || kind == Pattern { // else they are in order, each once
-		spend(visitWork * uint64(len(names)))
+		work := uint64(0)
+		for _, name := range names {
+			work += visitWork + uint64(len(name)/64)
+		}
+		spend(work)
 		slices.Sort(names)
 		names = slices.Compact(names)
 	}

@@ -188,6 +188,51 @@ func TestMatchingHasABound(t *testing.T) {
 	}
 }
 
+// What finding a name costs is charged by how many there are to look among, wherever one is looked
+// for, and by their length.
+func TestWorkOfFinding(t *testing.T) {
+	c := &Counts{}
+	c.Drop("n1", 1)
+	tell := func(sequence uint64, changes ...Change) (work uint64) {
+		_, work = c.Tell("n1", 1, sequence, changes)
+		return work
+	}
+	more := func(what string, first, then uint64) {
+		t.Helper()
+		if then < 4*first {
+			t.Errorf("%s: %d units among many, %d before", what, then, first)
+		}
+	}
+	told := tell(1, Change{Channel, "a", 1})
+	_, found := c.Of(Channel, []byte("a"))
+	var channels, patterns []Change
+	for i := range 100_000 {
+		channels = append(channels, Change{Channel, fmt.Sprint("c", i), 1})
+	}
+	tell(2, channels...)
+	_, among := c.Of(Channel, []byte("a"))
+	more("looking one up", found, among)
+	more("telling one", told, tell(3, Change{Channel, "b", 1}))
+	text := []byte(strings.Repeat("a", 1000))
+	_, none := c.Receivers(text)
+	for i := range text {
+		patterns = append(patterns, Change{Pattern, string(text[:i]) + "0*", 1})
+	}
+	tell(4, patterns...)
+	_, seeks := c.Receivers(text)
+	more("a step to each prefix", uint64(len(text))*lookUpWork, seeks-none)
+	listed := func(size int) (work uint64) {
+		c.Drop("n1", 1)
+		c.Drop("n2", 1)
+		for i := range 100 {
+			tell(uint64(i+1), Change{Channel, fmt.Sprintf("%0*d", size, i), 1})
+		}
+		c.Names(Channel, nil, func(units uint64) { work += units })
+		return work
+	}
+	more("putting names in order", listed(10), listed(4000))
+}
+
 func TestDamagedRecords(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	c := &Counts{}
