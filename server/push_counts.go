@@ -184,6 +184,7 @@ func (c *counting) blinded(srv *Server) bool {
 // told is a round: what one request tells.
 type told struct {
 	drop  bool           // it drops the counts
+	check bool           // it asks for the era
 	names []subscription // each once
 	of    []turnOf
 	again []change // of counting.again
@@ -247,13 +248,13 @@ func (c *counting) begin(srv *Server) (r told, ok bool) {
 	case c.drop, !c.known && (len(c.turns) > 0 || srv.pubsub.size.Load() > 0):
 		return told{drop: true}, true
 	}
-	most := roundNames
-	if len(c.again) > 0 {
-		most -= roundNames / 4
+	most, room := roundNames, roundBytes
+	if len(c.again) > 0 { // the changes that keep coming leave some for it
+		most, room = most-most/4, room-room/4
 	}
 	seen, bytes := map[subscription]bool{}, 0
 	take := func(names []change, most int) (taken []change) {
-		for len(taken) < min(len(names), most) && bytes < roundBytes {
+		for len(taken) < min(len(names), most) && bytes < room {
 			name := names[len(taken)].subscription
 			if taken = names[:len(taken)+1]; !seen[name] {
 				seen[name] = true
@@ -263,7 +264,7 @@ func (c *counting) begin(srv *Server) (r told, ok bool) {
 		}
 		return taken
 	}
-	for len(c.turns) > 0 && len(r.names) < most && bytes < roundBytes {
+	for len(c.turns) > 0 && len(r.names) < most && bytes < room {
 		s := c.turns[0]
 		t := &s.telling
 		taken := take(t.untold, turnNames)
@@ -277,14 +278,15 @@ func (c *counting) begin(srv *Server) (r told, ok bool) {
 		}
 		c.turns = c.turns[1:]
 	}
+	room = roundBytes
 	r.again = take(c.again, roundNames)
 	c.again = c.again[len(r.again):]
-	if len(r.of)+len(r.names) == 0 && !c.check {
+	if len(r.of)+len(r.names) == 0 && !c.check && !c.all {
 		c.turns, c.again = nil, nil
 		c.stop()
 		return r, false
 	}
-	c.check = false
+	r.check, c.check = c.check, false
 	return r, true
 }
 
@@ -371,6 +373,7 @@ func (c *counting) end(srv *Server, r *told, era uint64, err error) {
 
 // putBack has a round told again. The caller holds mu.
 func (c *counting) putBack(r *told) {
+	c.check = c.check || r.check
 	for i := range r.of {
 		t := &r.of[i].s.telling
 		if c.untold += len(r.of[i].names); len(t.untold) == 0 {

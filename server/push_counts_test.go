@@ -456,6 +456,56 @@ func TestEndedNamesKeepTheirRoom(t *testing.T) {
 	}
 }
 
+// What the machine says while a round ends is heeded, also if there is nothing else to tell or the
+// next round fails.
+func TestNewsBetweenRounds(t *testing.T) {
+	n := start(t, nil)
+	n.dial(t).call("SUBSCRIBE", "a")
+	c := &n.counting
+	idle := func() (idle bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.running
+	}
+	for _, news := range []commands.Event{{Kind: commands.SubscribersDropped, Wait: 1 << 60},
+		{Kind: commands.StateReplaced}} {
+		eventually(t, "nothing is told", idle)
+		c.mu.Lock()
+		c.running = true // as in countSubscribers
+		c.mu.Unlock()
+		c.findAll(n.Server)
+		c.heard(n.Server, &news)
+		r, ok := c.begin(n.Server)
+		if !ok {
+			t.Fatalf("%v is not heeded", news)
+		}
+		c.end(n.Server, &r, 0, &Error{NotRun, "no"})
+		if r, ok = c.begin(n.Server); !ok {
+			t.Fatalf("%v is not heeded after an error", news)
+		}
+		c.end(n.Server, &r, 0, nil)
+		n.countSubscribers()
+	}
+	n.counts(t, "a", 1)
+}
+
+// Changes of long names, however many, leave room for what is told again.
+func TestTellingAgainHasItsShare(t *testing.T) {
+	n := start(t, nil)
+	c, s := &n.counting, &session{srv: n.Server}
+	long := strings.Repeat("x", 4000)
+	for i := range roundNames {
+		s.telling.untold = append(s.telling.untold, change{subscription: subscription{subChannel,
+			fmt.Sprint(i, long)}})
+		c.again = append(c.again, change{subscription: subscription{subChannel, fmt.Sprint(i)}})
+	}
+	c.known, c.turns, c.untold = true, []*session{s}, roundNames
+	r, ok := c.begin(n.Server)
+	if told := len(r.names) - len(r.again); !ok || told == 0 || len(r.again) < roundNames/8 {
+		t.Errorf("%d names, of which %d again", len(r.names), len(r.again))
+	}
+}
+
 // Who subscribes while a node reads its log, in which the level rises, counts once it has read it:
 // nobody tells the node of what it reads.
 func TestSubscribersOfALoadingNode(t *testing.T) {
