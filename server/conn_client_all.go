@@ -293,11 +293,12 @@ func killBehind(s *session, _ *commands.Spec, args [][]byte) {
 const killPatience = 100 * time.Millisecond
 
 // awaitGone waits a moment for the sessions that CLIENT KILL ends: on Redis they and their
-// subscriptions are gone before the reply.
+// subscriptions are gone before the reply, and nobody counts them.
 func (s *Server) awaitGone(list []*session, caller *session) {
 	limit := time.Now().Add(killPatience)
+	there := func(c *session) bool { return s.session(c.id) == c || s.counting.owes(c) }
 	for _, c := range list {
-		for c != caller && s.session(c.id) == c && time.Now().Before(limit) {
+		for c != caller && there(c) && time.Now().Before(limit) {
 			time.Sleep(time.Millisecond)
 		}
 	}

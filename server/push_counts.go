@@ -122,6 +122,13 @@ func (s *session) awaitCounted() {
 	})
 }
 
+// owes reports whether changes of a session are not told yet.
+func (c *counting) owes(s *session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running && len(s.telling.untold)+s.telling.underway > 0
+}
+
 // await has a session wait for rounds until it is done, or nothing is told any more. The caller
 // holds mu, which is released meanwhile.
 func (c *counting) await(s *session, done func() bool) {

@@ -456,6 +456,29 @@ func TestEndedNamesKeepTheirRoom(t *testing.T) {
 	}
 }
 
+// CLIENT KILL replies when nobody counts what it has ended.
+func TestKilledSubscribersDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main, sub := n.dial(t), n.dial(t)
+		id := sub.id()
+		sub.call("SUBSCRIBE", "a")
+		begun := make(chan struct{})
+		n.fake.set(func() { n.fake.begun = begun })
+		main.raw(pipeline([]string{"CLIENT", "KILL", "ID", id}))
+		time.Sleep(killPatience / 2) // of a simulated time: the session has ended
+		synctest.Wait()
+		if ready, _ := main.Ready(0); ready || n.fake.receivers("a") != 1 {
+			t.Error("answered before it was told")
+		}
+		receive(t, "it is told", begun)
+		n.fake.set(func() { n.fake.begun = nil })
+		if got := main.next(); got != ":1\r\n" || n.fake.receivers("a") != 0 {
+			t.Errorf("%q, %d subscribers", got, n.fake.receivers("a"))
+		}
+	})
+}
+
 // What the machine says while a round ends is heeded, also if there is nothing else to tell or the
 // next round fails.
 func TestNewsBetweenRounds(t *testing.T) {
