@@ -290,6 +290,15 @@ func TestGlob(t *testing.T) {
 	noLine(t, "use os.ReadDir", isProduct, regexp.MustCompile(`\bfilepath\.Glob\(`).MatchString)
 }
 
+// TestNothingIsSwitchedOff: what somebody has switched off to try something else is not left so. A
+// test then passes and looks at nothing.
+func TestNothingIsSwitchedOff(t *testing.T) {
+	off := regexp.MustCompile(`\b(?:if|for|&&|\|\|) *(?:false|true)\b|^\s*_ = \w+$`)
+	noLine(t, "it does nothing", func(path string) bool {
+		return path != "internal/tests/lint/lint_test.go"
+	}, off.MatchString)
+}
+
 // mostFields is how many fields a struct has at most: more of them are several things, of which
 // nobody sees any more who may use which.
 const mostFields = 31
