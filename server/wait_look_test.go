@@ -185,14 +185,21 @@ func TestLooksDuringAPause(t *testing.T) {
 	})
 }
 
-// The queue that a reader of streams waits in goes by its group, and by whether it claims.
-func TestClassesOfReaders(t *testing.T) {
+// The queue that a command waits in goes by what it can take: a reader's by its group and by
+// whether it claims, others' by how many elements they need.
+func TestClassesOfWaits(t *testing.T) {
 	for call, want := range map[string]string{
 		"XREAD BLOCK 0 STREAMS s $":                                  "",
-		"XREADGROUP GROUP g c BLOCK 0 STREAMS s >":                   "stream g",
-		"XREADGROUP NOACK COUNT 1 group claim claim STREAMS claim >": "stream claim",
-		"XREADGROUP GROUP g c CLAIM 5 STREAMS group >":               "stream claim g",
-		"XREADGROUP CLAIM 5 GROUP g c STREAMS s >":                   "stream claim g",
+		"XREADGROUP GROUP g c BLOCK 0 STREAMS s >":                   "stream reads g",
+		"XREADGROUP NOACK COUNT 1 group claim claim STREAMS claim >": "stream reads claim",
+		"XREADGROUP GROUP g c CLAIM 5 STREAMS group >":               "stream claims g",
+		"XREADGROUP CLAIM 5 GROUP g c STREAMS s >":                   "stream claims g",
+		"XREADGROUP GROUP claims c BLOCK 0 STREAMS s >":              "stream reads claims",
+		"BLPOP k 0":                               "list",
+		"BLMOVEM a b LEFT LEFT 0 COUNT 3 OBO":     "list",
+		"BLMOVEM a b LEFT LEFT 0 EXACTLY 3 BULK":  "list 3",
+		"BZMPOP 0 1 k MIN COUNT 3":                "sorted-set",
+		"BLMOVEM a b LEFT LEFT 0 EXACTLY -3 BULK": "list",
 	} {
 		args := commandtest.Args(strings.Fields(call)...)
 		spec, err := testTable().Resolve(args)

@@ -363,11 +363,10 @@ func TestWaitsAndReplacedState(t *testing.T) {
 	n.idle(t)
 }
 
-// Commands for which the machine has no room wait on their nodes.
-func TestNoRoomInTheMachine(t *testing.T) {
-	n := start(t, nil)
-	main := n.dial(t)
-	for i := range 3 { // others leave it little
+// fillMachine has commands of another node leave the machine little room for waits.
+func (n *node) fillMachine(t *testing.T) {
+	t.Helper()
+	for i := range 3 {
 		q := commandOf("BLPOP", strings.Repeat("o", (21<<20+1<<18)/2), "0")
 		q.Wait = &commands.Wait{Node: []byte("n2"), Number: uint64(i + 1)}
 		n.fake.change(t, q)
@@ -375,6 +374,13 @@ func TestNoRoomInTheMachine(t *testing.T) {
 	if got := n.fake.WaitingNodes(); fmt.Sprint(got) != "[n2]" {
 		t.Fatalf("%q", got)
 	}
+}
+
+// Commands for which the machine has no room wait on their nodes.
+func TestNoRoomInTheMachine(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	n.fillMachine(t)
 	name := strings.Repeat("k", 30<<10)
 	var all []*client
 	for i := range 10 {
@@ -394,6 +400,30 @@ func TestNoRoomInTheMachine(t *testing.T) {
 	}
 	n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
 	n.idle(t)
+}
+
+// Who waits on its node for many elements holds up nobody who needs fewer.
+func TestWhoNeedsManyWaitsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		n.fillMachine(t)
+		name := strings.Repeat("k", 1<<20)
+		many := n.popping(t, "BLMOVEM", name, "to", "LEFT", "LEFT", "0", "EXACTLY", "2", "BULK")
+		one := n.popping(t, "BLPOP", name, "0")
+		synctest.Wait() // each has tried again since it joined its node's queue
+		if own := n.waitQueues.count.Load(); own != 2 {
+			t.Fatalf("%d wait on the node", own)
+		}
+		main.call("RPUSH", name, "x")
+		if got := one.next(); !strings.HasSuffix(got, "$1\r\nx\r\n") {
+			t.Fatalf("%.50q", got)
+		}
+		main.call("RPUSH", name, "y", "z")
+		many.want("*2\r\n$1\r\ny\r\n$1\r\nz\r\n")
+		n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
+		n.idle(t)
+	})
 }
 
 // The leader drops the waits of nodes that it does not reach, and of no others.

@@ -97,22 +97,22 @@ func classOf(spec *commands.Spec, args [][]byte) string {
 		return ""
 	}
 	if spec.Group != groupStream {
-		return spec.Group
+		return spec.WaitClass(args)
 	}
-	class, group := groupStream, ""
+	does, group := " reads ", ""
 	for i := 1; i+1 < len(args) && !is(args[i], "streams"); i++ {
 		switch {
 		case is(args[i], "group"):
-			group = " " + string(args[i+1])
+			group = string(args[i+1])
 			i += 2
 		case is(args[i], "claim"):
-			class = groupStream + " claim"
+			does = " claims "
 			i++
 		case !is(args[i], "noack"):
 			i++
 		}
 	}
-	return class + group
+	return groupStream + does + group
 }
 
 const groupStream = "stream"
