@@ -9,22 +9,33 @@ type ScriptCount struct {
 	Work     uint64 // of Calls, in units of Env.Work
 }
 
-// ScriptCalls counts the commands that scripts call, for the node alone. A script calls few
-// different commands: they are found by going through them.
+// ScriptCalls counts the commands that scripts call, for the node alone.
 type ScriptCalls struct {
 	On     bool // somebody wants to know
 	Counts []ScriptCount
+	// by Spec.place: where in Counts a command is, from 1 on; 0: it is not
+	at []uint16
 }
 
 // of returns the counts of a command.
 func (c *ScriptCalls) of(spec *Spec) *ScriptCount {
-	for i := range c.Counts {
-		if c.Counts[i].Spec == spec {
-			return &c.Counts[i]
-		}
+	if more := spec.place + 1 - len(c.at); more > 0 {
+		c.at = append(c.at, make([]uint16, more)...)
 	}
-	c.Counts = append(c.Counts, ScriptCount{Spec: spec})
-	return &c.Counts[len(c.Counts)-1]
+	at := &c.at[spec.place]
+	if *at == 0 {
+		c.Counts = append(c.Counts, ScriptCount{Spec: spec})
+		*at = uint16(len(c.Counts))
+	}
+	return &c.Counts[*at-1]
+}
+
+// Forget drops all counts, and keeps their memory.
+func (c *ScriptCalls) Forget() {
+	for i := range c.Counts {
+		c.at[c.Counts[i].Spec.place] = 0
+	}
+	c.Counts = c.Counts[:0]
 }
 
 // Ran counts a call that ran.

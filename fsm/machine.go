@@ -51,7 +51,7 @@ type Machine struct {
 	// scripted receives what scripts of requests that this process answers called; it keeps nothing
 	// of it. nil: nobody counts that
 	scripted    func([]commands.ScriptCount)
-	scriptCalls []commands.ScriptCount // of an entry, kept for the next
+	scriptCalls commands.ScriptCalls // of an entry, whose memory is for the next
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -187,8 +187,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		Users: m.users.Users, ChangeUsers: m.changeUsers, Subscribers: m.subscribers,
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
 		Witness: m.witness, Overseer: m.ofEntries, Times: m.times,
-		ScriptCalls: commands.ScriptCalls{On: answer && m.scripted != nil, Counts: m.scriptCalls},
+		ScriptCalls: m.scriptCalls,
 	}
+	env.ScriptCalls.On = answer && m.scripted != nil
 	limits := limitsAt(m.level)
 	m.sweep(env, e.ClockMs, &limits)
 	m.waiting.lent.expire(m.ks.Now())
@@ -234,7 +235,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		}
 	}
 	m.tellScripted(env)
-	m.scriptCalls = env.ScriptCalls.Counts
+	m.scriptCalls = env.ScriptCalls
 	m.ks.End()
 	m.recent[index%recentChecks] = m.Sum()
 	result.Events, result.Spent, result.Facts = m.events.list, env.Work, m.witness.Facts()
@@ -245,7 +246,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 func (m *Machine) tellScripted(env *commands.Env) {
 	if calls := &env.ScriptCalls; len(calls.Counts) > 0 {
 		m.scripted(calls.Counts)
-		calls.Counts = calls.Counts[:0]
+		calls.Forget()
 	}
 }
 
