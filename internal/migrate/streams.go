@@ -9,7 +9,11 @@ import (
 	"strings"
 )
 
-const streamPage = 100 // entries of a stream, or pending ones, that are read at a time
+const (
+	streamPage = 100 // entries of a stream, or pending ones, that are read at a time
+	// releasedIdle is the idle time of a pending entry that no consumer owns: XNACK released it
+	releasedIdle = -1
+)
 
 func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 	info, err := r.askStream(ctx, "XINFO", "STREAM", it.key)
@@ -34,6 +38,11 @@ func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 	if err := t.put(ctx, setID); err != nil {
 		return err
 	}
+	if cmd := producersConfig(fields); cmd != nil {
+		if err := t.put(ctx, cmd); err != nil {
+			return err
+		}
+	}
 	groups, err := r.askStream(ctx, "XINFO", "GROUPS", it.key)
 	if err != nil {
 		return err
@@ -44,6 +53,18 @@ func (r *run) streamPieces(ctx context.Context, it *item, t *temp) error {
 		}
 	}
 	return nil
+}
+
+// producersConfig returns what says how long a stream remembers the ids of its producers, and how
+// many; nil if that is as usual, or the source does not know it. Nothing tells the ids.
+func producersConfig(fields map[string]any) []any {
+	const usual = 100
+	seconds, since := fields["idmp-duration"].(int64) // since Redis 8.6
+	most, _ := fields["idmp-maxsize"].(int64)
+	if !since || seconds == usual && most == usual {
+		return nil
+	}
+	return []any{"XCFGSET", theKey, "IDMP-DURATION", seconds, "IDMP-MAXSIZE", most}
 }
 
 // askStream is askList for a stream that may no longer exist.
@@ -130,8 +151,13 @@ func (r *run) streamGroup(ctx context.Context, key string, group map[string]any,
 				return fmt.Errorf("reading from %s: unexpected form of a pending entry",
 					r.cfg.From.Addr)
 			}
-			claims = append(claims, []any{"XCLAIM", theKey, name, e[1], 0, e[0], "IDLE", e[2],
-				"RETRYCOUNT", e[3], "FORCE", "JUSTID"})
+			claim := []any{"XCLAIM", theKey, name, e[1], 0, e[0], "IDLE", e[2], "RETRYCOUNT", e[3],
+				"FORCE", "JUSTID"}
+			if e[2] == int64(releasedIdle) {
+				claim = []any{"XNACK", theKey, name, "FAIL", "IDS", 1, e[0], "RETRYCOUNT", e[3],
+					"FORCE"}
+			}
+			claims = append(claims, claim)
 			from = after(text(e[0]))
 		}
 		if len(claims) > 0 {
@@ -140,7 +166,7 @@ func (r *run) streamGroup(ctx context.Context, key string, group map[string]any,
 				return err
 			}
 			for _, ids := range replies {
-				if l, ok := ids.([]any); ok && len(l) == 0 {
+				if l, ok := ids.([]any); ok && len(l) == 0 || ids == int64(0) {
 					// FORCE adds no pending entry for a message that the stream lacks.
 					r.report.Pending++
 				}

@@ -458,7 +458,7 @@ func TestImportThroughFailover(t *testing.T) {
 }
 
 // TestImportFromCoordd copies what only coordd, or a newer Redis than Debian's, has: fields with a
-// TTL.
+// TTL, pending entries that XNACK released, and how long a stream remembers its producers.
 func TestImportFromCoordd(t *testing.T) {
 	from, c := startSingle(t, filepath.Join(t.TempDir(), "from"))
 	do(t, c, "HSET", "h", "a", 1, "b", 2, "c", 3)
@@ -468,10 +468,27 @@ func TestImportFromCoordd(t *testing.T) {
 	do(t, c, "XGROUP", "CREATE", "x", "g", "0")
 	do(t, c, "XREADGROUP", "GROUP", "g", "me", "STREAMS", "x", ">")
 	do(t, c, "XDEL", "x", "1-1")
+	for id := range 3 {
+		do(t, c, "XADD", "given", fmt.Sprint(id+1, "-1"), "a", "b")
+	}
+	do(t, c, "XGROUP", "CREATE", "given", "g", "0")
+	do(t, c, "XREADGROUP", "GROUP", "g", "me", "STREAMS", "given", ">")
+	do(t, c, "XNACK", "given", "g", "FAIL", "IDS", 2, "1-1", "3-1", "RETRYCOUNT", 7)
+	do(t, c, "XDEL", "given", "3-1")
+	do(t, c, "XCFGSET", "given", "IDMP-MAXSIZE", 500)
 	to, d := startSingle(t, filepath.Join(t.TempDir(), "to"))
 	said := succeed(t, "import", "--from", "redis://"+from.addr+"/0", "--to", to.addr)
-	if !strings.Contains(said, "1 pending entries of consumer groups left out") {
+	if !strings.Contains(said, "2 pending entries of consumer groups left out") {
 		t.Error(said)
+	}
+	pending := fmt.Sprint(do(t, d, "XPENDING", "given", "g", "-", "+", 9))
+	if !strings.HasPrefix(pending, "[[1-1  -1 7] [2-1 me ") || strings.Contains(pending, "3-1") {
+		t.Error(pending)
+	}
+	consumers := do(t, d, "XINFO", "CONSUMERS", "given", "g").([]any)
+	info := fmt.Sprint(do(t, d, "XINFO", "STREAM", "given"))
+	if len(consumers) != 1 || !strings.Contains(info, "idmp-maxsize:500") {
+		t.Error(consumers, info)
 	}
 	lives := do(t, d, "HPTTL", "h", "FIELDS", 3, "a", "b", "c").([]any)
 	if a, c := lives[0].(int64), lives[2].(int64); a <= 0 || a > 600_000 || c <= 0 || c > 600_000 ||
