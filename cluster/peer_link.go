@@ -101,13 +101,13 @@ type known struct {
 	// when the connection was lost; zero while connected, and before the first
 	broke time.Time
 	// when the address of that connection last refused another one, since then; else zero
-	refused  time.Time
-	told     time.Time     // the time of the finding that the member was told of, see tell
-	lost     bool          // the last attempt did not reach the member; false before the first
-	reached  chan struct{} // closed when lost becomes false
-	ackNonce uint64        // the newest confirm frame that was answered; report is the answer
-	// the answer's content; zero until one has come on the newest connection: a member that was
-	// restarted may have less than it said before
+	refused time.Time
+	told    time.Time     // the time of the finding that the member was told of, see tell
+	lost    bool          // the last attempt did not reach the member; false before the first
+	reached chan struct{} // closed when lost becomes false
+	// the newest confirm frame that was answered, and the answer's content; both zero until one has
+	// come on the newest connection: a member that was restarted may have less than it said before
+	ackNonce   uint64
 	report     termReport
 	reportedAt uint64 // this node's commit index when the report came
 	lastIndex  uint64 // the newest report's, of whichever connection
@@ -285,7 +285,8 @@ func (l *link) session(up *bool) error {
 	l.wire, l.peer, l.heard, l.failure, l.drained = w, h, time.Now(), nil, false
 	l.started = l.heard.Add(-time.Duration(h.upMs) * time.Millisecond)
 	l.renewing, l.unfit, l.toldSums = false, false, toldSums{}
-	l.report, l.reportedAt, l.confirms = termReport{}, 0, confirms{newest: l.heard}
+	l.ackNonce, l.report, l.reportedAt = 0, termReport{}, 0
+	l.confirms = confirms{newest: l.heard}
 	l.broke, l.refused, l.told = time.Time{}, time.Time{}, time.Time{}
 	l.fault = ""
 	l.noteWall(h.wallMs)

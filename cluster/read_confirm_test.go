@@ -33,3 +33,33 @@ func TestConfirmAsksAMajority(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswersEndWithTheirConnection: a member that has answered a question from a later term has
+// said nothing yet on its next connection, least of all that it is in no later term.
+func TestAnswersEndWithTheirConnection(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		l, term := lead.link(c.followers()[0].cfg.ID), lead.raft.CurrentTerm()
+		const nonce = 1 << 40 // of no question that is asked here
+		later := appendTermReport(nil, termReport{term: term + 1})
+		if err := l.termAnswer(frame{id: nonce, payload: later}); err != nil {
+			t.Fatal(err)
+		}
+		if l.answered(nonce, term) {
+			t.Fatal("an answer from a later term counts")
+		}
+		l.mu.Lock()
+		first := l.wire
+		l.mu.Unlock()
+		first.close()
+		eventually(t, "another connection", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.wire != nil && l.wire != first
+		})
+		if l.answered(nonce, term) {
+			t.Error("the answer from a later term counts on the next connection")
+		}
+	})
+}
