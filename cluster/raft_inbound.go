@@ -174,6 +174,7 @@ func (t *transport) deliver(rpc raft.RPC) {
 			go t.declineSnapshot(rpc, req, err) // it ends with the connection at the latest
 			return
 		}
+		t.attend(&rpc)
 	case *raft.TimeoutNowRequest: // before Raft raises the term
 		end := t.decide()
 		if err := t.n.mayStand(speaker(rpc)); err != nil {

@@ -3,7 +3,9 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/membership"
 )
 
 // noRoomLog is a log that has no room while refuse is set.
@@ -310,4 +314,148 @@ func TestCutAppend(t *testing.T) {
 	}) {
 		t.Error("the slice of another was changed")
 	}
+}
+
+// meteredConn calls before with the bytes that were written to it, before each write.
+type meteredConn struct {
+	net.Conn
+	before  func(written int64)
+	written atomic.Int64
+}
+
+func (c *meteredConn) Write(p []byte) (int, error) {
+	c.before(c.written.Add(int64(len(p))) - int64(len(p)))
+	return c.Conn.Write(p)
+}
+
+// half is where a snapshot of behind is on its way: its head and a part of it were sent.
+const half = 256 << 10
+
+// behind returns three nodes of which one follower, id, which is closed, needs a snapshot of a
+// megabyte. It calls before as a meteredConn does, for connections to that one.
+func behind(t *testing.T, before func(written int64)) (c *testCluster, lead *Node, id string) {
+	var to atomic.Value // its address
+	c = openCluster(t, 3, func(cfg *Config) {
+		cfg.TrailingLogs = 1
+		cfg.wrapLog = func(inner raft.LogStore) raft.LogStore { return &noRoomLog{LogStore: inner} }
+		dial := cfg.dial
+		cfg.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &meteredConn{Conn: conn, before: func(written int64) {
+				if addr == to.Load() {
+					before(written)
+				}
+			}}, nil
+		}
+	})
+	for id := range c.nodes {
+		c.ready(id)
+	}
+	lead, id = c.leader(), c.followers()[0].cfg.ID
+	to.Store(c.nodes[id].cfg.PeerListen)
+	c.close(id)
+	for i := range 16 {
+		c.write(lead, fmt.Sprint(i, strings.Repeat("x", half/4)))
+	}
+	c.have(16)
+	if err := lead.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	return c, lead, id
+}
+
+// have waits until all open nodes have applied so many batches.
+func (c *testCluster) have(batches int) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("%d batches", batches), func() bool {
+		for id := range c.nodes {
+			if len(c.toys[id].batches()) != batches {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestVoterGetsHalfASnapshot: the leader hangs while it sends a snapshot. The member that gets it
+// votes for another leader all the same.
+func TestVoterGetsHalfASnapshot(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		hang := func() {}
+		var armed atomic.Bool
+		c, lead, id := behind(t, func(written int64) {
+			if written >= half && armed.CompareAndSwap(true, false) {
+				hang()
+			}
+		})
+		hang = func() { c.net.pause(lead.cfg.ID) }
+		armed.Store(true)
+		c.reopen(id)
+		eventually(t, "the leader hangs", func() bool { return !armed.Load() })
+		var next *Node
+		eventually(t, "another leader", func() bool {
+			for _, n := range c.nodes {
+				if n != lead && n.Status().Role == membership.Leader {
+					next = n
+				}
+			}
+			return next != nil
+		})
+		c.write(next, "b")
+		c.net.resume(lead.cfg.ID)
+		c.write(next, "c")
+		c.have(18)
+	})
+}
+
+// TestSlowSnapshotIsAwaited: a part of a snapshot comes late, and heartbeats come meanwhile.
+func TestSlowSnapshotIsAwaited(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		var armed atomic.Bool
+		c, lead, id := behind(t, func(written int64) {
+			if written >= half && armed.CompareAndSwap(true, false) {
+				time.Sleep(3 * stallBeats * defaultHeartbeat)
+			}
+		})
+		armed.Store(true)
+		c.reopen(id)
+		c.write(lead, "b")
+		c.have(17)
+		if armed.Load() {
+			t.Error("no part was late")
+		}
+		if failed := c.nodes[id].stores.snapshots.failed.Load(); failed != 0 {
+			t.Errorf("%d snapshots were given up", failed)
+		}
+	})
+}
+
+// TestFormerLeaderSendsNoSnapshot: who has handed leadership over while it sends a snapshot, which
+// takes long, sends no more of it.
+func TestFormerLeaderSendsNoSnapshot(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		var armed, sends atomic.Bool
+		c, lead, id := behind(t, func(written int64) {
+			if written >= half && armed.Load() {
+				sends.Store(true)
+				time.Sleep(10 * time.Second)
+			}
+		})
+		next := c.followers()[0]
+		armed.Store(true)
+		c.reopen(id)
+		eventually(t, "a part of the snapshot", sends.Load)
+		if err := lead.TransferLeadership(next.cfg.ID); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the member follows the next leader", func() bool {
+			return c.nodes[id].Status().LeaderID == next.cfg.ID
+		})
+		armed.Store(false)
+		c.write(next, "b")
+		c.have(17)
+	})
 }

@@ -222,7 +222,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 			return err
 		}
 	}
-	err := t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
+	err := t.NetworkTransport.InstallSnapshot(id, target, req, resp,
+		whileLeading{data, t.n, req.Term})
 	if err == nil && resp.Success {
 		again.note(req.LastLogIndex, time.Now())
 	} else {
