@@ -42,6 +42,7 @@ type snapshotStore struct {
 	took             atomic.Int64
 	unopened         atomic.Pointer[error]             // of the latest that could not be opened
 	opened           atomic.Pointer[raft.SnapshotMeta] // the latest that could
+	arrived          atomic.Pointer[string]            // from the leader, and not restored yet
 	guard            *levelGuard                       // may be nil
 	growth           *growth                           // of the log since the newest snapshot
 	dir              string                            // the data directory; empty in a simulation
@@ -57,16 +58,20 @@ func newSnapshotStore(inner raft.SnapshotStore, log raft.LogStore, dir string,
 	s := &snapshotStore{SnapshotStore: inner, log: log, logger: logger, growth: newGrowth(),
 		dir: dir, makeRoom: func() {}}
 	s.files, _ = inner.(*snapshotFiles)
-	s.newest.Store(&snapshotSeen{})
 	list, err := s.List()
-	if len(list) > 0 {
-		s.newest.Store(&snapshotSeen{list[0].Index, list[0].Term, snapshotTime(list[0].ID),
-			list[0].Size})
-	}
+	s.newest.Store(seenIn(list))
 	if err == nil {
 		err = s.begins()
 	}
 	return s, err
+}
+
+// seenIn describes the newest of a list, or none.
+func seenIn(list []*raft.SnapshotMeta) *snapshotSeen {
+	if len(list) == 0 {
+		return &snapshotSeen{}
+	}
+	return &snapshotSeen{list[0].Index, list[0].Term, snapshotTime(list[0].ID), list[0].Size}
 }
 
 // begins fails if nothing holds what came before the log, for which Raft would panic.
@@ -119,10 +124,7 @@ func (s *snapshotStore) fitLog() error {
 		err = fmt.Errorf("the snapshot of entry %d is not listed any more", newest.index)
 	}
 	if err == nil {
-		var r io.ReadCloser
-		if _, r, err = s.SnapshotStore.Open(list[0].ID); err == nil {
-			err = r.Close()
-		}
+		err = s.read(list[0].ID)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the snapshot that replaces log entries %d to %d: %w", first,
@@ -249,6 +251,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	meta, r, err := s.SnapshotStore.Open(id)
 	if err != nil {
 		s.unopened.Store(&err)
+		s.restored(id, err)
 		return nil, nil, err
 	}
 	s.opened.Store(meta)
@@ -260,13 +263,39 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	return meta, describedSnapshot{r, meta}, nil
 }
 
+// restored notes whether a snapshot could be restored. One from the leader that could not goes: it
+// has replaced nothing, and this node has promised nothing by it. Left there, the next start would
+// have nothing else.
+func (s *snapshotStore) restored(id string, err error) {
+	arrived := s.arrived.Load()
+	if arrived == nil || *arrived != id {
+		return
+	}
+	s.arrived.Store(nil)
+	if err == nil || s.files == nil {
+		return
+	}
+	s.logger.Error("a snapshot from the leader cannot be restored: it is dropped, and comes again",
+		"snapshot", id, "error", err)
+	list := []*raft.SnapshotMeta{}
+	if err = s.files.drop(id); err == nil {
+		list, err = s.files.List()
+	}
+	if err != nil {
+		s.logger.Error("a snapshot that must go stays", "snapshot", id, "error", err)
+		return
+	}
+	s.newest.Store(seenIn(list))
+}
+
 // started notes which snapshot Raft has started from, if it could not open the newest: nothing that
 // a later one holds may be dropped.
 func (s *snapshotStore) started() {
-	from := &snapshotSeen{}
+	var opened []*raft.SnapshotMeta
 	if m := s.opened.Load(); m != nil {
-		from = &snapshotSeen{m.Index, m.Term, snapshotTime(m.ID), m.Size}
+		opened = append(opened, m)
 	}
+	from := seenIn(opened)
 	if s.newest.Load().index > from.index {
 		s.newest.Store(from)
 	}
@@ -368,6 +397,10 @@ func (k *snapshotSink) Close() error {
 		if err := k.s.files.reap(); err != nil {
 			k.s.logger.Warn("removing old snapshots failed", "error", err)
 		}
+	}
+	if !k.own {
+		id := k.ID()
+		k.s.arrived.Store(&id)
 	}
 	k.s.seen(&snapshotSeen{k.index, k.term, k.began, k.size})
 	k.s.growth.covered(k.index)

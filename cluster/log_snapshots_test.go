@@ -135,6 +135,12 @@ func TestReplacedEntriesStayUntilTheSnapshotIsRead(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	s.reads.check = func(io.Reader) error { return errors.New("it cannot be decoded") }
+	if last, err2 := s.log.LastIndex(); s.fitLog() == nil || last != 9 || err2 != nil {
+		t.Errorf("of a log that ended at 9, a snapshot that cannot be decoded left %d, %v", last,
+			err2)
+	}
+	s.reads.check = nil
 	if err := s.fitLog(); err != nil {
 		t.Fatal(err)
 	}

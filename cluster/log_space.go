@@ -131,9 +131,13 @@ func (n *Node) keepRoom() {
 	}
 }
 
-// spareRoom frees what a snapshot can do without.
+// spareRoom frees what a snapshot can do without, once that has been restored if it came from the
+// leader.
 func (n *Node) spareRoom() {
-	upTo := min(n.stores.snapshots.newest.Load().index, n.machine.appliedIndex.Load())
+	upTo := min(n.snapshotted(), n.machine.appliedIndex.Load())
+	if upTo == 0 {
+		return
+	}
 	if err := errors.Join(n.logs.trim(upTo), n.stores.snapshots.dropOlder()); err != nil {
 		n.logger.Warn("making room on a disk that is almost full failed", "error", err)
 	}

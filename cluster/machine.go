@@ -144,7 +144,9 @@ type applier struct {
 	awaited   atomic.Uint64 // the index that the read loop waits for; 0: none
 	wake      chan struct{} // kicked when awaited is reached
 	restored  func(clockMs int64)
-	members   atomic.Pointer[committed]
+	// receives the id of each snapshot that was to be restored, and why it was not; may be nil
+	loaded  func(id string, err error)
+	members atomic.Pointer[committed]
 }
 
 // committed is the newest configuration at or before the applied index.
@@ -332,6 +334,9 @@ func (a *applier) Restore(source io.ReadCloser) error {
 	began := time.Now()
 	err := a.machine.Restore(source)
 	a.busy.Store(false)
+	if a.loaded != nil {
+		a.loaded(snapshotMeta(source).ID, err)
+	}
 	clockMs := a.machine.Clock()
 	a.clockMs.Store(clockMs)
 	if err == nil && a.summer != nil {

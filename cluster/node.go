@@ -240,7 +240,7 @@ func (n *Node) startRaft() error {
 	}
 	n.logs.trailing, n.logs.trailingBytes = n.cfg.TrailingLogs, n.cfg.trailingBytes
 	n.logs.growth, n.logs.space = n.stores.snapshots.growth, n.stores.snapshots.space
-	n.stores.snapshots.makeRoom = n.spareRoom
+	n.stores.snapshots.makeRoom, n.machine.loaded = n.spareRoom, n.stores.snapshots.restored
 	n.machine.worked, n.machine.durable = n.logs.growth.applied, n.logs.awaitDurable
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
 	n.logs.applied, n.logs.fatal = n.machine.appliedIndex.Load, n.cfg.Fatal

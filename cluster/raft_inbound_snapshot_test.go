@@ -4,8 +4,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/cluster/membership"
 )
 
@@ -457,5 +462,77 @@ func TestFormerLeaderSendsNoSnapshot(t *testing.T) {
 		armed.Store(false)
 		c.write(next, "b")
 		c.have(17)
+	})
+}
+
+// TestSnapshotThatCannotBeRestored: a snapshot changes on its way, and the member that gets it is
+// restarted before it comes again. It has what it had, and gets the next one.
+func TestSnapshotThatCannotBeRestored(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c, lead, id := behind(t, func(int64) {})
+		c.machine = func(y *toy) Machine { return refusing{y} }
+		c.reopen(id)
+		snapshots := c.nodes[id].stores.snapshots
+		eventually(t, "a snapshot is refused", func() bool {
+			return snapshots.finished.Load() > 0 && snapshots.arrived.Load() == nil
+		})
+		if got := snapshots.newest.Load().index; got != 0 {
+			t.Errorf("the snapshot of entry %d counts, which was refused", got)
+		}
+		c.net.isolate(id)
+		c.close(id)
+		c.net.heal(id)
+		c.machine = nil
+		c.reopen(id)
+		c.write(lead, "b")
+		c.have(17)
+	})
+}
+
+// refusing is a machine that restores nothing.
+type refusing struct{ *toy }
+
+func (refusing) Restore(io.ReadCloser) error { return errors.New("it is no snapshot") }
+
+// TestDamagedArrivalGoes: a snapshot from the leader cannot be opened, and the one before counts.
+func TestDamagedArrivalGoes(t *testing.T) {
+	s := listed(t, nil, 3)
+	sink, err := s.Create(raft.SnapshotVersionMax, 9, 2, raft.Configuration{}, 1, nil)
+	if err == nil {
+		_, err = sink.Write([]byte("state"))
+	}
+	if err == nil {
+		err = sink.Close()
+	}
+	if err != nil || s.newest.Load().index != 9 {
+		t.Fatalf("entry %d, %v", s.newest.Load().index, err)
+	}
+	path := filepath.Join(s.dir, snapshotsName, sink.ID(), snapshotStateName)
+	if err := os.WriteFile(path, []byte("damaged"), fileMode); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Open(sink.ID()); !errors.Is(err, disk.ErrDamaged) {
+		t.Errorf("%v", err)
+	}
+	list, err := s.List()
+	if err != nil || len(list) != 1 || s.newest.Load().index != 3 {
+		t.Errorf("%d are listed, the newest of entry %d, %v", len(list), s.newest.Load().index, err)
+	}
+}
+
+// TestRoomBesideAnArrival: what the log has stays until a snapshot from the leader is restored.
+func TestRoomBesideAnArrival(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, func(cfg *Config) { cfg.TrailingLogs = 1 })
+		n := c.leader()
+		for range 20 {
+			c.write(n, "a")
+		}
+		before, err := n.logs.FirstIndex()
+		n.stores.snapshots.newest.Store(&snapshotSeen{index: n.applied() + 10})
+		n.spareRoom()
+		if after, err2 := n.logs.FirstIndex(); after != before || err != nil || err2 != nil {
+			t.Errorf("the log began at %d, and begins at %d; %v, %v", before, after, err, err2)
+		}
 	})
 }
