@@ -36,9 +36,9 @@ type logStore struct {
 	oldest uint64                 // every cached index is at least this
 	newest uint64
 	bytes  int
-	// invisible holds the newest indexes of entries that never reach the machine (noop, barrier),
+	// invisible are the newest runs of entries that never reach the machine (noop, barrier),
 	// ascending.
-	invisible []uint64
+	invisible []run
 	cut       func(after uint64) // called when entries after an index were dropped; may be nil
 	guard     *levelGuard        // may be nil
 
@@ -84,7 +84,10 @@ func (s *logStore) fail(err error) error {
 	return s.failure
 }
 
-// maxInvisible is far more than a cluster without writes collects: two for each change of leader.
+// run is entries that follow each other.
+type run struct{ first, last uint64 }
+
+// maxInvisible bounds how many runs are remembered. Only the newest entries of all are looked up.
 const maxInvisible = 1024
 
 // failWait: file descriptors and memory are back sooner, and a broken disk does not recover.
@@ -196,13 +199,23 @@ func (s *logStore) cache(logs []*raft.Log) {
 			s.commands.Store(true)
 		}
 		if isInvisible(l) {
-			if len(s.invisible) == maxInvisible {
-				s.invisible = slices.Delete(s.invisible, 0, 1)
-			}
-			s.invisible = append(s.invisible, l.Index)
+			s.hideLocked(l.Index)
 		}
 		s.cacheLocked(l)
 	}
+}
+
+// hideLocked notes that the newest entry is invisible.
+func (s *logStore) hideLocked(index uint64) {
+	n := len(s.invisible)
+	if n > 0 && s.invisible[n-1].last+1 == index {
+		s.invisible[n-1].last = index
+		return
+	}
+	if n == maxInvisible {
+		s.invisible = slices.Delete(s.invisible, 0, 1)
+	}
+	s.invisible = append(s.invisible, run{index, index})
 }
 
 // store writes entries to the disk, if there is enough room when spare is set. Then it may fail.
@@ -282,8 +295,7 @@ func (s *logStore) survey() (uint64, error) {
 	if err != nil || index == 0 {
 		return 0, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	hidden := run{index + 1, index}
 	for ; index >= max(first, 1); index-- {
 		var l raft.Log
 		err := s.LogStore.GetLog(index, &l)
@@ -297,11 +309,13 @@ func (s *logStore) survey() (uint64, error) {
 		if !isInvisible(&l) {
 			break
 		}
-		if len(s.invisible) < maxInvisible {
-			s.invisible = append(s.invisible, index)
-		}
+		hidden.first = index
 	}
-	slices.Reverse(s.invisible)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if hidden.first <= hidden.last {
+		s.invisible = []run{hidden}
+	}
 	if index < first {
 		return 0, nil // all are invisible
 	}
@@ -424,7 +438,10 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 	s.mu.Lock()
 	s.uncacheLocked(low, high)
 	if high >= last {
-		s.invisible = slices.DeleteFunc(s.invisible, func(i uint64) bool { return i >= low })
+		s.invisible = slices.DeleteFunc(s.invisible, func(r run) bool { return r.first >= low })
+		if n := len(s.invisible); n > 0 {
+			s.invisible[n-1].last = min(s.invisible[n-1].last, low-1)
+		}
 	}
 	s.mu.Unlock()
 	s.cutting = s.cutting || conflict
@@ -479,9 +496,9 @@ func (s *logStore) resetArrival() {
 func (s *logStore) lastVisible(index uint64) uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for i := len(s.invisible) - 1; i >= 0 && s.invisible[i] >= index; i-- {
-		if s.invisible[i] == index {
-			index--
+	for i := len(s.invisible) - 1; i >= 0 && s.invisible[i].last >= index; i-- {
+		if s.invisible[i].first <= index {
+			return s.invisible[i].first - 1
 		}
 	}
 	return index

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -130,6 +132,54 @@ func TestLastVisible(t *testing.T) {
 	}
 	if got := s.lastVisible(5); got != 5 {
 		t.Errorf("lastVisible(5) = %d after another entry took its place", got)
+	}
+}
+
+// TestLastVisibleOfRandomLogs compares what a log remembers of its newest entries, cut off at the
+// end and begun, and what one that is opened finds, with the entries.
+func TestLastVisibleOfRandomLogs(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(seeds.Of(t), 1))
+	opened := func(inner raft.LogStore) *logStore {
+		return newLogStore(inner, newArrivals(clock.System{}, newToy().EntryClock),
+			func() int64 { return 0 })
+	}
+	for range 300 {
+		inner := raft.NewInmemStore()
+		s := opened(inner)
+		var kinds []raft.LogType // of the entries from 1 on
+		for range rnd.IntN(40) {
+			last := uint64(len(kinds))
+			if last > 0 && rnd.IntN(4) == 0 {
+				low := last - rnd.Uint64N(min(last, 5))
+				if err := s.DeleteRange(low, last); err != nil {
+					t.Fatal(err)
+				}
+				kinds = kinds[:low-1]
+				continue
+			}
+			kind := []raft.LogType{raft.LogCommand, raft.LogNoop, raft.LogBarrier}[rnd.IntN(3)]
+			kinds = append(kinds, kind)
+			if err := s.StoreLog(&raft.Log{Index: last + 1, Type: kind}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := opened(inner)
+		if _, err := again.survey(); err != nil {
+			t.Fatal(err)
+		}
+		last := uint64(len(kinds))
+		for index := range last + 1 {
+			want := index
+			for want > 0 && kinds[want-1] != raft.LogCommand {
+				want--
+			}
+			if got := s.lastVisible(index); got != want {
+				t.Fatalf("%v: lastVisible(%d) = %d, want %d", kinds, index, got, want)
+			}
+			if got := again.lastVisible(index); index == last && got != want {
+				t.Fatalf("%v, opened: lastVisible(%d) = %d, want %d", kinds, index, got, want)
+			}
+		}
 	}
 }
 

@@ -88,3 +88,21 @@ func TestReadsEndWhileTheMachineIsBusy(t *testing.T) {
 		}
 	})
 }
+
+// TestReadsBehindManyBarriers: of the newest entries none reaches the machine, as where nobody
+// writes while a change of members is refused again and again.
+func TestReadsBehindManyBarriers(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		lead := c.leader()
+		c.write(lead, "a")
+		for range 1100 {
+			if err := lead.raft.Barrier(0).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.read(lead, "len"); got != "1" {
+			t.Errorf("%s entries are there", got)
+		}
+	})
+}
