@@ -240,31 +240,46 @@ func TestRepliesAreNotGatheredInVain(t *testing.T) {
 	}
 }
 
-// Who walks over a hash pays for its expired fields, which are skipped one by one.
-func TestExpiredFieldsArePaidFor(t *testing.T) {
-	const fields = 20_000
+// Who walks over a hash or a set pays for its expired elements, which are skipped one by one.
+func TestExpiredElementsArePaidFor(t *testing.T) {
+	const elements = 20_000
 	r := newTestRun()
 	r.level = FeatureLevel
 	r.do(commandtest.Args("HSET", "k", "mode", "read"))
-	for i := range fields {
+	r.do(commandtest.Args("SADD", "s", "stays", "too"))
+	r.do(commandtest.Args("SADD", "few", "stays"))
+	for i := range elements {
 		name := strconv.Itoa(i)
 		r.do(commandtest.Args("HSETEX", "k", "PX", "1000", "FIELDS", "1", name, "1"))
+		r.do(commandtest.Args("SADDEX", "s", "PX", "1000", "MEMBERS", "1", name))
 	}
 	r.do(commandtest.Args("PEXPIRE", "k", "100000"))
+	r.ks.LimitSweep(elements/2, nil)
 	r.ks.Begin(2000, keyspace.NewRevision(0, r.index+1, 0))
 	r.ks.End()
 	h, _ := r.ks.DB(0).Find([]byte("k")).Collection().(*keyspace.Hash)
-	if h.Dead() < fields/2 {
-		t.Fatalf("%d fields are there to be skipped", h.Dead())
+	s, _ := r.ks.DB(0).Find([]byte("s")).Collection().(*keyspace.Set)
+	dead := min(h.Dead(), s.Dead())
+	if dead < elements/4 {
+		t.Fatalf("%d fields and %d members are there to be skipped", h.Dead(), s.Dead())
 	}
 	for _, call := range []string{"LOCKS SHOW k", "LOCKS LIST", "HGETALL k", "HKEYS k", "HVALS k",
-		"HRANDFIELD k", "HSCAN k 0 COUNT 100000"} {
+		"HRANDFIELD k", "HSCAN k 0 COUNT 100000", "SMEMBERS s", "SRANDMEMBER s", "SRANDMEMBER s 1",
+		"SSCAN s 0 COUNT 100000", "SINTER s s", "SINTERCARD 1 s", "SUNION s few", "SDIFF s few",
+		"SUNIONCARD 2 s few", "SDIFFCARD 2 s few", "SORT_RO s BY nosort",
+		"ZUNION 2 s few", "ZINTERCARD 1 s"} {
 		x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 2000, Level: FeatureLevel,
 			Known: nothingKnown{}}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(strings.Fields(
 			call)...), Out: &RESP{Proto: 2}}
 		r.table.Run(x)
-		if x.Work < uint64(h.Dead()) {
+		if x.Work < uint64(dead) {
 			t.Errorf("%s: %d units", call, x.Work)
 		}
+	}
+	// who looks up single members does not
+	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 2000, Level: FeatureLevel}, Tx: &Tx{Proto: 2},
+		Args: commandtest.Args("SISMEMBER", "s", "stays"), Out: &RESP{Proto: 2}}
+	if r.table.Run(x); x.Work > 1000 {
+		t.Errorf("SISMEMBER: %d units", x.Work)
 	}
 }

@@ -35,7 +35,7 @@ func findHash(x *Call, key []byte) (*keyspace.Hash, error) {
 func walkHash(x *Call, key []byte) (*keyspace.Hash, error) {
 	h, err := findHash(x, key)
 	if err == nil {
-		x.spendDeadFields(h, math.MaxInt)
+		x.spendDeadElements(h, math.MaxInt)
 	}
 	return h, err
 }
@@ -43,16 +43,25 @@ func walkHash(x *Call, key []byte) (*keyspace.Hash, error) {
 // walkHashOf is walkHash for an entry, false if it is of another type.
 func (x *Call) walkHashOf(e *keyspace.Entry) (h *keyspace.Hash, ok bool) {
 	if h, ok = e.Collection().(*keyspace.Hash); ok {
-		x.spendDeadFields(h, math.MaxInt)
+		x.spendDeadElements(h, math.MaxInt)
 	}
 	return h, ok
 }
 
-// spendDeadFields adds the work of skipping expired fields that are not swept yet, for who walks
-// over most fields.
-func (x *Call) spendDeadFields(h *keyspace.Hash, most int) {
+// mortal is a collection whose elements may have deadlines.
+type mortal interface {
+	keyspace.Collection
+	Deadline(name []byte) (atMs int64, exists bool)
+	SetDeadline(ks *keyspace.Keyspace, name []byte, atMs int64)
+	Delete(name []byte) bool
+	Dead() int
+}
+
+// spendDeadElements adds the work of skipping expired elements that are not swept yet, for who
+// walks over most elements.
+func (x *Call) spendDeadElements(c mortal, most int) {
 	if x.Level >= LevelSecond {
-		x.Spend(min(h.Dead(), most))
+		x.Spend(min(c.Dead(), most))
 	}
 }
 

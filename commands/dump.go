@@ -16,34 +16,37 @@ import (
 
 // Versions of the format.
 const (
-	rdbVersion       = 10 // Redis 7.0's, which is written
-	rdbFieldsVersion = 12 // Redis 7.4's, written for hashes whose fields expire
-	rdbNewest        = 12 // that is read
+	rdbVersion        = 10 // Redis 7.0's, which is written
+	rdbFieldsVersion  = 12 // Redis 7.4's, written for hashes whose fields expire
+	rdbMembersVersion = 17 // Redis 8.12's, written for sets whose members expire
+	rdbNewest         = 17 // that is read
 )
 
 // Types of values.
 const (
-	rdbString         = 0
-	rdbList           = 1
-	rdbSet            = 2
-	rdbOldZSet        = 3
-	rdbHash           = 4
-	rdbZSet           = 5
-	rdbZipmapHash     = 9
-	rdbZiplistList    = 10
-	rdbIntset         = 11
-	rdbZiplistZSet    = 12
-	rdbZiplistHash    = 13
-	rdbQuicklist      = 14 // of ziplists
-	rdbStream         = 15 // of Redis 5.0
-	rdbListpackHash   = 16
-	rdbListpackZSet   = 17
-	rdbQuicklist2     = 18
-	rdbStream2        = 19 // of Redis 7.0
-	rdbListpackSet    = 20
-	rdbStream3        = 21 // of Redis 7.2
-	rdbFieldsHash     = 24 // with fields that expire
-	rdbFieldsListpack = 25
+	rdbString          = 0
+	rdbList            = 1
+	rdbSet             = 2
+	rdbOldZSet         = 3
+	rdbHash            = 4
+	rdbZSet            = 5
+	rdbZipmapHash      = 9
+	rdbZiplistList     = 10
+	rdbIntset          = 11
+	rdbZiplistZSet     = 12
+	rdbZiplistHash     = 13
+	rdbQuicklist       = 14 // of ziplists
+	rdbStream          = 15 // of Redis 5.0
+	rdbListpackHash    = 16
+	rdbListpackZSet    = 17
+	rdbQuicklist2      = 18
+	rdbStream2         = 19 // of Redis 7.0
+	rdbListpackSet     = 20
+	rdbStream3         = 21 // of Redis 7.2
+	rdbFieldsHash      = 24 // with fields that expire
+	rdbFieldsListpack  = 25
+	rdbMembersListpack = 34 // of a set, with members that expire
+	rdbMembersSet      = 35
 )
 
 var dumpSpecs = []Spec{
@@ -91,7 +94,10 @@ func (x *Call) dump(e *keyspace.Entry) (b []byte, version uint16) {
 			b = rdb.AppendText(b, value)
 			return true
 		})
-	case *keyspace.Set:
+	case *keyspace.Set: //set: charged by its size, dead members and all
+		if c.Lasting() {
+			return x.dumpMembers(c), rdbMembersVersion
+		}
 		b = rdb.AppendLength([]byte{rdbSet}, uint64(c.Len()))
 		c.Each(func(member string) bool {
 			b = rdb.AppendText(b, member)
@@ -105,7 +111,7 @@ func (x *Call) dump(e *keyspace.Entry) (b []byte, version uint16) {
 			return true
 		})
 	case *keyspace.Hash: //hash: charged by its size, dead fields and all
-		if c.Volatile() > c.Dead() {
+		if c.Lasting() {
 			return x.dumpFields(c), rdbFieldsVersion
 		}
 		b = rdb.AppendLength([]byte{rdbHash}, uint64(c.Len()))
@@ -129,24 +135,41 @@ func appendNumberOrText(b, text []byte) []byte {
 	return rdb.AppendInt(b, int32(n))
 }
 
-// dumpFields writes a hash with fields that expire: the earliest deadline, then each field after
-// its distance from that plus 1; 0: it does not expire.
+// dumpFields writes a hash with fields that expire.
 func (x *Call) dumpFields(h *keyspace.Hash) []byte {
+	return x.dumpElements(rdbFieldsHash, h, h.Each)
+}
+
+// dumpMembers writes a set with members that expire.
+func (x *Call) dumpMembers(s *keyspace.Set) []byte {
+	return x.dumpElements(rdbMembersSet, s, func(f func(name string, value []byte) bool) {
+		s.Each(func(member string) bool { return f(member, nil) })
+	})
+}
+
+// dumpElements writes a collection with elements that expire: the earliest deadline, then each
+// element after its distance from that plus 1; 0: it does not expire. each is Each, with the values
+// of a hash.
+func (x *Call) dumpElements(kind byte, c mortal,
+	each func(f func(name string, value []byte) bool)) []byte {
 	first := int64(math.MaxInt64)
-	h.Each(func(name string, _ []byte) bool {
-		if at, _ := h.Deadline([]byte(name)); at != 0 {
+	each(func(name string, _ []byte) bool {
+		if at, _ := c.Deadline([]byte(name)); at != 0 {
 			first = min(first, at)
 		}
 		return true
 	})
-	b := binary.LittleEndian.AppendUint64([]byte{rdbFieldsHash}, uint64(x.WallAt(first)))
-	b = rdb.AppendLength(b, uint64(h.Len()))
-	h.Each(func(name string, value []byte) bool {
+	b := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(x.WallAt(first)))
+	b = rdb.AppendLength(b, uint64(c.Len()))
+	each(func(name string, value []byte) bool {
 		distance := uint64(0)
-		if at, _ := h.Deadline([]byte(name)); at != 0 {
+		if at, _ := c.Deadline([]byte(name)); at != 0 {
 			distance = uint64(at-first) + 1
 		}
-		b = rdb.AppendText(rdb.AppendText(rdb.AppendLength(b, distance), name), value)
+		b = rdb.AppendText(rdb.AppendLength(b, distance), name)
+		if value != nil {
+			b = rdb.AppendText(b, value)
+		}
 		return true
 	})
 	return b

@@ -156,7 +156,17 @@ func (x *Call) readValue(body []byte) (text []byte, c keyspace.Collection, ok bo
 	case rdbListpackHash:
 		c = r.hash(r.compact(rdb.Listpack))
 	case rdbFieldsHash, rdbFieldsListpack:
-		c = r.fields(kind == rdbFieldsListpack)
+		h := keyspace.NewHash()
+		r.mortal(kind == rdbFieldsListpack, 2, h, func(texts [][]byte) bool {
+			return h.Set(texts[0], texts[1])
+		})
+		c = h
+	case rdbMembersSet, rdbMembersListpack:
+		s := keyspace.NewSet()
+		r.mortal(kind == rdbMembersListpack, 1, s, func(texts [][]byte) bool {
+			return s.Add(texts[0])
+		})
+		c = s
 	case rdbOldZSet, rdbZSet:
 		c = r.scores(kind == rdbZSet)
 	case rdbZiplistZSet:
@@ -255,13 +265,13 @@ func (r *valueReader) hash(all [][]byte) *keyspace.Hash {
 	return h
 }
 
-// fields reads a hash whose fields may expire. Those that have expired are left out.
-func (r *valueReader) fields(packed bool) *keyspace.Hash {
-	h := keyspace.NewHash()
+// mortal reads elements of so many texts each that may expire into c. set sets one and reports
+// whether it is new. Those that have expired are left out.
+func (r *valueReader) mortal(packed bool, each int, c mortal, set func(texts [][]byte) bool) {
 	firstMs := int64(r.Uint64())
-	add := func(name, value []byte, wallMs int64) {
+	add := func(texts [][]byte, wallMs int64) {
 		deadlineMs := int64(0)
-		if wallMs > maxFieldTTLMs {
+		if wallMs > maxElementTTLMs {
 			r.Fail()
 			return
 		}
@@ -271,36 +281,38 @@ func (r *valueReader) fields(packed bool) *keyspace.Hash {
 				return
 			}
 		}
-		if !h.Set(name, value) {
+		if !set(texts) {
 			r.Fail()
 		}
-		h.SetDeadline(r.x.Keyspace, name, deadlineMs)
+		c.SetDeadline(r.x.Keyspace, texts[0], deadlineMs)
 	}
 	if packed {
 		all := r.compact(rdb.Listpack)
-		for ; len(all) >= 3; all = all[3:] {
-			at, ok := ParseInt(all[2])
+		for ; len(all) > each; all = all[each+1:] {
+			at, ok := ParseInt(all[each])
 			if !ok || at < 0 {
 				r.Fail()
 			}
-			add(all[0], all[1], at)
+			add(all[:each], at)
 		}
 		if len(all) > 0 {
 			r.Fail()
 		}
-		return h
+		return
 	}
-	n := r.Items(3)
-	r.spend(3 * n)
+	n := r.Items(each + 1)
+	r.spend((each + 1) * n)
+	texts := make([][]byte, each)
 	for range n {
 		wallMs := int64(0)
 		if distance := r.Length(); distance != 0 {
 			wallMs = addMs(firstMs, int64(distance-1))
 		}
-		name, value := r.Text(), r.Text()
-		add(name, value, wallMs)
+		for i := range texts {
+			texts[i] = r.Text()
+		}
+		add(texts, wallMs)
 	}
-	return h
 }
 
 // scores reads a sorted set of members and scores in turn.

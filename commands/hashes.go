@@ -248,10 +248,10 @@ func hdel(x *Call) error {
 	}
 	x.spendLookups(h.Len()) // found, and removed
 	x.spendOld(h, x.Args[2:], 1)
-	edit := hashEdit{x: x, h: h}
+	edit := x.hashEdit(h)
 	var removed int64
 	for _, name := range x.Args[2:] {
-		if _, exists := edit.h.Get(name); exists {
+		if _, exists := edit.c.Get(name); exists {
 			edit.remove(name)
 			removed++
 		}
@@ -425,7 +425,7 @@ func pickFields(x *Call, n int, o randomOptions,
 
 func hscan(x *Call) error {
 	return scanElements(x, findHash, func(h *keyspace.Hash, s *elementScan, cursor uint64) uint64 {
-		x.spendDeadFields(h, s.count)
+		x.spendDeadElements(h, s.count)
 		return h.Scan(cursor, s.count, func(name string, value []byte) {
 			if s.matches(name) {
 				s.keep(name, value)

@@ -11,28 +11,12 @@ const (
 		"position"
 	errFieldsCount Error = "ERR Number of fields must be a positive integer"
 	// of the HEXPIRE family alone
-	errFieldsNumber   Error = "ERR Parameter `numFields` should be greater than 0"
-	errFieldsMatch    Error = "ERR The `numfields` parameter must match the number of arguments"
-	errFieldsInvalid  Error = "ERR invalid number of fields" // of HSETEX alone
-	errNegativeExpire Error = "ERR invalid expire time, must be >= 0"
-	errNoExpire       Error = "ERR missing expire time"
-	errOneExpire      Error = "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be " +
-		"specified"
+	errFieldsNumber    Error = "ERR Parameter `numFields` should be greater than 0"
+	errFieldsMatch     Error = "ERR The `numfields` parameter must match the number of arguments"
+	errFieldsInvalid   Error = "ERR invalid number of fields" // of HSETEX alone
 	errOneCondition    Error = "ERR Only one of FXX or FNX arguments can be specified"
 	errOneKeyCondition Error = "ERR Only one of NX or XX arguments can be specified"
 )
-
-// Replies of the commands on field TTLs.
-const (
-	fieldMissing = -2 // no such field or key
-	fieldStays   = -1 // no deadline
-	fieldRefused = 0  // condition not met
-	fieldDone    = 1
-	fieldDeleted = 2 // the given time is past
-)
-
-// maxFieldTTLMs is Redis's bound on TTLs and deadlines of fields, ms: Redis keeps them in 46 bits.
-const maxFieldTTLMs = 1<<46 - 1
 
 const (
 	fieldsSyntax = " FIELDS numfields:integer field [field ...]"
@@ -128,32 +112,6 @@ func parseFields(args [][]byte, notNumber error) (names [][]byte, err error) {
 	return args[2:], nil
 }
 
-// parseFieldDeadline parses the expire time of a field and returns its deadline, which may be past.
-func (x *Call) parseFieldDeadline(unit ttlUnit, arg []byte) (deadlineMs int64, err error) {
-	n, ok := ParseInt(arg)
-	if !ok {
-		return 0, ErrNotInteger
-	}
-	if n < 0 {
-		return 0, errNegativeExpire
-	}
-	absolute := unit == ttlEXAT || unit == ttlPXAT
-	most := int64(maxFieldTTLMs)
-	if unit == ttlEX || unit == ttlEXAT {
-		if n > most/1000 {
-			return 0, InvalidExpire(x.Spec.FullName())
-		}
-		n *= 1000
-	}
-	if !absolute {
-		most -= x.WallMs()
-	}
-	if n > most {
-		return 0, InvalidExpire(x.Spec.FullName())
-	}
-	return x.deadline(n, absolute), nil
-}
-
 // deadlineWork is the cost of changing the deadline of a field of a large hash, or of removing the
 // field, besides the lookup, in units of Env.Work.
 const deadlineWork = 36
@@ -185,45 +143,9 @@ func valueBytes(h *keyspace.Hash, names [][]byte, step int) (size int) {
 	return size
 }
 
-// hashEdit is a change of fields by a command that may turn out to change none. It opens the hash
-// at the first real change.
-type hashEdit struct {
-	x *Call
-	h *keyspace.Hash
-	e *keyspace.Entry // nil: nothing has changed
-}
-
-// begin opens the hash for changes.
-func (c *hashEdit) begin() {
-	if c.e == nil {
-		c.e, c.h = editHash(c.x, c.x.Args[1])
-	}
-}
-
-// remove deletes an existing field.
-func (c *hashEdit) remove(name []byte) {
-	spendOld(c.x, c.h, name)
-	c.begin()
-	c.h.Delete(name)
-}
-
-// expire sets the deadline of an existing field, 0 for none. If the deadline is past it deletes the
-// field and returns true.
-func (c *hashEdit) expire(name []byte, deadlineMs int64) (deleted bool) {
-	if deadlineMs != 0 && c.x.past(deadlineMs) {
-		c.remove(name)
-		return true
-	}
-	c.begin()
-	c.h.SetDeadline(c.x.Keyspace, name, deadlineMs)
-	return false
-}
-
-// finish ends the change, if there was one, and notifies event.
-func (c *hashEdit) finish(event string) {
-	if c.e != nil {
-		c.x.changed(c.e, NotifyHash, event)
-	}
+// hashEdit returns the change of fields of h, the hash at x.Args[1].
+func (x *Call) hashEdit(h *keyspace.Hash) elementEdit[*keyspace.Hash] {
+	return elementEdit[*keyspace.Hash]{x: x, c: h, open: editHash, class: NotifyHash}
 }
 
 func hexpireCommand(x *Call) error { return x.expireFields(ttlEX) }
@@ -240,7 +162,7 @@ func (x *Call) expireFields(unit ttlUnit) error {
 	if err != nil {
 		return err
 	}
-	deadlineMs, err := x.parseFieldDeadline(unit, x.Args[2])
+	deadlineMs, err := x.parseElementDeadline(unit, x.Args[2])
 	if err != nil {
 		return err
 	}
@@ -256,24 +178,8 @@ func (x *Call) expireFields(unit ttlUnit) error {
 	x.spendDeadlines(h, names, 1)
 	x.spendOld(h, names, 1)
 	x.Expect(len(names), 0)
-	edit := hashEdit{x: x, h: h}
-	event := "hexpire"
-	x.Out.Array(len(names))
-	for _, name := range names {
-		oldMs, exists := edit.h.Deadline(name)
-		switch {
-		case !exists:
-			x.Out.Int(fieldMissing)
-		case !o.allow(oldMs, deadlineMs):
-			x.Out.Int(fieldRefused)
-		case edit.expire(name, deadlineMs):
-			event = "hdel"
-			x.Out.Int(fieldDeleted)
-		default:
-			x.Out.Int(fieldDone)
-		}
-	}
-	edit.finish(event)
+	edit := x.hashEdit(h)
+	edit.expireEach(names, &o, deadlineMs, "hexpire", "hdel")
 	return nil
 }
 
@@ -285,20 +191,8 @@ func hpersistCommand(x *Call) error {
 	x.spendDeadlines(h, names, 1)
 	x.spendOld(h, names, 1)
 	x.Expect(len(names), 0)
-	edit := hashEdit{x: x, h: h}
-	x.Out.Array(len(names))
-	for _, name := range names {
-		switch deadlineMs, exists := edit.h.Deadline(name); {
-		case !exists:
-			x.Out.Int(fieldMissing)
-		case deadlineMs == 0:
-			x.Out.Int(fieldStays)
-		default:
-			edit.expire(name, 0)
-			x.Out.Int(fieldDone)
-		}
-	}
-	edit.finish("hpersist")
+	edit := x.hashEdit(h)
+	edit.persistEach(names, "hpersist")
 	return nil
 }
 
@@ -311,27 +205,13 @@ func (x *Call) hashFields() (h *keyspace.Hash, names [][]byte, err error) {
 	return h, names, err
 }
 
-func httlCommand(x *Call) error {
-	return x.replyFieldTTLs(func(deadlineMs int64) int64 {
-		return ceilSeconds(x.remainingMs(deadlineMs))
-	})
-}
+func httlCommand(x *Call) error { return x.replyFieldTTLs(x.remainingSeconds) }
 
 func hpttlCommand(x *Call) error { return x.replyFieldTTLs(x.remainingMs) }
 
-func hexpiretimeCommand(x *Call) error {
-	// A deadline given as wall time may be shown 1 ms late (docs/compatibility.md). That must not
-	// become a second.
-	return x.replyFieldTTLs(func(deadlineMs int64) int64 {
-		return ceilSeconds(max(x.expiryMs(deadlineMs)-1, 0))
-	})
-}
+func hexpiretimeCommand(x *Call) error { return x.replyFieldTTLs(x.expirySeconds) }
 
 func hpexpiretimeCommand(x *Call) error { return x.replyFieldTTLs(x.expiryMs) }
-
-// ceilSeconds converts a time that is not negative to seconds, rounded up. Redis rounds the TTLs of
-// fields so, but not those of keys.
-func ceilSeconds(ms int64) int64 { return (ms + 999) / 1000 }
 
 // replyFieldTTLs replies with show of each field's deadline.
 func (x *Call) replyFieldTTLs(show func(deadlineMs int64) int64) error {
@@ -339,17 +219,7 @@ func (x *Call) replyFieldTTLs(show func(deadlineMs int64) int64) error {
 	if err != nil {
 		return err
 	}
-	x.Out.Array(len(names))
-	for _, name := range names {
-		switch deadlineMs, exists := h.Deadline(name); {
-		case !exists:
-			x.Out.Int(fieldMissing)
-		case deadlineMs == 0:
-			x.Out.Int(fieldStays)
-		default:
-			x.Out.Int(show(deadlineMs))
-		}
-	}
+	x.replyTTLs(h, names, show)
 	return nil
 }
 

@@ -8,11 +8,11 @@ func hgetdelCommand(x *Call) error {
 		return err
 	}
 	x.expectFields(h, names)
-	edit := hashEdit{x: x, h: h}
+	edit := x.hashEdit(h)
 	x.Out.Array(len(names))
 	for _, name := range names {
-		replyField(x, edit.h, name)
-		if _, exists := edit.h.Get(name); exists {
+		replyField(x, edit.c, name)
+		if _, exists := edit.c.Get(name); exists {
 			edit.remove(name)
 		}
 	}
@@ -30,7 +30,7 @@ func hgetexCommand(x *Call) error {
 	var deadlineMs int64
 	switch {
 	case unit != ttlNone:
-		if deadlineMs, err = x.parseFieldDeadline(unit, rest[1]); err != nil {
+		if deadlineMs, err = x.parseElementDeadline(unit, rest[1]); err != nil {
 			return err
 		}
 		rest = rest[2:]
@@ -42,12 +42,12 @@ func hgetexCommand(x *Call) error {
 		return err
 	}
 	x.expectFields(h, names)
-	edit := hashEdit{x: x, h: h}
+	edit := x.hashEdit(h)
 	event := "hdel" // if no field stays
 	x.Out.Array(len(names))
 	for _, name := range names {
-		replyField(x, edit.h, name)
-		oldMs, exists := edit.h.Deadline(name)
+		replyField(x, edit.c, name)
+		oldMs, exists := edit.c.Deadline(name)
 		if !exists || (unit == ttlNone && (!persist || oldMs == 0)) {
 			continue
 		}

@@ -6,33 +6,21 @@ import "github.com/coordd/coordd/internal/resp"
 
 // hsetexOptions are the options and fields of HSETEX.
 type hsetexOptions struct {
-	key        setCondition // setAlways; setNX or setXX for the key, of Valkey 9.1
-	when       setCondition // … for all fields
-	unit       ttlUnit
-	keepTTL    bool
-	deadlineMs int64
-	pairs      [][]byte // field, value, field, value …
+	key  setCondition // setAlways; setNX or setXX for the key, of Valkey 9.1
+	when setCondition // … for all fields
+	lifetime
+	pairs [][]byte // field, value, field, value …
 }
 
 // parse checks the options in Redis's order: the time where it stands, and nothing after FIELDS.
 func (o *hsetexOptions) parse(x *Call) (err error) {
 	args := x.Args
 	for i := 2; i < len(args); i++ {
-		switch unit := parseTTLUnit(args[i]); {
+		switch {
 		case isWord(args[i], "FIELDS"):
 			return o.parsePairs(x, args[i+1:])
-		case unit != ttlNone || isWord(args[i], "KEEPTTL"):
-			if o.unit != ttlNone || o.keepTTL {
-				return errOneExpire
-			}
-			if o.unit = unit; unit == ttlNone {
-				o.keepTTL = true
-				continue
-			}
-			if i++; i == len(args) {
-				return errNoExpire
-			}
-			if o.deadlineMs, err = x.parseFieldDeadline(unit, args[i]); err != nil {
+		case isLifetime(args[i]):
+			if i, err = o.lifetime.parse(x, i); err != nil {
 				return err
 			}
 		case isWord(args[i], "FXX") || isWord(args[i], "FNX"):
@@ -97,7 +85,7 @@ func hsetexCommand(x *Call) error {
 		}
 	}
 	x.spendOld(h, o.pairs, 2)
-	if o.unit != ttlNone && x.past(o.deadlineMs) {
+	if o.over(x) {
 		x.setDeadFields(&o)
 		x.Out.Int(1)
 		return nil
@@ -109,7 +97,7 @@ func hsetexCommand(x *Call) error {
 	for i := 0; i < len(o.pairs); i += 2 {
 		name, value := o.pairs[i], o.pairs[i+1]
 		spendOld(x, h, name)
-		if o.keepTTL {
+		if o.keep {
 			h.Update(name, value)
 			continue
 		}
@@ -131,13 +119,13 @@ func hsetexCommand(x *Call) error {
 func (x *Call) setDeadFields(o *hsetexOptions) {
 	key := x.Args[1]
 	h, _ := findHash(x, key)
-	edit := hashEdit{x: x, h: h}
+	edit := x.hashEdit(h)
 	if x.find(key) == nil {
 		x.notify(NotifyNew, "new", key)
 	}
 	x.notify(NotifyHash, "hset", key)
 	for i := 0; i < len(o.pairs); i += 2 {
-		if _, exists := edit.h.Get(o.pairs[i]); exists {
+		if _, exists := edit.c.Get(o.pairs[i]); exists {
 			edit.remove(o.pairs[i])
 		}
 	}

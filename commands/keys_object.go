@@ -53,7 +53,7 @@ func Encoding(e *keyspace.Entry) string {
 		return "skiplist"
 	case *keyspace.List:
 		return "quicklist"
-	case *keyspace.Set:
+	case *keyspace.Set: //set: its form alone
 		if v.Integers() {
 			return "intset"
 		}

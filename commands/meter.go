@@ -524,6 +524,6 @@ func (x *Call) nameWork(n, size int) int {
 // as long, so one expired key charges for all keys with a deadline.
 func (x *Call) spendDead() {
 	if atMs, ok := x.Keyspace.NextDeadline(); ok && atMs < x.Keyspace.Now() {
-		x.Spend((x.DB().Volatile() + x.DB().VolatileHashes()) / 8)
+		x.Spend((x.DB().Volatile() + x.DB().VolatileCollections()) / 8)
 	}
 }

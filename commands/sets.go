@@ -5,6 +5,7 @@ package commands
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
@@ -122,6 +123,15 @@ var noSet = keyspace.NewSet()
 // findSet is findHash for sets.
 func findSet(x *Call, key []byte) (*keyspace.Set, error) { return findCollection(x, key, noSet) }
 
+// walkSet is walkHash for sets.
+func walkSet(x *Call, key []byte) (*keyspace.Set, error) {
+	s, err := findSet(x, key)
+	if err == nil {
+		x.spendDeadElements(s, math.MaxInt)
+	}
+	return s, err
+}
+
 // editSet is editHash for sets.
 func editSet(x *Call, key []byte) (*keyspace.Entry, *keyspace.Set) {
 	return editCollection(x, key, keyspace.NewSet)
@@ -166,7 +176,7 @@ func srem(x *Call) error {
 			}
 			e, s = editSet(x, x.Args[1])
 		}
-		if s.Remove(member) {
+		if s.Delete(member) {
 			removed++
 		}
 	}
@@ -199,19 +209,33 @@ func smove(x *Call) error {
 	if bytes.Equal(x.Args[1], x.Args[2]) {
 		return nil
 	}
+	deadlineMs, _ := source.Deadline(member)
+	oldMs, exists := destination.Deadline(member)
 	e, s := editSet(x, x.Args[1])
-	s.Remove(member)
+	s.Delete(member)
 	x.changed(e, NotifySet, "srem")
-	if !destination.Has(member) {
-		e, s = editSet(x, x.Args[2])
-		s.Add(member)
+	if exists && oldMs == deadlineMs {
+		return nil
+	}
+	e, s = editSet(x, x.Args[2])
+	s.Add(member)
+	s.SetDeadline(x.Keyspace, member, deadlineMs) // which moves along
+	switch {
+	case !exists:
 		x.changed(e, NotifySet, "sadd")
+		if deadlineMs != 0 {
+			x.notify(NotifySet, "sexpire", x.Args[2])
+		}
+	case deadlineMs != 0:
+		x.changed(e, NotifySet, "sexpire")
+	default:
+		x.changed(e, NotifySet, "spersist")
 	}
 	return nil
 }
 
 func smembers(x *Call) error {
-	s, err := findSet(x, x.Args[1])
+	s, err := walkSet(x, x.Args[1])
 	if err != nil {
 		return err
 	}
@@ -259,6 +283,7 @@ func scard(x *Call) error {
 
 func sscan(x *Call) error {
 	return scanElements(x, findSet, func(s *keyspace.Set, step *elementScan, cursor uint64) uint64 {
+		x.spendDeadElements(s, step.count)
 		step.noValues = true
 		return s.Scan(cursor, step.count, func(member string) {
 			if step.matches(member) {

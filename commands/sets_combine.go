@@ -5,6 +5,7 @@ package commands
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -33,6 +34,7 @@ func intersect(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
 	slices.SortStableFunc(sets, func(a, b *keyspace.Set) int {
 		return cmp.Compare(a.Len(), b.Len())
 	})
+	x.spendDeadElements(sets[0], math.MaxInt)
 	inputs := finders(sets[0], sets[1:])
 	look := func(m keyspace.Member) bool {
 		x.spendScanned()
@@ -96,6 +98,7 @@ func union(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool) {
 	size := 0
 	for _, s := range sets {
 		size += s.Len()
+		x.spendDeadElements(s, math.MaxInt)
 	}
 	x.spendGathered(len(sets), size)
 	all = make([]keyspace.Member, 0, min(size, maxCommandWork/joinedMember))
@@ -144,6 +147,7 @@ func removalCheaper(sets []*keyspace.Set) bool {
 // except calls f with every member of the first set that no other has, until f returns false or the
 // call is overworked.
 func except(x *Call, sets []*keyspace.Set, f func(m keyspace.Member) bool) {
+	x.spendDeadElements(sets[0], math.MaxInt)
 	// The largest first: it is likelier to have the member.
 	inputs := finders(sets[0],
 		slices.SortedStableFunc(slices.Values(sets[1:]), func(a, b *keyspace.Set) int {
@@ -165,9 +169,10 @@ func subtract(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool)
 	all, names = union(x, sets[:1])
 	result := keyspace.SetOf(all, names, x.spendBytesOf)
 	for _, s := range sets[1:] {
+		x.spendDeadElements(s, math.MaxInt)
 		s.Each(func(member string) bool {
 			x.Spend(joinedMember + len(member)/bytesSpent)
-			result.Remove([]byte(member))
+			result.Delete([]byte(member))
 			return result.Len() > 0 && !x.overworked()
 		})
 	}
@@ -242,9 +247,28 @@ func scombineStore(combine setCombiner, event string) Handler {
 			x.Spend(len(all) * kept)
 		}
 		result := keyspace.SetOf(all, names, x.spendBytesOf)
+		x.inheritDeadlines(result, sets)
 		storeCollection(x, x.Args[1], result, NotifySet, event)
 		x.Out.Int(int64(result.Len()))
 		return nil
+	}
+}
+
+// inheritDeadlines gives each member of result the earliest deadline that it has in the sets of
+// which result was made, as Redis 8.12 does.
+func (x *Call) inheritDeadlines(result *keyspace.Set, sets []*keyspace.Set) {
+	for _, s := range sets {
+		if s.Volatile() == 0 {
+			continue
+		}
+		x.Spend(s.Volatile() * (deadlineWork + 3*deep(result.Len())))
+		s.Deadlines(func(member string, atMs int64) {
+			x.spendBytes(4 * len(member)) // hashed and compared
+			name := []byte(member)
+			if oldMs, exists := result.Deadline(name); exists && (oldMs == 0 || atMs < oldMs) {
+				result.SetDeadline(x.Keyspace, name, atMs)
+			}
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ func spop(x *Call) error {
 }
 
 func spopOne(x *Call) error {
-	s, err := findSet(x, x.Args[1])
+	s, err := pickSet(x, x.Args[1])
 	if err != nil {
 		return err
 	}
@@ -27,9 +27,9 @@ func spopOne(x *Call) error {
 		x.Out.Null()
 		return nil
 	}
-	member := s.At(x.draws().below(s.Len()))
+	member := s.Pick()(x.draws().below(s.Len()))
 	e, s := editSet(x, x.Args[1])
-	s.Remove([]byte(member))
+	s.Delete([]byte(member))
 	x.changed(e, NotifySet, "spop")
 	x.Out.BulkString(member)
 	return nil
@@ -40,7 +40,7 @@ func spopMany(x *Call) error {
 	if !ok || count < 0 {
 		return ErrNotPositive
 	}
-	s, err := findSet(x, x.Args[1])
+	s, err := pickSet(x, x.Args[1])
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,9 @@ func spopMany(x *Call) error {
 	if x.Level >= LevelSecond {
 		x.spendPicks(n, s.Len())
 		x.spendRemoval(n, s.Len())
+		if s.Volatile() > 0 {
+			x.Spend(n * (removedSingle + deadlineWork)) // one by one
+		}
 		x.Ahead(n * replyWork)
 	} else {
 		x.Spend(n * removedMember)
@@ -62,6 +65,15 @@ func spopMany(x *Call) error {
 		x.Out.BulkString(member)
 	}
 	return nil
+}
+
+// pickSet is findSet for who picks members by position, which goes over all if some have expired.
+func pickSet(x *Call, key []byte) (*keyspace.Set, error) {
+	s, err := findSet(x, key)
+	if err == nil && s.Dead() > 0 {
+		x.Spend(s.Len() + s.Dead())
+	}
+	return s, err
 }
 
 // Costs of random picks, in units of Env.Work.
@@ -96,7 +108,7 @@ const rebuildShare = 5
 // popMembers removes n members from s, the set at x.Args[1], and returns them.
 func popMembers(x *Call, s *keyspace.Set, n int) []string {
 	stay := s.Len() - n
-	if stay*rebuildShare > n {
+	if stay*rebuildShare > n || s.Lasting() {
 		positions := x.draws().distinct(s.Len(), n)
 		popped := namesAt(s, positions)
 		x.expectNames(popped)
@@ -135,7 +147,7 @@ func namesAt(s *keyspace.Set, positions []int) []string {
 // nameAt returns a function that returns members of s by position, efficient for that many calls.
 func nameAt(s *keyspace.Set, calls int) func(position int) string {
 	if !manyOf(calls, s.Len()) {
-		return s.At
+		return s.Pick()
 	}
 	var all []keyspace.Member
 	return func(position int) string {
@@ -148,7 +160,7 @@ func nameAt(s *keyspace.Set, calls int) func(position int) string {
 
 func srandmember(x *Call) error {
 	if len(x.Args) == 2 {
-		s, err := findSet(x, x.Args[1])
+		s, err := pickSet(x, x.Args[1])
 		if err != nil {
 			return err
 		}
@@ -156,7 +168,7 @@ func srandmember(x *Call) error {
 			x.Out.Null()
 			return nil
 		}
-		x.Out.BulkString(s.At(x.draws().below(s.Len())))
+		x.Out.BulkString(s.Pick()(x.draws().below(s.Len())))
 		return nil
 	}
 	if len(x.Args) > 3 {
@@ -169,7 +181,7 @@ func srandmember(x *Call) error {
 	case count == math.MinInt64:
 		return outOfRange(-math.MaxInt64, math.MaxInt64)
 	}
-	s, err := findSet(x, x.Args[1])
+	s, err := pickSet(x, x.Args[1])
 	if err != nil {
 		return err
 	}

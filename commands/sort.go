@@ -225,7 +225,8 @@ func (s *sorting) source(x *Call) (n int, walk func(first, last int, f func(valu
 			first, last = s.turn(c, first, last)
 			c.Range(first, last, func(m keyspace.Scored) bool { return f(m.Member) })
 		}, nil
-	case *keyspace.Set:
+	case *keyspace.Set: //set: dead members are paid for
+		x.spendDeadElements(c, math.MaxInt)
 		if s.unsorted && (s.storing || x.Tx.Script) {
 			// as on Redis, where a set has no reliable order
 			s.unsorted, s.alpha, s.by = false, true, nil

@@ -12,7 +12,7 @@ import (
 // Specs returns every command on data. Package server adds its own.
 func Specs() []Spec {
 	return slices.Concat(stringSpecs, bitSpecs, hllSpecs, keySpecs, dumpSpecs, hashSpecs,
-		hashTTLSpecs, setSpecs, zsetSpecs, geoSpecs, listSpecs, sortSpecs, streamSpecs,
+		hashTTLSpecs, setSpecs, setTTLSpecs, zsetSpecs, geoSpecs, listSpecs, sortSpecs, streamSpecs,
 		limitSpecs, scriptSpecs, functionSpecs, nextSpecs)
 }
 

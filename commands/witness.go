@@ -300,7 +300,7 @@ func (w *Witness) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 		}
 		return
 	}
-	if w.act == 0 || c == keyspace.Flushed || c == keyspace.FieldsExpired {
+	if w.act == 0 || c == keyspace.Flushed || c == keyspace.ElementsExpired {
 		return
 	}
 	i := w.what

@@ -119,7 +119,8 @@ func findNames(x *Call, key []byte) (scoredNames, error) {
 	switch c := e.Collection().(type) {
 	case *keyspace.ZSet:
 		return zsetNames{c}, nil
-	case *keyspace.Set:
+	case *keyspace.Set: //set: dead members are paid for
+		x.spendDeadElements(c, math.MaxInt)
 		return setNames{c}, nil
 	}
 	return nil, ErrWrongType

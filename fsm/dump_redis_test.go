@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -224,6 +225,44 @@ func TestDumpOfFieldsThatExpire(t *testing.T) {
 	m.reply("PTTL k", ":20000")
 	if m.clock += 4001; m.run("HLEN k") != ":1" {
 		t.Errorf("%q", m.run("HGETALL k"))
+	}
+}
+
+// Members that expire do so too, in the two forms that Redis 8.12 has for them.
+func TestDumpOfMembersThatExpire(t *testing.T) {
+	m := newWaitMachine(t)
+	m.run("SADD k a b c")
+	m.run("SPEXPIRE k 5000 MEMBERS 1 a")
+	m.run("SPEXPIRE k 100 MEMBERS 1 b")
+	v, err := commandtest.Parse(m.apply(lineRequest("DUMP k")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := &rdb.ListpackWriter{}
+	for member, atMs := range map[string]int64{"a": m.clock + 5000, "b": m.clock + 100, "c": 0} {
+		packed.Text([]byte(member))
+		packed.Int(atMs)
+	}
+	listpack := binary.LittleEndian.AppendUint64([]byte{34}, uint64(m.clock+100))
+	m.clock += 1000
+	for _, dump := range []string{v.Text,
+		string(rdb.Seal(rdb.AppendText(listpack, packed.Bytes()), 17))} {
+		restore := commands.Request{Proto: 2, Cmds: [][][]byte{
+			commandtest.Args("RESTORE", "k", "20000", dump, "REPLACE")}}
+		if got := m.text(m.apply(restore)); got != "+OK" {
+			t.Fatalf("%q: %s", dump, got)
+		}
+		m.reply("SPTTL k MEMBERS 3 a b c", "*3 :4000 :-2 :-1")
+		m.reply("PTTL k", ":20000")
+	}
+	if m.clock += 4001; m.run("SCARD k") != ":1" {
+		t.Errorf("%q", m.run("SMEMBERS k"))
+	}
+	m.run("SADD dead a b")
+	m.run("SPEXPIRE dead 10 MEMBERS 1 a")
+	m.clock += 11
+	if dump := m.run("DUMP dead"); strings.Contains(dump, "a") || strings.Contains(dump, "\x23") {
+		t.Errorf("what has expired is dumped: %q", dump)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestSweepIsBoundedByItsEvents(t *testing.T) {
 	}
 	w.clock += 10_000
 	entries, gone := 0, 0
-	for ; w.ks.DB(0).Volatile()+w.ks.DB(0).VolatileHashes() > 0 && entries < keys; entries++ {
+	for ; w.ks.DB(0).Volatile()+w.ks.DB(0).VolatileCollections() > 0 && entries < keys; entries++ {
 		exists := requestsOf([]string{"EXISTS", name(keys - 2), name(keys - 1)},
 			[]string{"DBSIZE"})
 		r := mustApply(t, w.Machine, w.Index()+1, &Entry{Term: w.term, ClockMs: w.clock,

@@ -150,8 +150,12 @@ func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 		return // Modified follows
 	case keyspace.Expired:
 		v.own(commands.NotifyExpired, "expired", db, e)
-	case keyspace.FieldsExpired:
-		v.own(commands.NotifyHash, "hexpired", db, e)
+	case keyspace.ElementsExpired:
+		if e.Kind() == keyspace.KindSet {
+			v.own(commands.NotifySet, "sexpired", db, e)
+		} else {
+			v.own(commands.NotifyHash, "hexpired", db, e)
+		}
 		if e.Collection().Len() == 0 {
 			v.own(commands.NotifyGeneric, "del", db, e)
 			c = keyspace.Expired
@@ -187,7 +191,7 @@ const changedBytes = 16 << 20
 // event reports whether the key still exists.
 func (v *events) change(db int, key string, c keyspace.Change) {
 	client := v.client
-	if c == keyspace.Expired || c == keyspace.FieldsExpired {
+	if c == keyspace.Expired || c == keyspace.ElementsExpired {
 		client = 0 // no client did that
 	}
 	gone := c == keyspace.Removed || c == keyspace.Expired

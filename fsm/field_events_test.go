@@ -1,5 +1,5 @@
-// Notifications that the scenarios' redis-server does not have: about the TTLs of hash fields, and
-// about keys that are overwritten.
+// Notifications that the scenarios' redis-server does not have: about the TTLs of hash fields and
+// set members, and about keys that are overwritten.
 
 package fsm
 
@@ -10,18 +10,15 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
+// expiryCall is a call some time after the one before, with the notifications that it causes.
+type expiryCall struct {
+	afterMs int64
+	call    string
+	want    string
+}
+
 func TestNotificationsOfFields(t *testing.T) {
-	m := newestMachine(testTable())
-	var err error
-	if m.events.notify, err = commands.ParseNotifyFlags("EAn"); err != nil {
-		t.Fatal(err)
-	}
-	index, clockMs := uint64(0), int64(1000)
-	for _, c := range []struct {
-		afterMs int64
-		call    string
-		want    string
-	}{
+	testNotifications(t, []expiryCall{
 		{0, "HSET h a 1 b 2 c 3", "new h,hset h"},
 		{0, "HEXPIRE h 10 FIELDS 2 a none", "hexpire h"},
 		{0, "HEXPIRE h 10 NX FIELDS 1 a", ""},
@@ -45,7 +42,55 @@ func TestNotificationsOfFields(t *testing.T) {
 		{0, "HPEXPIRE h 20 FIELDS 1 x", "hexpire h"},
 		{0, "PEXPIRE h 10", "expire h"},
 		{30, "PING", "expired h"},
-	} {
+	})
+}
+
+func TestNotificationsOfMembers(t *testing.T) {
+	testNotifications(t, []expiryCall{
+		{0, "SADD s a b c d", "new s,sadd s"},
+		{0, "SEXPIRE s 10 MEMBERS 2 a none", "sexpire s"},
+		{0, "SEXPIRE s 10 NX MEMBERS 1 a", ""},
+		{0, "SPERSIST s MEMBERS 2 a b", "spersist s"},
+		{0, "SPERSIST s MEMBERS 1 a", ""},
+		{0, "STTL s MEMBERS 1 a", ""},
+		{0, "SEXPIREAT s 1 MEMBERS 2 a none", "srem s"},
+		{0, "SPEXPIRE s 0 MEMBERS 3 b c d", "srem s,del s"},
+		{0, "SADDEX s MEMBERS 1 a", "new s,sadd s"},
+		{0, "SADDEX s PX 50 MEMBERS 2 a b", "sadd s,sexpire s"},
+		{0, "SADDEX s MNX MEMBERS 1 a", ""},
+		{0, "SADDEX s KEEPTTL MEMBERS 1 c", "sadd s"},
+		{0, "SADDEX s PX 0 MEMBERS 2 c none", "srem s"},
+		{0, "SADDEX s PX 0 MEMBERS 1 none", ""},
+		{0, "SADDEX none PX 0 MEMBERS 1 c", ""},
+		{0, "SADDEX s PX 0 MEMBERS 2 a b", "srem s,del s"},
+		{0, "SADDEX s PX 50 MEMBERS 2 a b", "new s,sadd s,sexpire s"},
+		{0, "SPEXPIRE s 100 MEMBERS 1 b", "sexpire s"},
+		{51, "PING", "sexpired s"},
+		{50, "SADD s x", "sexpired s,del s,new s,sadd s"},
+		{0, "SPEXPIRE s 20 MEMBERS 1 x", "sexpire s"},
+		{0, "PEXPIRE s 10", "expire s"},
+		{30, "PING", "expired s"},
+		// the deadline moves with the member
+		{0, "SADD src a c w y z", "new src,sadd src"},
+		{0, "SADD dst w y z", "new dst,sadd dst"},
+		{0, "SEXPIRE src 30 MEMBERS 2 a y", "sexpire src"},
+		{0, "SEXPIRE dst 20 MEMBERS 2 w y", "sexpire dst"},
+		{0, "SMOVE src dst a", "srem src,sadd dst,sexpire dst"},
+		{0, "SMOVE src dst c", "srem src,sadd dst"},
+		{0, "SMOVE src dst y", "srem src,sexpire dst"},
+		{0, "SMOVE src dst w", "srem src,spersist dst"},
+		{0, "SMOVE src dst z", "srem src,del src"},
+	})
+}
+
+func testNotifications(t *testing.T, all []expiryCall) {
+	m := newestMachine(testTable())
+	var err error
+	if m.events.notify, err = commands.ParseNotifyFlags("EAn"); err != nil {
+		t.Fatal(err)
+	}
+	index, clockMs := uint64(0), int64(1000)
+	for _, c := range all {
 		index, clockMs = index+1, clockMs+c.afterMs
 		if got := notified(t, m, index, clockMs, calls(c.call)); got != c.want {
 			t.Errorf("%s after %d ms: notified of %q, want %q", c.call, c.afterMs, got, c.want)

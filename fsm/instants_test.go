@@ -264,11 +264,13 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 	const untilMs = offsetMs + 100_000_000
 	show := []byte{}
 	for _, line := range []string{"PEXPIRETIME a", "PEXPIRETIME b", "EXPIRETIME c",
-		"HPEXPIRETIME h FIELDS 1 f", "HEXPIRETIME h FIELDS 1 g"} {
+		"HPEXPIRETIME h FIELDS 1 f", "HEXPIRETIME h FIELDS 1 g", "SPEXPIRETIME s MEMBERS 1 f",
+		"SEXPIRETIME s MEMBERS 1 g"} {
 		show = append(show, calls(line)...)
 	}
-	want := fmt.Sprintf(":%d\r\n:%d\r\n:%d\r\n*1\r\n:%d\r\n*1\r\n:%d\r\n", int64(untilMs+1),
-		int64(untilMs+2), int64(untilMs/1000), int64(untilMs+3), int64(untilMs/1000))
+	elements := fmt.Sprintf("*1\r\n:%d\r\n*1\r\n:%d\r\n", int64(untilMs+3), int64(untilMs/1000))
+	want := fmt.Sprintf(":%d\r\n:%d\r\n:%d\r\n", int64(untilMs+1), int64(untilMs+2),
+		int64(untilMs/1000)) + elements + elements
 	for index := uint64(1); index < 300; index++ {
 		clockUs += 1 + random.Int64N(2500)
 		e := &Entry{ClockMs: clockUs / 1000, WallUs: clockUs + offsetMs*1000}
@@ -278,7 +280,9 @@ func TestAbsoluteTimesComeBack(t *testing.T) {
 				fmt.Sprintf("PEXPIREAT b %d", int64(untilMs+2)),
 				"SET c v", fmt.Sprintf("EXPIREAT c %d", int64(untilMs/1000)), "HSET h f v g v",
 				fmt.Sprintf("HPEXPIREAT h %d FIELDS 1 f", int64(untilMs+3)),
-				fmt.Sprintf("HEXPIREAT h %d FIELDS 1 g", int64(untilMs/1000)))}
+				fmt.Sprintf("HEXPIREAT h %d FIELDS 1 g", int64(untilMs/1000)), "SADD s f g",
+				fmt.Sprintf("SPEXPIREAT s %d MEMBERS 1 f", int64(untilMs+3)),
+				fmt.Sprintf("SEXPIREAT s %d MEMBERS 1 g", int64(untilMs/1000)))}
 		} else {
 			// whose instants are ahead of the stamp
 			e.Batches = [][]byte{timeRun(random.IntN(2000)), show}

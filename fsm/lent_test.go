@@ -318,6 +318,9 @@ func TestGiveBackBehindThePast(t *testing.T) {
 		{"PEXPIREAT k 1", false, true},
 		{"HEXPIREAT k 1 FIELDS 1 f", false, false},
 		{"HPEXPIREAT k 1 FIELDS 1 f", false, false},
+		{"SADDEX k PXAT 1 MEMBERS 1 f", false, false},
+		{"SEXPIREAT k 1 MEMBERS 1 f", false, false},
+		{"SPEXPIREAT k 1 MEMBERS 1 f", false, false},
 		{"XCLAIM k g c 0 1-1 TIME 1", false, false},
 	} {
 		words := strings.Fields(c.call)

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,7 +107,7 @@ func (g *longCalls) words(args []commands.Arg) (words []string) {
 			words[counts] = strconv.Itoa(n)
 		}
 		words = append(words, more...)
-		if counts = -1; a.Name == "numkeys" || a.Name == "numfields" || a.Name == "numids" {
+		if counts = -1; slices.Contains(counting, a.Name) {
 			counts = len(words) - 1
 		}
 		if a.Type == commands.ArgKey && a.Multiple {
@@ -115,6 +116,9 @@ func (g *longCalls) words(args []commands.Arg) (words []string) {
 	}
 	return words
 }
+
+// counting are the names of numbers that count what follows.
+var counting = []string{"numkeys", "numfields", "nummembers", "numids"}
 
 func (g *longCalls) argument(a *commands.Arg, at int, token bool) (words []string) {
 	if a.Token != "" && (token || a.Type == commands.ArgToken) {

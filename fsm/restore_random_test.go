@@ -323,7 +323,8 @@ func contentOf(m *Machine, key string) string {
 	case e.Kind() == keyspace.KindString:
 		return fmt.Sprintf("%q", e.Bytes())
 	case e.Kind() == keyspace.KindStream && e.Collection().(*keyspace.Stream).Groups() > 0,
-		e.Kind() == keyspace.KindHash && e.Collection().(*keyspace.Hash).Volatile() > 0:
+		e.Kind() == keyspace.KindHash && e.Collection().(*keyspace.Hash).Volatile() > 0,
+		e.Kind() == keyspace.KindSet && e.Collection().(*keyspace.Set).Volatile() > 0:
 		return fmt.Sprint(e.Kind())
 	}
 	return fmt.Sprintf("%s %x", e.Kind(), e.Collection().Sum())

@@ -44,15 +44,20 @@ func TestSweptOrNotIsInvisible(t *testing.T) {
 			return slices.Contains(showSweeping, s.Name) || s.Group == "server" ||
 				s.Group == "scripting"
 		})
-		hashes := slices.DeleteFunc(slices.Clone(g.Specs), func(s *commands.Spec) bool {
-			return s.Group != "hash" && s.Group != "generic"
-		})
-		g.Shuffle(len(hashes), func(i, j int) { hashes[i], hashes[j] = hashes[j], hashes[i] })
-		often := func(s *commands.Spec) bool {
-			return strings.HasPrefix(s.Name, "hpexpire") || strings.HasPrefix(s.Name, "hset")
+		group, oftenNamed := "hash", []string{"hpexpire", "hset"}
+		if round/2%2 > 0 {
+			group, oftenNamed = "set", []string{"spexpire", "sadd"}
 		}
-		hashes = slices.Concat(hashes[:6], slices.DeleteFunc(hashes[6:],
-			func(s *commands.Spec) bool { return !often(s) }))
+		mortal := slices.DeleteFunc(slices.Clone(g.Specs), func(s *commands.Spec) bool {
+			return s.Group != group && s.Group != "generic"
+		})
+		g.Shuffle(len(mortal), func(i, j int) { mortal[i], mortal[j] = mortal[j], mortal[i] })
+		mortal = slices.Concat(mortal[:6], slices.DeleteFunc(mortal[6:],
+			func(s *commands.Spec) bool {
+				return !slices.ContainsFunc(oftenNamed, func(name string) bool {
+					return strings.HasPrefix(s.Name, name)
+				})
+			}))
 		all := g.Specs
 		ms := []*Machine{newestMachine(table), newestMachine(table)}
 		ms[0].sweeps, ms[1].sweeps = -1, math.MaxInt32
@@ -65,7 +70,7 @@ func TestSweptOrNotIsInvisible(t *testing.T) {
 		clock := int64(0)
 		for index := uint64(1); index < 120; index++ {
 			clock += int64(g.IntN(40))
-			g.Specs = hashes
+			g.Specs = mortal
 			if g.IntN(10) == 0 {
 				g.Specs = all
 			}
@@ -131,8 +136,14 @@ func writes(table *commands.Table, q *commands.Request) bool {
 	})
 }
 
-// A field that expires is a change of its hash, from then on and once: swept or not.
-func TestWatchSeesFieldsExpire(t *testing.T) {
+// An element that expires is a change of its key, from then on and once: swept or not.
+func TestWatchSeesElementsExpire(t *testing.T) {
+	testWatchSees(t, "HSET h holder me other 1", "HPEXPIRE h 100 FIELDS 1 holder",
+		"HSET h holder you")
+	testWatchSees(t, "SADD h holder other", "SPEXPIRE h 100 MEMBERS 1 holder", "SADD h holder")
+}
+
+func testWatchSees(t *testing.T, set, expire, again string) {
 	for _, sweeps := range []int{-1, math.MaxInt32} {
 		m := newestMachine(testTable())
 		m.sweeps = sweeps
@@ -154,7 +165,7 @@ func TestWatchSeesFieldsExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		at(1, 1000, "HSET h holder me other 1", "HPEXPIRE h 100 FIELDS 1 holder")
+		at(1, 1000, set, expire)
 		before := m.ks.DB(0).LastChange([]byte("h"))
 		at(2, 1050, "PING")
 		if m.ks.DB(0).LastChange([]byte("h")) != before {
@@ -163,22 +174,27 @@ func TestWatchSeesFieldsExpire(t *testing.T) {
 		at(3, 1200, "PING")
 		after := m.ks.DB(0).LastChange([]byte("h"))
 		if after == before {
-			t.Errorf("sweeping %d: a field that has expired is no change", sweeps)
+			t.Errorf("%s, sweeping %d: an element that has expired is no change", set, sweeps)
 		}
 		at(4, 1300, "PING")
 		if m.ks.DB(0).LastChange([]byte("h")) != after {
 			t.Errorf("sweeping %d: it has changed twice", sweeps)
 		}
-		at(5, 1400, "HSET h holder you")
+		at(5, 1400, again)
 		if m.ks.DB(0).LastChange([]byte("h")) == before {
-			t.Error("the same field again is no change")
+			t.Error("the same element again is no change")
 		}
 	}
 }
 
-// A watched hash that nobody changes is not changed, whatever form it has: at rest after a
+// A watched hash or set that nobody changes is not changed, whatever form it has: at rest after a
 // snapshot, as a read finds it, or awake in an entry.
-func TestWatchedHashAtRest(t *testing.T) {
+func TestWatchedAtRest(t *testing.T) {
+	testWatchedAtRest(t, "HSET h a 1 b 2", "HLEN h")
+	testWatchedAtRest(t, "SADD h a b", "SCARD h")
+}
+
+func testWatchedAtRest(t *testing.T, set, count string) {
 	m := newestMachine(testTable())
 	run := func(index uint64, q *commands.Request) string {
 		t.Helper()
@@ -186,11 +202,12 @@ func TestWatchedHashAtRest(t *testing.T) {
 			Batches: [][]byte{commands.AppendRequest(nil, q)}}, true)
 		return string(r.Replies[0])
 	}
-	run(1, &commands.Request{Cmds: [][][]byte{commandtest.Args("HSET", "h", "a", "1", "b", "2")}})
+	run(1, &commands.Request{Cmds: [][][]byte{commandtest.Args(strings.Fields(set)...)}})
 	awake := m.ks.DB(0).LastChange([]byte("h"))
 	snapshotBytes(t, m.Snapshot()) // makes it rest
 	atRest := m.ks.DB(0).LastChange([]byte("h"))
-	exec := run(2, &commands.Request{Multi: true, Cmds: [][][]byte{commandtest.Args("HLEN", "h")},
+	exec := run(2, &commands.Request{Multi: true,
+		Cmds:  [][][]byte{commandtest.Args(strings.Fields(count)...)},
 		Watch: []commands.WatchedKey{{Key: []byte("h"), Changed: atRest}}})
 	if exec != "*1\r\n:2\r\n" || awake != atRest {
 		t.Errorf("%q; awake it was changed at %d, at rest at %d", exec, awake, atRest)

@@ -144,8 +144,8 @@ func TestSetInBulk(t *testing.T) {
 				find, position := got.Finder(), 0
 				for i, m := range got.All() {
 					if !find(m) || find(Member{Hash: m.Hash, Name: m.Name + "no"}) ||
-						want.At(i) != m.Name || hashOf(m.Name) != m.Hash {
-						t.Fatalf("%s: position %d has %v, want %q", what, i, m, want.At(i))
+						want.Pick()(i) != m.Name || hashOf(m.Name) != m.Hash {
+						t.Fatalf("%s: position %d has %v, want %q", what, i, m, want.Pick()(i))
 					}
 				}
 				last := Member{}
@@ -165,11 +165,11 @@ func TestSetInBulk(t *testing.T) {
 			positions := r.Perm(n)[:r.IntN(n+1)]
 			gone := make([]string, len(positions))
 			for i, position := range positions {
-				gone[i] = s.At(position)
+				gone[i] = s.Pick()(position)
 			}
 			s.RemoveAt(positions, nil)
 			for _, name := range gone {
-				want.Remove([]byte(name))
+				want.Delete([]byte(name))
 			}
 			same(fmt.Sprintf("without %d of %d", len(gone), n), s, want)
 			for _, name := range gone {

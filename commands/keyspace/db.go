@@ -15,14 +15,14 @@ type DB struct {
 	index    int
 	keys     *index
 	volatile deadlines               // of keys
-	fields   *btree.BTreeG[deadline] // hashes by the earliest deadline of a field
+	elements *btree.BTreeG[deadline] // collections by the earliest deadline of an element
 	swapped  Revision                // of the newest Swap; 0 if there was none
 	bytes    int64                   // what the keys count: see memory_count.go
 	opened   *openBoxes              // see entry_rest.go
 }
 
 func newDB(ks *Keyspace, number int) *DB {
-	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), fields: newTree(deadlineLess),
+	return &DB{ks: ks, index: number, keys: newIndex(ks.gen), elements: newTree(deadlineLess),
 		opened: &openBoxes{}}
 }
 
@@ -41,15 +41,15 @@ func (db *DB) Find(key []byte) *Entry {
 	return e
 }
 
-// dead reports whether an entry's deadline has passed, or those of all fields of a hash: it does
-// not exist any more, though it is not swept yet.
+// dead reports whether an entry's deadline has passed, or those of all elements of a
+// collection: it does not exist any more, though it is not swept yet.
 func (db *DB) dead(e *Entry) bool {
-	if e.deadline != 0 && e.deadline < db.ks.now || fieldsOver(e) {
+	if e.deadline != 0 && e.deadline < db.ks.now || elementsOver(e) {
 		return true
 	}
 	if db.ks.until != 0 {
 		db.mustLast(e.deadline)
-		db.mustLast(nextField(e))
+		db.mustLast(nextElement(e))
 	}
 	return false
 }
@@ -92,7 +92,7 @@ func (db *DB) existing(hash uint64, key []byte) *Entry {
 func (db *DB) insert(hash uint64, e *Entry) {
 	db.keys.set(hash, e)
 	if due := scheduled(e); due != 0 {
-		db.fields.Set(deadline{due, hash, e})
+		db.elements.Set(deadline{due, hash, e})
 	}
 }
 
@@ -230,13 +230,13 @@ func (db *DB) Lacks(key []byte) {
 	}
 }
 
-// expire removes an entry whose deadline, or those of all its fields, has passed.
+// expire removes an entry whose deadline, or those of all its elements, has passed.
 func (db *DB) expire(e *Entry) {
 	if e.deadline != 0 && e.deadline < db.ks.now {
 		db.notify(e, Expired)
 		db.ks.expired++
 	} else {
-		db.notify(e, FieldsExpired)
+		db.notify(e, ElementsExpired)
 	}
 	db.drop(e)
 }
@@ -267,7 +267,7 @@ func (db *DB) Flush() {
 	if db.keys.size > 0 {
 		db.ks.mix(uint64(db.index), uint64(db.keys.size))
 		db.closeAll()
-		db.keys, db.volatile, db.fields = newIndex(db.ks.gen), deadlines{}, newTree(deadlineLess)
+		db.keys, db.volatile, db.elements = newIndex(db.ks.gen), deadlines{}, newTree(deadlineLess)
 		db.count(-int(db.bytes))
 	}
 }
@@ -291,7 +291,7 @@ func (db *DB) Len() int {
 		}
 		db.mustLast(atMs)
 	})
-	return n - db.deadByFields()
+	return n - db.deadByElements()
 }
 
 // Size returns the number of keys, including expired ones that are not swept yet.

@@ -19,22 +19,23 @@ func (ks *Keyspace) Swap(a, b int) {
 }
 
 // LastChange returns what differs after each change of a key, for WATCH to compare: the revision of
-// the last one, or the one that swapped its database if that is newer, and, if a hash is quietly
-// swept, how many of its fields have not expired. It is 0 for a missing key.
+// the last one, or the one that swapped its database if that is newer, and, if elements
+// that expire are quietly swept, how many there are. It is 0 for a missing key.
 func (db *DB) LastChange(key []byte) Revision {
 	e := db.Find(key)
 	if e == nil {
 		return 0
 	}
 	changed := max(e.Changed(), db.swapped)
-	if db.ks.quiet && e.Kind() == KindHash { // in each form: one that is awake may rest later
-		changed += Revision(e.Collection().(*Hash).Len()) * fieldsStep
+	// in each form: one that is awake may rest later
+	if kind := e.Kind(); db.ks.quiet && (kind == KindHash || kind == KindSet) {
+		changed += Revision(e.Collection().Len()) * elementsStep
 	}
 	return changed
 }
 
-// fieldsStep is far more than revisions differ by, and odd.
-const fieldsStep = 0x9e3779b97f4a7c15
+// elementsStep is far more than revisions differ by, and odd.
+const elementsStep = 0x9e3779b97f4a7c15
 
 // Creation returns the revision that created a key, or the one that swapped its database if that is
 // newer: the key has had one holder since. It is 0 for a missing key.

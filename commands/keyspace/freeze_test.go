@@ -126,9 +126,14 @@ func (p *player) changeCollection(db *DB, e *Entry) {
 			if p.IntN(40) > 0 { // any other name ends the form of integers
 				name = strconv.AppendInt(nil, p.Int64N(600), 10)
 			}
-			if p.IntN(4) == 0 {
-				c.Remove(name)
-			} else {
+			switch p.IntN(8) {
+			case 0, 1:
+				c.Delete(name)
+			case 2:
+				if p.IntN(20) == 0 { // which ends the form of integers too
+					c.SetDeadline(p.ks, name, p.Int64N(2)*(p.ks.Now()+p.Int64N(100)))
+				}
+			default:
 				c.Add(name)
 			}
 		case *ZSet:

@@ -26,7 +26,7 @@ type Hash struct {
 	large *btree.BTreeG[hashField]
 	sum   uint64
 	weight
-	ttls *fieldTTLs // nil: no field has a deadline
+	*ttls // of the fields
 }
 
 type field struct {
@@ -121,11 +121,7 @@ func (h *Hash) lookup(name []byte) (f field, position int, ok bool) {
 // fieldSum returns a field's part in Sum.
 func fieldSum(f field) uint64 {
 	hash := hashOf(f.name)
-	sum := pairSum(hash, xxhash.Sum64(f.value))
-	if f.deadline != 0 {
-		sum ^= pairSum(^hash, uint64(f.deadline))
-	}
-	return sum
+	return pairSum(hash, xxhash.Sum64(f.value)) ^ deadlineSum(hash, f.deadline)
 }
 
 // pairSum combines the hashes of an element's two halves, so that swapping or cancelling them
@@ -163,7 +159,7 @@ func (h *Hash) set(name, value []byte, deadline int64) (created bool) {
 		h.sum ^= fieldSum(old)
 		h.bytes -= fieldSize(old)
 		if old.deadline != deadline {
-			h.forget(old)
+			h.forget(old.deadline, old.name)
 		}
 	}
 	h.sum ^= fieldSum(f)
@@ -213,7 +209,7 @@ func (h *Hash) Delete(name []byte) bool {
 func (h *Hash) remove(f field, position int) {
 	h.sum ^= fieldSum(f)
 	h.bytes -= fieldSize(f)
-	h.forget(f)
+	h.forget(f.deadline, f.name)
 	if h.large != nil {
 		h.large.Delete(hashField{hash: hashOf(f.name), field: f})
 		return

@@ -24,6 +24,17 @@ func setDeadlines(ks *Keyspace, key []byte, deadlines ...int64) {
 	ks.DB(0).Changed(ks.DB(0).SetCollection(key, h))
 }
 
+// setMembers is setDeadlines for a set and its members.
+func setMembers(ks *Keyspace, key []byte, deadlines ...int64) {
+	s := NewSet()
+	for i, atMs := range deadlines {
+		name := strconv.AppendInt(nil, int64(i), 10)
+		s.Add(name)
+		s.SetDeadline(ks, name, atMs)
+	}
+	ks.DB(0).Changed(ks.DB(0).SetCollection(key, s))
+}
+
 // ttlModel is a hash beside a map of what must exist in it.
 type ttlModel struct {
 	*testing.T
@@ -75,8 +86,8 @@ func (m *ttlModel) check() {
 		m.Fatalf("Len %d, Each %d, Scan %d, Pick %d fields, want %d", m.h.Len(), len(got),
 			len(scanned), len(picked), len(want))
 	}
-	if over := len(want) == 0 && m.h.size() > 0; m.h.over() != over {
-		m.Fatalf("over is %v with %d fields of %d alive", m.h.over(), len(want), m.h.size())
+	if over := len(want) == 0 && m.h.size() > 0; m.h.over(m.h.size()) != over {
+		m.Fatalf("over is %v with %d fields of %d alive", !over, len(want), m.h.size())
 	}
 	rebuilt := NewHash()
 	m.h.all(func(f field) bool {
@@ -134,7 +145,7 @@ func (m *ttlModel) change(r *rand.Rand, names int) {
 	case 10:
 		m.ks.now += r.Int64N(5)
 	case 11:
-		if most, dead := r.IntN(4), m.h.Dead(); m.h.sweep(most) != min(most, dead) {
+		if most, dead := r.IntN(4), m.h.Dead(); m.h.sweep(m.h, most) != min(most, dead) {
 			m.Fatalf("a sweep of %d left %d of %d", most, m.h.Dead(), dead)
 		}
 	}
@@ -163,7 +174,7 @@ func TestFieldTTLsAgainstModel(t *testing.T) {
 		}
 		ks.now += 1000
 		m.check()
-		m.h.sweep(1 << 20)
+		m.h.sweep(m.h, 1<<20)
 		m.check()
 		if m.h.Dead() != 0 {
 			t.Errorf("%d dead fields after a whole sweep", m.h.Dead())
@@ -202,6 +213,11 @@ func TestRecordWithoutTTLs(t *testing.T) {
 // An expired field is not visible, swept or not, and a hash of such fields is no key; one sweep
 // does a bounded part of the work.
 func TestFieldsAreSwept(t *testing.T) {
+	testSweep(t, setDeadlines)
+	testSweep(t, setMembers)
+}
+
+func testSweep(t *testing.T, setDeadlines func(*Keyspace, []byte, ...int64)) {
 	const n = sweepLimit + 100
 	ks := writable(100, 1)
 	db := ks.DB(0)
@@ -221,34 +237,34 @@ func TestFieldsAreSwept(t *testing.T) {
 	var notified []string
 	ks.Observe(func(_ int, e *Entry, c Change) {
 		switch c {
-		case FieldsExpired:
+		case ElementsExpired:
 			left := e.Collection().Len()
-			notified = append(notified, fmt.Sprintf("%s fields, %d left", e.Key(), left))
+			notified = append(notified, fmt.Sprintf("%s elements, %d left", e.Key(), left))
 		case Expired:
 			notified = append(notified, e.Key()+" expired")
 		}
 	})
 	for i := range 2 {
 		ks.Begin(100_000, NewRevision(0, uint64(2+i), 0))
-		h := db.Find(k(1)).Collection().(*Hash)
-		if left := []int{n - sweepLimit + 2, 0}[i]; h.Len() != 1 || db.Len() != 2 ||
-			h.Dead() > left {
-			t.Errorf("after sweep %d: %d fields, %d keys, %d fields dead", i, h.Len(), db.Len(),
-				h.Dead())
+		c := db.Find(k(1)).Collection()
+		dead := ttlsOf(c).Dead()
+		if left := []int{n - sweepLimit + 2, 0}[i]; c.Len() != 1 || db.Len() != 2 || dead > left {
+			t.Errorf("after sweep %d: %d elements, %d keys, %d elements dead", i, c.Len(),
+				db.Len(), dead)
 		}
 		if db.Find(k(2)) != nil || db.Find(k(4)) != nil || len(names(db)) != 2 {
 			t.Errorf("after sweep %d: keys %v", i, names(db))
 		}
 	}
 	if slices.Sort(notified); !slices.Equal(slices.Compact(notified),
-		[]string{string(k(1)) + " fields, 1 left", string(k(2)) + " fields, 0 left",
+		[]string{string(k(1)) + " elements, 1 left", string(k(2)) + " elements, 0 left",
 			string(k(4)) + " expired"}) {
 		t.Errorf("notified: %q", notified)
 	}
-	if atMs, _ := ks.NextDeadline(); atMs != 100_000 || db.VolatileHashes() != 1 ||
+	if atMs, _ := ks.NextDeadline(); atMs != 100_000 || db.VolatileCollections() != 1 ||
 		ks.Expired() != 1 {
-		t.Errorf("next deadline %d, %d volatile hashes, %d expired", atMs, db.VolatileHashes(),
-			ks.Expired())
+		t.Errorf("next deadline %d, %d volatile collections, %d expired", atMs,
+			db.VolatileCollections(), ks.Expired())
 	}
 	if e := db.Find(k(1)); e.Changed() != NewRevision(0, 3, 0) {
 		t.Errorf("the hash was changed at %d", e.Changed())
@@ -258,6 +274,11 @@ func TestFieldsAreSwept(t *testing.T) {
 // Whatever replaces a hash removes it from the order of deadlines, and a copy of one has its own
 // position.
 func TestTTLsFollowTheHash(t *testing.T) {
+	testTTLsFollow(t, setDeadlines)
+	testTTLsFollow(t, setMembers)
+}
+
+func testTTLsFollow(t *testing.T, setDeadlines func(*Keyspace, []byte, ...int64)) {
 	for name, f := range map[string]func(ks *Keyspace, db *DB){
 		"deleted":     func(_ *Keyspace, db *DB) { db.Delete(k(1)) },
 		"set":         func(_ *Keyspace, db *DB) { db.SetString(k(1), nil) },
@@ -265,12 +286,14 @@ func TestTTLsFollowTheHash(t *testing.T) {
 		"flushed":     func(_ *Keyspace, db *DB) { db.Flush() },
 		"field deleted": func(_ *Keyspace, db *DB) {
 			e := db.Edit(k(1))
-			e.Collection().(*Hash).Delete([]byte("0"))
+			e.Collection().(interface{ Delete([]byte) bool }).Delete([]byte("0"))
 			db.Changed(e)
 		},
 		"persisted": func(ks *Keyspace, db *DB) {
 			e := db.Edit(k(1))
-			e.Collection().(*Hash).SetDeadline(ks, []byte("0"), 0)
+			e.Collection().(interface {
+				SetDeadline(*Keyspace, []byte, int64)
+			}).SetDeadline(ks, []byte("0"), 0)
 			db.Changed(e)
 		},
 		"renamed and gone": func(_ *Keyspace, db *DB) { db.Rename(k(1), k(2)); db.Delete(k(2)) },
@@ -284,7 +307,7 @@ func TestTTLsFollowTheHash(t *testing.T) {
 		ks := writable(1, 1)
 		setDeadlines(ks, k(1), 10, 0)
 		f(ks, ks.DB(0))
-		if _, ok := ks.NextDeadline(); ok || ks.DB(0).VolatileHashes() != 0 {
+		if _, ok := ks.NextDeadline(); ok || ks.DB(0).VolatileCollections() != 0 {
 			t.Errorf("%s: a deadline is left", name)
 		}
 	}
@@ -294,10 +317,10 @@ func TestTTLsFollowTheHash(t *testing.T) {
 	ks.DB(0).Rename(k(1), k(2))
 	ks.Begin(11, NewRevision(0, 2, 0))
 	for i, key := range [][]byte{k(2), k(1)} {
-		if h := ks.DB(i).Find(key).Collection().(*Hash); h.size() != 1 ||
-			ks.DB(i).VolatileHashes() != 0 {
-			t.Errorf("database %d: %d fields, %d volatile hashes after the sweep", i, h.size(),
-				ks.DB(i).VolatileHashes())
+		if c := ks.DB(i).Find(key).Collection().(mortal); c.size() != 1 ||
+			ks.DB(i).VolatileCollections() != 0 {
+			t.Errorf("database %d: %d elements, %d volatile after the sweep", i, c.size(),
+				ks.DB(i).VolatileCollections())
 		}
 	}
 }

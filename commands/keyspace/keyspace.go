@@ -24,8 +24,8 @@ type Keyspace struct {
 	bytes    int64    // what the data counts: see memory_count.go
 	edits    uint64   // rises before or with every change
 	expired  uint64   // keys removed because their deadline passed
-	sweeps   int      // expired keys and fields that an entry removes at most
-	quiet    bool     // removing expired fields is no change that WATCH sees: see LastChange
+	sweeps   int      // expired keys and elements that an entry removes at most
+	quiet    bool     // removing expired elements is no change that WATCH sees: see LastChange
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: none
 	trace    Observer // of leases that end, and with tracing of all changes; nil: none
@@ -49,9 +49,9 @@ const (
 	Expired                // removed because its deadline has passed
 	// every key of the database was removed, or replaced by those of another database
 	Flushed
-	// FieldsExpired: fields of a hash were removed because their deadlines have passed. The hash
-	// goes with the last.
-	FieldsExpired
+	// ElementsExpired: fields of a hash or members of a set were removed because their deadlines
+	// have passed. The key goes with the last.
+	ElementsExpired
 	// Added: a key is being created. It has no value yet: Modified follows.
 	Added
 	// Retimed: the key's deadline, which it still has, is about to change: Modified follows.
@@ -97,15 +97,15 @@ func (ks *Keyspace) Begin(nowMs int64, rev Revision) {
 	ks.sweep()
 }
 
-// LimitSweep sets how many expired keys and fields the next entries remove at most, while more
+// LimitSweep sets how many expired keys and elements the next entries remove at most, while more
 // returns true: the observer may do much for one.
 func (ks *Keyspace) LimitSweep(n int, more func() bool) { ks.sweeps, ks.more = n, more }
 
-// maySweep reports whether an entry that may remove that many keys or fields removes another.
+// maySweep reports whether an entry that may remove that many keys or elements removes another.
 func (ks *Keyspace) maySweep(left int) bool { return left > 0 && (ks.more == nil || ks.more()) }
 
-// SweepQuietly has whoever watches a hash see that its fields expire when they do, and not when
-// they are swept.
+// SweepQuietly has whoever watches a collection see that its elements expire when they do, and not
+// when they are swept.
 func (ks *Keyspace) SweepQuietly(on bool) { ks.quiet = on }
 
 // SetRevision sets the revision of the following changes.
@@ -145,19 +145,19 @@ func (ks *Keyspace) RestoreSum(sum uint64) { ks.sum = sum }
 // Expired returns the number of keys that expired since this machine started.
 func (ks *Keyspace) Expired() uint64 { return ks.expired }
 
-// NextDeadline returns the earliest deadline of any key or field, ms of the cluster clock.
+// NextDeadline returns the earliest deadline of any key or element, ms of the cluster clock.
 func (ks *Keyspace) NextDeadline() (atMs int64, ok bool) {
 	atMs = never
 	for _, db := range ks.dbs {
 		atMs = min(atMs, db.keys.due.min())
-		if d, some := db.fields.Min(); some {
+		if d, some := db.elements.Min(); some {
 			atMs = min(atMs, d.atMs)
 		}
 	}
 	return atMs, atMs != never
 }
 
-// sweep removes a limited number of expired keys and fields, database by database, the earliest
+// sweep removes a limited number of expired keys and elements, database by database, the earliest
 // first.
 func (ks *Keyspace) sweep() {
 	left := ks.sweeps
@@ -165,7 +165,7 @@ func (ks *Keyspace) sweep() {
 		for ; db.keys.due.min() < ks.now && ks.maySweep(left); left-- {
 			db.expire(db.keys.earliest())
 		}
-		left -= db.sweepFields(left)
+		left -= db.sweepElements(left)
 	}
 }
 

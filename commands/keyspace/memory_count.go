@@ -98,7 +98,13 @@ func fieldSize(f field) int {
 
 func scoredSize(member string) int { return scoredCost + textBytes(len(member)) }
 
-func memberSize(n int) int { return memberCost + textBytes(n) }
+func memberSize(n setName) int {
+	size := memberCost + textBytes(len(n.name))
+	if n.deadline != 0 {
+		size += deadlineCost
+	}
+	return size
+}
 
 func itemSize(n int) int { return itemCost + textBytes(n) }
 

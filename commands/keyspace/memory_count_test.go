@@ -23,8 +23,17 @@ func recounted(c Collection) (n int) {
 			return true
 		})
 	case *Set:
-		c.Each(func(member string) bool {
-			n += 32 + textBytes(len(member))
+		if c.names == nil {
+			for _, m := range c.All() {
+				n += 32 + textBytes(len(m.Name))
+			}
+			break
+		}
+		c.names.from(0, func(m setName) bool {
+			n += 32 + textBytes(len(m.name))
+			if m.deadline != 0 {
+				n += 48
+			}
 			return true
 		})
 	case *List:
@@ -226,9 +235,11 @@ func changeCollection(r *rand.Rand, ks *Keyspace, c Collection, name, text []byt
 			c.Add(name, float64(r.IntN(5)))
 		}
 	case *Set:
-		switch r.IntN(8) {
+		switch r.IntN(9) {
+		case 8:
+			c.SetDeadline(ks, name, max(0, now+r.Int64N(300)-100))
 		case 0:
-			c.Remove(name)
+			c.Delete(name)
 		case 1:
 			if c.Len() > 0 {
 				c.RemoveAt([]int{some()}, nil)

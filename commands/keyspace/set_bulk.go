@@ -8,11 +8,11 @@ import (
 	"strconv"
 )
 
-// All returns the members in the order of the set, each with its hash and the score 0.
+// All returns the existing members in the order of the set, each with its hash and the score 0.
 func (s *Set) All() []Member {
 	all := make([]Member, 0, s.Len())
 	if s.names != nil {
-		s.names.from(0, func(n setName) bool {
+		s.from(0, func(n setName) bool {
 			all = append(all, Member{Hash: n.hash, Name: n.name})
 			return true
 		})
@@ -25,11 +25,11 @@ func (s *Set) All() []Member {
 	return all
 }
 
-// ByHash calls f with every member, with the score 0, in the order of (hash, name), until it
-// returns false.
+// ByHash calls f with every existing member, with the score 0, in the order of (hash, name), until
+// it returns false.
 func (s *Set) ByHash(f func(Member) bool) {
 	if s.names != nil {
-		s.names.from(0, func(n setName) bool { return f(Member{Hash: n.hash, Name: n.name}) })
+		s.from(0, func(n setName) bool { return f(Member{Hash: n.hash, Name: n.name}) })
 		return
 	}
 	all := s.All()
@@ -48,12 +48,12 @@ func (s *Set) Finder() func(Member) bool {
 	case s.names == nil:
 		return func(m Member) bool { return s.hasInteger(m.Name) }
 	case s.names.large == nil:
-		return func(m Member) bool { return s.names.has(setName{m.Hash, m.Name}) }
+		return func(m Member) bool { return s.hasName(setName{hash: m.Hash, name: m.Name}) }
 	}
 	find := finder(s.names.large)
 	return func(m Member) bool {
-		_, ok := find(setName{m.Hash, m.Name})
-		return ok
+		n, ok := find(setName{hash: m.Hash, name: m.Name})
+		return ok && !s.passed(n.deadline)
 	}
 }
 
@@ -74,7 +74,8 @@ func SetOf(members []Member, names bool, compared func(bytes int)) *Set {
 		for _, m := range members {
 			n, _ := integer(m.Name)
 			s.integers = append(s.integers, n)
-			s.note(m.Hash, memberSize(len(m.Name)))
+			named := setName{hash: m.Hash, name: m.Name}
+			s.note(named, memberSize(named))
 		}
 		slices.Sort(s.integers)
 		return s
@@ -92,12 +93,13 @@ func SetOf(members []Member, names bool, compared func(bytes int)) *Set {
 		s.names.large = newTree(setNameLess)
 	}
 	for _, m := range members {
-		if n := (setName{m.Hash, m.Name}); s.names.large != nil {
+		n := setName{hash: m.Hash, name: m.Name}
+		if s.names.large != nil {
 			s.names.large.Load(n)
 		} else {
 			s.names.small = append(s.names.small, n)
 		}
-		s.note(m.Hash, memberSize(len(m.Name)))
+		s.note(n, memberSize(n))
 	}
 	return s
 }
@@ -109,16 +111,16 @@ func memberCompare(a, b Member) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// RemoveAt removes the members at distinct positions in the order of the set. The set keeps its
-// form. compared is that of SetOf.
+// RemoveAt removes the existing members at distinct positions in the order of the set. The set
+// keeps its form, and the other members their deadlines. compared is that of SetOf.
 func (s *Set) RemoveAt(positions []int, compared func(bytes int)) {
-	if s.names == nil || !RebuildCheaper(len(positions), s.Len()) {
-		gone := make([]string, len(positions))
+	if s.names == nil || s.Volatile() > 0 || !RebuildCheaper(len(positions), s.Len()) {
+		gone, at := make([]string, len(positions)), s.Pick()
 		for i, position := range positions {
-			gone[i] = s.At(position)
+			gone[i] = at(position)
 		}
 		for _, member := range gone {
-			s.Remove([]byte(member))
+			s.Delete([]byte(member))
 		}
 		return
 	}
@@ -131,7 +133,7 @@ func (s *Set) RemoveAt(positions []int, compared func(bytes int)) {
 		position++
 		return gone[position]
 	})
-	counted := s.counted
+	counted, ttls := s.counted, s.ttls
 	*s = *SetOf(rest, true, compared)
-	s.counted = counted
+	s.counted, s.ttls = counted, ttls
 }

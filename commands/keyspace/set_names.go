@@ -12,15 +12,16 @@ import (
 // visible.
 const smallNames = 128
 
-// nameSet is a set of strings in the order of (hash, name).
+// nameSet is a set of strings in the order of (hash, name), each with its deadline.
 type nameSet struct {
 	small []setName
 	large *btree.BTreeG[setName]
 }
 
 type setName struct {
-	hash uint64
-	name string
+	hash     uint64
+	name     string
+	deadline int64 // ms of the cluster clock; 0 means none
 }
 
 func setNameLess(a, b setName) bool {
@@ -49,22 +50,35 @@ func (s *nameSet) clone() *nameSet {
 func (s *nameSet) seek(n setName) (position int, exists bool) {
 	return slices.BinarySearchFunc(s.small, n, func(a, b setName) int {
 		switch {
-		case a == b:
-			return 0
 		case setNameLess(a, b):
 			return -1
+		case setNameLess(b, a):
+			return 1
 		}
-		return 1
+		return 0
 	})
 }
 
-func (s *nameSet) has(n setName) bool {
+// get returns a name as it is in the set.
+func (s *nameSet) get(n setName) (setName, bool) {
 	if s.large != nil {
-		_, ok := s.large.Get(n)
-		return ok
+		return s.large.Get(n)
 	}
-	_, ok := s.seek(n)
-	return ok
+	position, ok := s.seek(n)
+	if !ok {
+		return setName{}, false
+	}
+	return s.small[position], true
+}
+
+// replace stores n in place of the same name.
+func (s *nameSet) replace(n setName) {
+	if s.large != nil {
+		s.large.Set(n)
+		return
+	}
+	position, _ := s.seek(n)
+	s.small[position] = n
 }
 
 // add adds a name that is not in the set.
@@ -84,17 +98,14 @@ func (s *nameSet) add(n setName) {
 	s.small = slices.Insert(s.small, position, n)
 }
 
-// remove removes a name and reports whether it existed.
-func (s *nameSet) remove(n setName) bool {
+// remove removes a name that is in the set.
+func (s *nameSet) remove(n setName) {
 	if s.large != nil {
-		_, ok := s.large.Delete(n)
-		return ok
+		s.large.Delete(n)
+		return
 	}
-	position, ok := s.seek(n)
-	if ok {
-		s.small = slices.Delete(s.small, position, position+1)
-	}
-	return ok
+	position, _ := s.seek(n)
+	s.small = slices.Delete(s.small, position, position+1)
 }
 
 func (s *nameSet) at(i int) setName {

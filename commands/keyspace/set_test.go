@@ -81,8 +81,8 @@ func (m *setModel) check(t *testing.T, s *Set) {
 	}
 	rebuilt := NewSet()
 	for i, member := range want {
-		if s.At(i) != member || !s.Has([]byte(member)) {
-			t.Fatalf("At(%d) is %q, want %q, which is there: %v", i, s.At(i), member,
+		if s.Pick()(i) != member || !s.Has([]byte(member)) {
+			t.Fatalf("Pick(%d) is %q, want %q, which is there: %v", i, s.Pick()(i), member,
 				s.Has([]byte(member)))
 		}
 		rebuilt.Add([]byte(member))
@@ -111,7 +111,7 @@ func TestSetAgainstModel(t *testing.T) {
 				member = "m" + member
 			}
 			if (r.IntN(3) == 0) != (step > 3000) { // in the end it shrinks
-				if got, want := s.Remove([]byte(member)), m.remove(member); got != want {
+				if got, want := s.Delete([]byte(member)), m.remove(member); got != want {
 					t.Fatalf("Remove %q is %v", member, got)
 				}
 			} else if got, want := s.Add([]byte(member)), m.add(member); got != want {
@@ -144,11 +144,12 @@ func TestSetIntegers(t *testing.T) {
 		strings.Repeat("1", 30): false,
 	} {
 		s := NewSet()
-		if s.Has([]byte(member)) || s.Remove([]byte(member)) || !s.Add([]byte(member)) {
+		if s.Has([]byte(member)) || s.Delete([]byte(member)) || !s.Add([]byte(member)) {
 			t.Fatalf("%q was there", member)
 		}
-		if s.Integers() != want || s.At(0) != member || !s.Has([]byte(member)) {
-			t.Errorf("%q: integers %v, want %v; At is %q", member, s.Integers(), want, s.At(0))
+		if s.Integers() != want || s.Pick()(0) != member || !s.Has([]byte(member)) {
+			t.Errorf("%q: integers %v, want %v; Pick gives %q", member, s.Integers(), want,
+				s.Pick()(0))
 		}
 	}
 }
@@ -179,12 +180,18 @@ func TestDamagedSetRecords(t *testing.T) {
 	}
 	head := appendRecord(nil, 0, newBox(k(1), NewSet()))
 	head = head[:len(head)-2]
+	dead := New()
+	dead.RestoreClock(5)
 	for what, content := range map[string]string{
 		"a member twice": "\x01\x02\x01a\x01a", "a name among integers": "\x00\x01\x01a",
-		"an unknown form":                "\x02\x01\x01a",
+		"an unknown form":                "\x04\x01\x01a",
+		"integers with deadlines":        "\x02\x01\x011\x07",
+		"no deadline":                    "\x03\x01\x01a",
+		"lives without a deadline":       "\x03\x01\x01a\x00",
+		"a dead member twice":            "\x03\x02\x01a\x01\x01a\x01",
 		"more members than there can be": "\x00\xff\xff\xff\xff\x7f",
 	} {
-		if err := New().Load(append(slices.Clone(head), content...)); !errors.Is(err, ErrCorrupt) {
+		if err := dead.Load(append(slices.Clone(head), content...)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

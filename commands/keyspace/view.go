@@ -3,7 +3,7 @@
 package keyspace
 
 // At returns a view of a keyspace, valid while that is not written to. It shows the same content,
-// but panics with ErrClosed at a key or a field that has not expired at Now and that an entry
+// but panics with ErrClosed at a key or an element that has not expired at Now and that an entry
 // stamped nowMs would find expired: only that entry can decide.
 func (ks *Keyspace) At(nowMs int64) *Keyspace {
 	view := *ks

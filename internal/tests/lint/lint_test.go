@@ -214,16 +214,19 @@ func TestServerFoldsASCII(t *testing.T) {
 	}, unicodeFold.MatchString)
 }
 
-// TestHashesAreReachedByTheirPrice: who walks over a hash skips its expired fields, for which
-// walkHash and walkHashOf charge. Who reaches a hash by another way says why it skips none unpaid.
+// TestHashesAreReachedByTheirPrice: who walks over a hash or a set skips its expired elements, for
+// which walkHash, walkHashOf and walkSet charge. Who reaches one by another way says why it skips
+// none unpaid.
 func TestHashesAreReachedByTheirPrice(t *testing.T) {
-	reached := regexp.MustCompile(`(?:\.\(|case )\*keyspace\.Hash\b`)
-	const instead = "use findHash, walkHash or walkHashOf, or say why not with //hash:"
+	reached := regexp.MustCompile(`(?:\.\(|case )\*keyspace\.(?:Hash|Set)\b`)
+	paid := regexp.MustCompile(`//(?:hash|set): `)
+	const instead = "use findHash, walkHash, walkHashOf, findSet or walkSet, or say why not with " +
+		"//hash: or //set:"
 	noLine(t, instead, func(path string) bool {
 		return strings.HasPrefix(path, "commands/") && path != "commands/collections.go" &&
 			!strings.HasSuffix(path, "_test.go")
 	}, func(line string) bool {
-		return reached.MatchString(line) && !strings.Contains(line, "//hash: ")
+		return reached.MatchString(line) && !paid.MatchString(line)
 	})
 }
 

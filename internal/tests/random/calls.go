@@ -141,6 +141,7 @@ var (
 	KeyPool = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "l1", "l2", "s1", "s2", "x1",
 		"x2", "g1", "", "key\x00\xff"}
 	memberPool = []string{"m1", "m2", "m3", "a", "b", "", "\xff\x00", strings.Repeat("long", 20)}
+	fewPool    = []string{"1", "1", "1", "2", "2", "3", "0"}
 	valuePool  = []string{"v", "1", "-7", "3.5", "", "10", "9223372036854775807",
 		"text with spaces", "\r\n", "1e300", strings.Repeat("x", 70)}
 	numberPool = []string{"0", "1", "2", "-1", "5", "100", "-3", "9223372036854775807", "x"}
@@ -215,8 +216,8 @@ type Pool struct {
 var pools = []Pool{
 	{"sha1", SHAPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
 	{"function", []string{"f1", "f2", "F3", "f4", "risk", "r\u0130sk", "ris\u212a"}},
-	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"member", memberPool},
-	{"numfields", []string{"1", "1", "1", "2", "2", "3", "0"}}, {"field", memberPool},
+	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"nummembers", fewPool},
+	{"member", memberPool}, {"numfields", fewPool}, {"field", memberPool},
 	{"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
 	{"second", ttlPool}, {"unix", ttlPool}, {"timestamp", ttlPool}, {"ttl", ttlPool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
@@ -276,7 +277,7 @@ func (g *Calls) Words(args []commands.Arg) []string {
 			words[counts] = strconv.Itoa(n)
 		}
 		words = append(words, more...)
-		if counts = -1; a.Name == "numkeys" || a.Name == "numfields" {
+		if counts = -1; a.Name == "numkeys" || a.Name == "numfields" || a.Name == "nummembers" {
 			counts = len(words) - 1
 		}
 		if a.Name == "key" {

@@ -1,0 +1,194 @@
+// Deadlines of members: random changes against a model, and what a sweep leaves visible.
+
+package keyspace
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// mortalModel is a set beside a map of the deadlines of its members, 0 for none. names says that
+// the set has the form for any strings.
+type mortalModel struct {
+	*testing.T
+	ks      *Keyspace
+	s       *Set
+	members map[string]int64
+	names   bool
+}
+
+func (m *mortalModel) alive(name string) bool {
+	atMs, ok := m.members[name]
+	return ok && (atMs == 0 || atMs >= m.ks.now)
+}
+
+// want returns the members that exist, in their order.
+func (m *mortalModel) want() (all []string) {
+	for name := range maps.Keys(m.members) {
+		if m.alive(name) {
+			all = append(all, name)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		if !m.names {
+			x, _ := strconv.Atoi(a)
+			y, _ := strconv.Atoi(b)
+			return x - y
+		}
+		return compareHashed(hashOf(a), a, hashOf(b), b)
+	})
+	return all
+}
+
+// check compares everything that the set shows with the model.
+func (m *mortalModel) check() {
+	m.Helper()
+	find := m.s.Finder()
+	for name, atMs := range m.members {
+		ok := m.alive(name)
+		at, exists := m.s.Deadline([]byte(name))
+		if m.s.Has([]byte(name)) != ok || exists != ok || ok && at != atMs ||
+			find(Member{Hash: hashOf(name), Name: name}) != ok {
+			m.Fatalf("%q expires at %d, %v, want %d, %v", name, at, exists, atMs, ok)
+		}
+	}
+	want := m.want()
+	var each, scanned, picked, all, byHash []string
+	keep := func(to *[]string) func(string) bool {
+		return func(name string) bool {
+			*to = append(*to, name)
+			return true
+		}
+	}
+	m.s.Each(keep(&each))
+	m.s.Scan(0, 1<<20, func(name string) { scanned = append(scanned, name) })
+	at := m.s.Pick()
+	for i := range m.s.Len() {
+		picked = append(picked, at(i))
+	}
+	for _, member := range m.s.All() {
+		all = append(all, member.Name)
+	}
+	m.s.ByHash(func(member Member) bool { return keep(&byHash)(member.Name) })
+	if m.s.Len() != len(want) || m.s.Integers() == m.names || !slices.Equal(each, want) ||
+		!slices.Equal(scanned, want) || !slices.Equal(picked, want) || !slices.Equal(all, want) ||
+		len(byHash) != len(want) {
+		m.Fatalf("Len %d, Each %q, Scan %q, Pick %q, All %q, ByHash %q, integers %v, want %q, %v",
+			m.s.Len(), each, scanned, picked, all, byHash, m.s.Integers(), want, !m.names)
+	}
+	lives := map[string]int64{}
+	m.s.Deadlines(func(name string, atMs int64) { lives[name] = atMs })
+	lasting := maps.Clone(m.members)
+	maps.DeleteFunc(lasting, func(name string, at int64) bool { return at == 0 || !m.alive(name) })
+	if !maps.Equal(lives, lasting) || m.s.Lasting() != (len(lasting) > 0) {
+		m.Fatalf("Deadlines %v, Lasting %v, want %v", lives, m.s.Lasting(), lasting)
+	}
+	if over := len(want) == 0 && m.s.size() > 0; m.s.over(m.s.size()) != over {
+		m.Fatalf("over is %v with %d members of %d alive", !over, len(want), m.s.size())
+	}
+	countsRight(m.T, m.s)
+	r := newReader(m.s.appendTo(nil), m.ks, true)
+	if read := readSet(r); !r.Done() || read.Sum() != m.s.Sum() || read.size() != m.s.size() ||
+		read.Volatile() != m.s.Volatile() || read.Integers() != m.s.Integers() {
+		m.Fatalf("read from its record: failed %v, Sum %x of %d, want %x of %d", r.Failed(),
+			read.Sum(), read.size(), m.s.Sum(), m.s.size())
+	}
+}
+
+// change makes a random change of one of so many members.
+func (m *mortalModel) change(r *rand.Rand, names int) {
+	name := strconv.Itoa(r.IntN(names))
+	ok := m.alive(name)
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		if m.s.Add([]byte(name)) == ok {
+			m.Fatalf("Add of %q: new is %v", name, ok)
+		}
+		if !ok {
+			m.members[name] = 0
+		}
+		m.names = m.names || m.s.size() > smallIntegers
+	case 3:
+		if m.s.Delete([]byte(name)) != ok {
+			m.Fatalf("Delete of %q is %v", name, !ok)
+		}
+		if ok {
+			delete(m.members, name)
+		}
+	case 4:
+		want := m.want()
+		positions := r.Perm(len(want))[:min(len(want), r.IntN(3))]
+		m.s.RemoveAt(positions, func(int) {})
+		for _, i := range positions {
+			delete(m.members, want[i])
+		}
+	case 5, 6, 7, 8:
+		if ok {
+			m.members[name] = m.ks.now + r.Int64N(30)
+			m.s.SetDeadline(m.ks, []byte(name), m.members[name])
+			m.names = true
+		}
+	case 9:
+		if ok {
+			m.members[name] = 0
+			m.s.SetDeadline(m.ks, []byte(name), 0)
+		}
+	case 10:
+		m.ks.now += r.Int64N(5)
+	case 11:
+		most, dead := r.IntN(4), m.s.Dead()
+		if m.s.sweep(m.s, most) != min(most, dead) {
+			m.Fatalf("a sweep of %d left %d of %d", most, m.s.Dead(), dead)
+		}
+	}
+}
+
+func TestMemberTTLsAgainstModel(t *testing.T) {
+	r := dbRand(t)
+	for _, names := range []int{4, 100, 3 * smallNames} {
+		ks := New()
+		m := &mortalModel{T: t, ks: ks, s: NewSet(), members: map[string]int64{}}
+		frozen := m.s.Clone().(*Set)
+		before := frozen.appendTo(nil)
+		for step := range 4000 {
+			m.change(r, names)
+			if step%25 == 0 {
+				m.check()
+			}
+			if step%500 == 0 {
+				if string(frozen.appendTo(nil)) != string(before) {
+					t.Fatal("a clone changed with what it was made of")
+				}
+				frozen = m.s
+				before = frozen.appendTo(nil)
+				m.s = m.s.Clone().(*Set)
+			}
+		}
+		ks.now += 1000
+		m.check()
+		m.s.sweep(m.s, 1<<20)
+		m.check()
+		if m.s.Dead() != 0 {
+			t.Errorf("%d dead members after a whole sweep", m.s.Dead())
+		}
+	}
+}
+
+// A set without deadlines has the record of any strings, even if it had some before.
+func TestSetRecordWithoutTTLs(t *testing.T) {
+	ks := New()
+	s := NewSet()
+	s.Add([]byte("m"))
+	plain := string(s.appendTo(nil))
+	s.SetDeadline(ks, []byte("m"), 7)
+	if string(s.appendTo(nil)) == plain {
+		t.Error("the deadline is not in the record")
+	}
+	s.SetDeadline(ks, []byte("m"), 0)
+	if got := string(s.appendTo(nil)); got != plain {
+		t.Errorf("record %q, want %q", got, plain)
+	}
+}
