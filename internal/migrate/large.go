@@ -216,8 +216,8 @@ func (r *run) scanPieces(ctx context.Context, it *item, t *temp, count int64) er
 		list, _ := answer[1].([]any)
 		if len(list) > 0 {
 			cmds := types[it.kind].load(list)
-			if it.kind == "hash" && r.fieldTTL {
-				lives, err := r.fieldTTLs(ctx, it.key, list)
+			if r.mortal[it.kind] {
+				lives, err := r.elementTTLs(ctx, it, list)
 				if err != nil {
 					return err
 				}
@@ -233,10 +233,18 @@ func (r *run) scanPieces(ctx context.Context, it *item, t *temp, count int64) er
 	}
 }
 
-// fieldTTLs returns the commands that set the TTLs of fields. list alternates names and values.
-func (r *run) fieldTTLs(ctx context.Context, key string, list []any) ([][]any, error) {
-	ask := []any{"HPTTL", key, "FIELDS", len(list) / 2}
-	for i := 0; i < len(list); i += 2 {
+// mortals are the kinds whose elements may have TTLs: how these are read and set, and after how
+// many words of what a scan returns the next element begins.
+var mortals = map[string]struct {
+	ask, set, word string
+	step           int
+}{"hash": {"HPTTL", "HPEXPIRE", "FIELDS", 2}, "set": {"SPTTL", "SPEXPIRE", "MEMBERS", 1}}
+
+// elementTTLs returns the commands that set the TTLs of elements, which list begins with.
+func (r *run) elementTTLs(ctx context.Context, it *item, list []any) ([][]any, error) {
+	m := mortals[it.kind]
+	ask := []any{m.ask, it.key, m.word, len(list) / m.step}
+	for i := 0; i < len(list); i += m.step {
 		ask = append(ask, list[i])
 	}
 	ttls, err := r.askList(ctx, ask...)
@@ -246,7 +254,7 @@ func (r *run) fieldTTLs(ctx context.Context, key string, list []any) ([][]any, e
 	var cmds [][]any
 	for i, ttl := range ttls {
 		if ms, _ := ttl.(int64); ms >= 0 {
-			cmds = append(cmds, []any{"HPEXPIRE", theKey, ms, "FIELDS", 1, list[2*i]})
+			cmds = append(cmds, []any{m.set, theKey, ms, m.word, 1, list[m.step*i]})
 		}
 	}
 	return cmds, nil

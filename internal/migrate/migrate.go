@@ -71,11 +71,11 @@ const (
 
 // run is a copy in progress.
 type run struct {
-	cfg      *Config
-	report   *Report
-	prefix   string // of temporary names in the target
-	names    int
-	fieldTTL bool // hashes of the source may have fields with a TTL
+	cfg    *Config
+	report *Report
+	prefix string // of temporary names in the target
+	names  int
+	mortal map[string]bool // the kinds of which the source's elements may have a TTL
 
 	db   int
 	from *redis.Client
@@ -86,7 +86,7 @@ type run struct {
 // correct, what was copied stays, and another run continues. A key that could not be copied is no
 // error: the report lists it.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	r := &run{cfg: &cfg, report: &Report{Copied: map[string]int64{}},
+	r := &run{cfg: &cfg, mortal: map[string]bool{}, report: &Report{Copied: map[string]int64{}},
 		prefix: tempPrefix + strconv.FormatInt(time.Now().UnixNano(), 36) + ":"}
 	dbs, err := r.databases(ctx)
 	if err != nil {
@@ -133,7 +133,9 @@ func (r *run) databases(ctx context.Context) ([]int, error) {
 	if err := r.mode(ctx, c); err != nil {
 		return nil, err
 	}
-	r.fieldTTL = c.Do(ctx, "HPTTL", tempPrefix, "FIELDS", 1, "x").Err() == nil
+	for kind, m := range mortals {
+		r.mortal[kind] = c.Do(ctx, m.ask, tempPrefix, m.word, 1, "x").Err() == nil
+	}
 	if r.cfg.OneDB {
 		one := connect(r.cfg.From, r.cfg.From.DB, 1)
 		defer one.Close()
@@ -303,7 +305,7 @@ func (r *run) batch(ctx context.Context, keys []string) error {
 		switch {
 		case !known:
 			r.fail(r.db, it.key, fmt.Sprintf("coordd has no type %q", it.kind))
-		case t.whole == nil, it.usage < 0, it.usage > smallBytes, it.kind == "hash" && r.fieldTTL:
+		case t.whole == nil, it.usage < 0, it.usage > smallBytes, r.mortal[it.kind]:
 			large = append(large, it)
 		default:
 			small = append(small, it)

@@ -457,13 +457,16 @@ func TestImportThroughFailover(t *testing.T) {
 	compareDatabases(t, source(0), c)
 }
 
-// TestImportFromCoordd copies what only coordd, or a newer Redis than Debian's, has: fields with a
-// TTL, pending entries that XNACK released, and how long a stream remembers its producers.
+// TestImportFromCoordd copies what only coordd, or a newer Redis than Debian's, has: fields and
+// members with a TTL, pending entries that XNACK released, and how long a stream remembers its
+// producers.
 func TestImportFromCoordd(t *testing.T) {
 	from, c := startSingle(t, filepath.Join(t.TempDir(), "from"))
 	do(t, c, "HSET", "h", "a", 1, "b", 2, "c", 3)
 	do(t, c, "HPEXPIRE", "h", 600_000, "FIELDS", 2, "a", "c")
 	do(t, c, "HSET", "plain", "a", 1)
+	do(t, c, "SADD", "s", "a", "b", "c")
+	do(t, c, "SPEXPIRE", "s", 600_000, "MEMBERS", 2, "a", "c")
 	do(t, c, "XADD", "x", "1-1", "a", "b")
 	do(t, c, "XGROUP", "CREATE", "x", "g", "0")
 	do(t, c, "XREADGROUP", "GROUP", "g", "me", "STREAMS", "x", ">")
@@ -490,10 +493,15 @@ func TestImportFromCoordd(t *testing.T) {
 	if len(consumers) != 1 || !strings.Contains(info, "idmp-maxsize:500") {
 		t.Error(consumers, info)
 	}
-	lives := do(t, d, "HPTTL", "h", "FIELDS", 3, "a", "b", "c").([]any)
-	if a, c := lives[0].(int64), lives[2].(int64); a <= 0 || a > 600_000 || c <= 0 || c > 600_000 ||
-		lives[1] != int64(-1) {
-		t.Error(lives)
+	for _, ask := range [][]any{{"HPTTL", "h", "FIELDS"}, {"SPTTL", "s", "MEMBERS"}} {
+		lives := do(t, d, append(ask, 3, "a", "b", "c")...).([]any)
+		if a, c := lives[0].(int64), lives[2].(int64); a <= 0 || a > 600_000 || c <= 0 ||
+			c > 600_000 || lives[1] != int64(-1) {
+			t.Error(ask, lives)
+		}
+	}
+	if v := d.SMembers(t.Context(), "s").Val(); len(v) != 3 {
+		t.Error(v)
 	}
 	if v := d.HGetAll(t.Context(), "h").Val(); !maps.Equal(v,
 		map[string]string{"a": "1", "b": "2", "c": "3"}) {
