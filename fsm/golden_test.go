@@ -378,3 +378,43 @@ func TestGoldenDamaged(t *testing.T) {
 		t.Errorf("a snapshot of a later version: %v", err)
 	}
 }
+
+// The golden snapshot has sets whose members expire: small, large, with one that is dead, and one
+// that had a deadline.
+func TestGoldenMembersThatExpire(t *testing.T) {
+	m := newestMachine(testTable())
+	m.sweeps = -1
+	large := "SADDEX large PX 5000 MEMBERS 200"
+	for i := range 200 {
+		large += fmt.Sprintf(" m%d", i)
+	}
+	for i, batch := range [][]byte{calls("SADD s a b c", "SPEXPIRE s 100 MEMBERS 1 a",
+		"SPEXPIRE s 9000 MEMBERS 1 b", large, "SADD ints 1 2", "SPEXPIRE ints 50 MEMBERS 1 1",
+		"SPERSIST ints MEMBERS 1 1"), calls("PING")} {
+		mustApply(t, m, uint64(i+1), &Entry{ClockMs: 1000 + int64(i)*500, WallUs: 1_700_000_000_000,
+			Batches: [][]byte{batch}}, true)
+	}
+	path := goldenFiles + "mortal-members-snapshot-v1.bin"
+	makeGolden(t, path, snapshotBytes(t, m.Snapshot()))
+	file := readGolden(t, path)
+	restored := restore(t, file, testTable())
+	for line, want := range map[string]string{
+		"SPTTL s MEMBERS 3 a b c":       "*3\r\n:-2\r\n:8500\r\n:-1\r\n",
+		"SCARD s":                       ":2\r\n",
+		"SPTTL large MEMBERS 2 m0 m199": "*2\r\n:4500\r\n:4500\r\n",
+		"SCARD large":                   ":200\r\n",
+		"SPTTL ints MEMBERS 1 1":        "*1\r\n:-1\r\n",
+		"OBJECT ENCODING ints":          "$9\r\nhashtable\r\n",
+		"EVAL_RO return{redis.call('SISMEMBER','s','a')} 0": "*1\r\n:0\r\n",
+	} {
+		if got := string(restored.Read(nil, calls(line), 1500, 1)); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	if s := restored.ks.DB(0).Find([]byte("s")).Collection().(*keyspace.Set); s.Dead() != 1 {
+		t.Errorf("%d dead members", s.Dead())
+	}
+	if !bytes.Equal(snapshotBytes(t, restored.Snapshot()), file) {
+		t.Errorf("%s is written otherwise now: a new format needs a new version", path)
+	}
+}
