@@ -90,6 +90,13 @@ func (m *mortalModel) check() {
 		m.Fatalf("over is %v with %d members of %d alive", !over, len(want), m.s.size())
 	}
 	countsRight(m.T, m.s)
+	plain := m.s.Clone().(*Set)
+	for _, name := range want {
+		plain.SetDeadline(m.ks, []byte(name), 0)
+	}
+	if (plain.Sum() == m.s.Sum()) == m.s.Lasting() {
+		m.Fatalf("with deadlines %v the Sum is %x, without %x", lasting, m.s.Sum(), plain.Sum())
+	}
 	r := newReader(m.s.appendTo(nil), m.ks, true)
 	if read := readSet(r); !r.Done() || read.Sum() != m.s.Sum() || read.size() != m.s.size() ||
 		read.Volatile() != m.s.Volatile() || read.Integers() != m.s.Integers() {
