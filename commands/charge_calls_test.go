@@ -174,6 +174,8 @@ var bigCalls = []bigCall{
 	{"BLMOVEM l dst LEFT LEFT 0 COUNT $n OBO", nil},
 	{"BLMOVE l dst LEFT LEFT 0", nil}, {"BLMPOP 0 1 l LEFT COUNT $n", nil},
 	{"BLPOP", ended("0", "none:#")}, {"BRPOP l 0", nil}, {"BRPOPLPUSH l dst 0", nil},
+	{"BZMOVE z dst MAX 0 COUNT $n", nil}, {"ZMOVE z dst MIN COUNT $n", nil},
+	{"ZMOVE z dst BYSCORE -inf inf", nil}, {"ZMOVEMEMBER z dst MEMBERS", counted("", "member:#")},
 	{"BZMPOP 0 1 z MIN COUNT $n", nil}, {"BZPOPMAX z 0", nil}, {"BZPOPMIN", ended("0", "none:#")},
 	{"CL.THROTTLE one2 5 5 5", nil}, {"GCRA one2 5 5 5", nil}, {"INCREX one BYINT 1", nil},
 	{"DUMP str", nil}, {"DUMP h", nil}, {"DUMP hv", nil}, {"DUMP l", nil}, {"DUMP s", nil},

@@ -78,6 +78,31 @@ var zsetSpecs = []Spec{
 			"one is available.",
 		Complexity: "O(k + log n) a member for k keys",
 		Handler:    multipopHandler(true, scoreWords, zmultipop)},
+	{Name: "zmove", Kind: Write, Arity: -4, Flags: DenyOOM, Level: LevelSecond,
+		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "sorted-set",
+		Since: "8.12.0",
+		Syntax: "source:key destination:key <MIN | MAX | BYSCORE score-min:double " +
+			"score-max:double> [COUNT count:integer]",
+		Summary: "Moves the lowest- or highest-scored members of a sorted set, or those in a " +
+			"range of scores, to another one and returns them.",
+		Complexity: "O(log n + m log n) for m members moved", Handler: zmove},
+	{Name: "zmovemember", Kind: Write, Arity: -6, Flags: DenyOOM, Level: LevelSecond,
+		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "sorted-set",
+		Since: "8.12.0",
+		Syntax: "source:key destination:key [NX | XX] MEMBERS num-members:integer member " +
+			"[member ...]",
+		Summary: "Moves named members of a sorted set to another one and returns them, " +
+			"optionally only those that it lacks, or has.",
+		Complexity: "O(log n) a member", Handler: zmovemember},
+	{Name: "bzmove", Kind: Write, Waits: AlwaysWaits, Arity: -5,
+		Flags: DenyOOM | Blocking, Level: LevelSecond,
+		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "sorted-set",
+		Since: "8.12.0",
+		Syntax: "source:key destination:key <MIN | MAX> timeout:double " +
+			"[COUNT count:integer]",
+		Summary: "Moves the lowest- or highest-scored members of a sorted set to another one " +
+			"and returns them. Blocks until one is available.",
+		Complexity: "O(m log n) for m members moved", Handler: bzmove},
 	{Name: "zremrangebyrank", Kind: Write, Arity: 4,
 		Keys: collectionKey.does(KeyRW | KeyDelete), Group: "sorted-set", Since: "2.0.0",
 		Syntax:     "key start:integer stop:integer",

@@ -114,6 +114,28 @@ func notified(t *testing.T, m *Machine, index uint64, clockMs int64, call []byte
 	return strings.Join(all, ",")
 }
 
+// A move between sorted sets is told as what leaves and what comes.
+func TestNotificationsOfScoredMoves(t *testing.T) {
+	m := newestMachine(testTable())
+	mustApply(t, m, 1, &Entry{ClockMs: 1000,
+		Batches: [][]byte{setting("notify-keyspace-events", "Egz")}}, true)
+	for i, c := range []struct{ call, want string }{
+		{"ZADD z 1 a 2 b 3 c 4 d", "zadd z"},
+		{"ZMOVE z to MIN", "zrem z,zadd to"},
+		{"ZMOVE z to BYSCORE 8 9", ""},
+		{"BZMOVE z to MAX 0 COUNT 2", "zrem z,zadd to"},
+		{"ZADD to 2 b", "zadd to"},
+		{"ZMOVEMEMBER z to NX MEMBERS 1 b", ""},
+		{"ZMOVEMEMBER z to XX MEMBERS 1 b", "zrem z,del z"}, // it has that score there
+		{"ZMOVEMEMBER to z MEMBERS 2 d a", "zrem to,zadd z"},
+		{"ZMOVE z to BYSCORE -inf inf", "zrem z,del z,zadd to"},
+	} {
+		if got := notified(t, m, uint64(i+2), 1000, calls(c.call)); got != c.want {
+			t.Errorf("%s: notified of %q, want %q", c.call, got, c.want)
+		}
+	}
+}
+
 // Who gives a key another value is told as overwritten, and type_changed, as by Redis 8.2.
 func TestNotificationsOfOverwrittenKeys(t *testing.T) {
 	m := newestMachine(testTable())

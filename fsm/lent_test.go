@@ -125,6 +125,20 @@ func TestGiveBackUndoesNothing(t *testing.T) {
 		{"BZPOPMIN k 0", "ZADD k 5 job", "ZREM k job", "ZADD k 5 job", "EXISTS k", ":0"},
 		{"BZPOPMIN k 0", "ZADD k 5 job", "ZREMRANGEBYSCORE k 1 9", "ZADD k 5 job", "EXISTS k",
 			":0"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "ZMOVEMEMBER k to MEMBERS 1 job", "ZADD k 5 job",
+			"EXISTS k", ":0"},
+		{"BZPOPMIN k 0", "ZADD k 5 job 6 b", "ZMOVEMEMBER k to MEMBERS 1 b", "ZADD k 5 job",
+			"EXISTS k", ":0"},
+		{"BZPOPMIN k 0", "ZADD k 5 job 6 b", "ZMOVE k to MIN", "ZADD k 5 job", "EXISTS k", ":0"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "EVAL " +
+			"return{redis.call('ZADD','b','9','job'),redis.call('ZMOVE','b','k','MIN')} 0",
+			"ZADD k 5 job", "ZSCORE k job", "$1 9"},
+		{"BZPOPMIN k 0", "ZADD k 5 job", "EVAL " +
+			"return{redis.call('ZADD','b','9','job')," +
+			"redis.call('ZMOVEMEMBER','b','k','XX','MEMBERS','1','job')} 0",
+			"ZADD k 5 job", "EXISTS k", ":0"},
+		{"BZMOVE k to MIN 0", "ZADD k 5 job", "SET elsewhere x", "ZADD k 5 job", "ZSCORE to job",
+			"$1 5"},
 		{"BZPOPMIN k 0", "ZADD k 5 job", "ZUNIONSTORE k 1 none", "ZADD k 5 job", "EXISTS k", ":0"},
 		{"BLPOP k 0", "RPUSH k job b", "LTRIM k 1 0", "LPUSH k job", "EXISTS k", ":0"},
 		{"BLPOP k 0", "RPUSH k job b", "EXPIRE k 100", "LPUSH k job", "LLEN k", ":1"},
@@ -229,7 +243,7 @@ func TestGiveBackBehindAnyCommand(t *testing.T) {
 		}
 	}
 	for _, name := range strings.Fields("del unlink expire expireat set restore rename " +
-		"move copy ltrim lrem zrem sort zunionstore bitop delex msetex hsetex") {
+		"move copy ltrim lrem zrem sort zunionstore bitop delex msetex hsetex zmovemember") {
 		if !ended[name] {
 			t.Errorf("no call of %s changed the key or said what it lacks", name)
 		}
@@ -254,6 +268,8 @@ var mayLeave = map[string]string{
 	"getdel":        "replies with what is there, as a read does",
 	"delex":         "with a condition it may be about another value; without, see denies",
 	"delifeq":       "may be about another value",
+	"zmove":         "takes what is there, as a pop does",
+	"bzmove":        "takes what is there, as a pop does",
 }
 
 // denies reports whether a command says that k does not exist, or does not have something that a

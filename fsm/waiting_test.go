@@ -177,6 +177,36 @@ func TestBlmovemWaitsForEnough(t *testing.T) {
 	}
 }
 
+// BZMOVE takes up to its count of what there is, and what it moves serves who waits for it there.
+// Changes of the destination, and keys of another type, wake nobody.
+func TestBzmoveMovesWhatThereIs(t *testing.T) {
+	w := newWaitMachine(t)
+	w.wait("n1", 1, "BZMOVE z run MAX 0 COUNT 2")
+	w.wait("n1", 2, "BZMOVE z run MIN 0 COUNT 9")
+	w.wait("n1", 3, "BZPOPMIN run 0")
+	w.reply("RPUSH z x", ":1")
+	w.reply("DEL z", ":1")
+	w.reply("ZADD run 9 y", ":1")
+	w.want("3: *3 $3 run $1 y $1 9")
+	w.wait("n1", 4, "BZPOPMIN run 0")
+	w.reply("ZADD z 1 a 2 b 3 c", ":3")
+	w.want("1: *2 *2 $1 c $1 3 *2 $1 b $1 2, 2: *1 *2 $1 a $1 1, 4: *3 $3 run $1 a $1 1")
+	w.reply("ZRANGE run 0 -1", "*2 $1 b $1 c")
+	w.reply("EXISTS z", ":0")
+	w.wait("n1", 5, "BZMOVE z str MIN 0")
+	w.wait("n1", 6, "BZMOVE z run MIN 0")
+	w.reply("SET str x", "+OK")
+	w.reply("ZADD z 1 a", ":1")
+	w.want("5: -" + string(commands.ErrWrongType) + ", 6: *1 *2 $1 a $1 1")
+	w.wait("n1", 7, "BZMOVE z run MIN 0")
+	w.reply("DEL run", ":1")
+	w.wait("n1", 8, "BZMOVE run back MIN 0 COUNT 3")
+	w.wait("n1", 9, "BZMOVE back z MIN 0")
+	w.reply("ZADD z 4 d", ":1") // in a circle
+	w.want("7: *1 *2 $1 d $1 4, 8: *1 *2 $1 d $1 4, 9: *1 *2 $1 d $1 4")
+	w.reply("ZCARD z", ":1")
+}
+
 // The order of arrival holds over all nodes, and only the own node's replies are built.
 func TestOrderOfArrivalHoldsOverNodes(t *testing.T) {
 	w := newWaitMachine(t)
@@ -494,7 +524,7 @@ func (w *randomWaits) wait(g *random.Calls, m *Machine, number uint64) {
 	q := commands.Request{Proto: 2, DB: g.IntN(2) * g.IntN(2), Cmds: [][][]byte{commandtest.Args(
 		randomWords(g, "BLPOP a b 0", "BRPOP a b 0", "BLMPOP 0 2 a b LEFT COUNT 3",
 			"BZPOPMIN a b 0", "BZMPOP 0 2 a b MAX COUNT 2", "BLMOVE a b LEFT RIGHT 0",
-			"BRPOPLPUSH a b 1")...)}}
+			"BRPOPLPUSH a b 1", "BZMOVE a b MAX 0 COUNT 2")...)}}
 	node := []byte(g.Pick([]string{"n1", "n2"}))
 	q.Wait = &commands.Wait{Node: node, Number: number, Order: uint64(g.IntN(2) * g.IntN(30)),
 		Era: m.waiting.eraOf(node) - uint64(g.IntN(8)/7)}
@@ -527,7 +557,8 @@ func (w *randomWaits) change(g *random.Calls) {
 		"RPUSH a x y z", "ZADD a 1 m 2 n 3 o", "LPUSH a x", "DEL a", "LPOP a", "ZPOPMIN a",
 		"EXPIRE a 1", "PEXPIRE a 300", "SET a v", "PERSIST a", "LREM a 0 x", "ZREM a m",
 		"SWAPDB 0 1", "FLUSHDB", "FLUSHALL", "RENAME a b", "COPY a b REPLACE",
-		"SORT a ALPHA STORE b", "LMOVE a b LEFT RIGHT", "UNLINK a", "LTRIM a 0 0", "SET a v PX 200")
+		"SORT a ALPHA STORE b", "LMOVE a b LEFT RIGHT", "UNLINK a", "LTRIM a 0 0", "SET a v PX 200",
+		"ZMOVE a b MIN COUNT 2", "ZMOVEMEMBER a b NX MEMBERS 2 m n")
 	q := commands.Request{Proto: 2, DB: g.IntN(2) * g.IntN(2),
 		Cmds: [][][]byte{commandtest.Args(words...)}}
 	if g.IntN(6) == 0 {

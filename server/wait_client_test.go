@@ -17,7 +17,8 @@ var waits = map[string]string{
 	"blmovem":    "BLMOVEM k to LEFT LEFT 0",
 	"brpoplpush": "BRPOPLPUSH k to 0", "blmpop": "BLMPOP 0 1 k LEFT",
 	"bzpopmin": "BZPOPMIN k 0", "bzpopmax": "BZPOPMAX k 0", "bzmpop": "BZMPOP 0 1 k MIN",
-	"xread": "XREAD BLOCK 0 STREAMS k $", "xreadgroup": "XREADGROUP GROUP g c BLOCK 0 STREAMS k >",
+	"bzmove": "BZMOVE k to MIN 0",
+	"xread":  "XREAD BLOCK 0 STREAMS k $", "xreadgroup": "XREADGROUP GROUP g c BLOCK 0 STREAMS k >",
 }
 
 // behindSizes are what a client has sent behind its blocking command when it goes.

@@ -25,6 +25,7 @@ var blockingCalls = map[string]struct{ call, brings string }{
 	"brpoplpush": {"BRPOPLPUSH from to 0", "RPUSH from x"},
 	"bzpopmin":   {"BZPOPMIN other from 0", "ZADD from 1 x"},
 	"bzpopmax":   {"BZPOPMAX other from 0", "ZADD from 1 x"},
+	"bzmove":     {"BZMOVE from to MIN 0 COUNT 2", "ZADD from 1 x"},
 	"bzmpop":     {"BZMPOP 0 2 other from MIN", "ZADD from 1 x"},
 }
 

@@ -212,12 +212,15 @@ type Pool struct {
 	Values []string
 }
 
+// fewPool are numbers of what follows.
+var fewPool = []string{"1", "1", "1", "2", "2", "3", "0"}
+
 // pools are searched in order; the first match counts.
 var pools = []Pool{
 	{"sha1", SHAPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
 	{"function", []string{"f1", "f2", "F3", "f4", "risk", "r\u0130sk", "ris\u212a"}},
 	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"nummembers", fewPool},
-	{"member", memberPool}, {"numfields", fewPool}, {"field", memberPool},
+	{"num-members", fewPool}, {"member", memberPool}, {"numfields", fewPool}, {"field", memberPool},
 	{"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
 	{"second", ttlPool}, {"unix", ttlPool}, {"timestamp", ttlPool}, {"ttl", ttlPool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
@@ -277,7 +280,9 @@ func (g *Calls) Words(args []commands.Arg) []string {
 			words[counts] = strconv.Itoa(n)
 		}
 		words = append(words, more...)
-		if counts = -1; a.Name == "numkeys" || a.Name == "numfields" || a.Name == "nummembers" {
+		counts = -1
+		switch a.Name {
+		case "numkeys", "numfields", "nummembers", "num-members":
 			counts = len(words) - 1
 		}
 		if a.Name == "key" {
