@@ -310,6 +310,7 @@ var bigCalls = []bigCall{
 	{"XPENDING x g IDLE 100000 - + $n", nil}, {"XRANGE x - +", nil}, {"XREVRANGE x + -", nil},
 	{"XREAD STREAMS x 0", nil}, {"XSETID x 9-9", nil},
 	{"XREADGROUP GROUP fresh c STREAMS x >", nil},
+	{"XREAD MAXSIZE $n STREAMS x 0", nil}, {"XREADGROUP GROUP fresh c MAXSIZE $n STREAMS x >", nil},
 	{"XREADGROUP GROUP fresh c NOACK STREAMS x >", nil}, {"XREADGROUP GROUP g c STREAMS x 0", nil},
 	{"XREADGROUP GROUP g d CLAIM 0 STREAMS x >", nil},
 	{"XREADGROUP GROUP g d CLAIM 0 COUNT 1 STREAMS x >", nil},

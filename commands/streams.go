@@ -63,14 +63,15 @@ var streamSpecs = []Spec{
 		Complexity: "O(1)", Handler: xsetid},
 	{Name: "xread", Kind: Read, Waits: WaitsOnBlock, Arity: -4, Flags: Blocking | MovableKeys,
 		Keys: afterStreams(1), Group: "stream", Since: "5.0.0",
-		Syntax: "[COUNT count:integer] [BLOCK milliseconds:integer] STREAMS key [key ...] id " +
-			"[id ...]",
+		Syntax: "[COUNT count:integer] [MAXCOUNT maxcount:integer] [MAXSIZE maxsize:integer] " +
+			"[BLOCK milliseconds:integer] STREAMS key [key ...] id [id ...]",
 		Summary: "Returns the entries of streams after given ids. Blocks until one is " +
 			"available, if BLOCK is given.",
 		Complexity: "O(log n) a stream, and O(m) in the entries that are answered", Handler: xread},
 	{Name: "xreadgroup", Kind: Write, Waits: WaitsOnBlock, Arity: -7, Flags: Blocking | MovableKeys,
 		Keys: afterStreams(4), Group: "stream", Since: "5.0.0",
-		Syntax: "GROUP group consumer [COUNT count:integer] [BLOCK milliseconds:integer] " +
+		Syntax: "GROUP group consumer [COUNT count:integer] [MAXCOUNT maxcount:integer] " +
+			"[MAXSIZE maxsize:integer] [BLOCK milliseconds:integer] " +
 			"[CLAIM min-idle-time:integer] [NOACK] STREAMS key [key ...] id [id ...]",
 		Summary: "Returns new or pending entries of streams for a consumer of a group. Blocks " +
 			"until one is available, if BLOCK is given.",
@@ -272,16 +273,20 @@ func replyEntries(out Reply, entries []keyspace.StreamEntry) {
 	}
 }
 
-// streamRange returns the entries from first to last, at most count if that is above 0, in
-// descending order if back. If they cannot fit into the reply, the command is refused early.
+// streamRange returns the entries from first to last, at most count if that is above 0, up to the
+// first for which takes is false, in descending order if back. If they cannot fit into the reply,
+// the command is refused early.
 func streamRange(x *Call, s *keyspace.Stream, first, last keyspace.StreamID, count int64,
-	back bool) (found []keyspace.StreamEntry) {
+	back bool, takes func(keyspace.StreamEntry) bool) (found []keyspace.StreamEntry) {
 	units, bytes, most, room := 0, 0, x.Left(), x.RoomLeft()
 	walk := s.Range
 	if back {
 		walk = s.RangeBack
 	}
 	walk(first, last, func(e keyspace.StreamEntry) bool {
+		if takes != nil && !takes(e) {
+			return false
+		}
 		units += replyWork*(entryElements+e.Fields()) + e.Size()/replyBytes
 		bytes += e.Size()
 		switch {

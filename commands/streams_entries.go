@@ -329,7 +329,7 @@ func xrange(back bool) Handler {
 		case counted && count <= 0:
 			x.Out.NullArray()
 		default:
-			replyEntries(x.Out, streamRange(x, s, first, last, count, back))
+			replyEntries(x.Out, streamRange(x, s, first, last, count, back, nil))
 		}
 		return nil
 	}

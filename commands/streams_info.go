@@ -88,7 +88,7 @@ func xinfoStream(x *Call) error {
 	if a.full {
 		replyField("entries")
 		replyEntries(x.Out, streamRange(x, s, keyspace.StreamID{}, keyspace.MaxStreamID, a.count,
-			false))
+			false, nil))
 		replyField("groups")
 		x.Out.Array(s.Groups())
 		s.EachGroup(func(g *keyspace.Group) { replyFullGroup(x, s, g, &a) })

@@ -17,6 +17,10 @@ const (
 		"XREAD instead."
 	errReadClaim Error = "ERR The CLAIM option is only supported by XREADGROUP. You called " +
 		"XREAD instead."
+	errReadMaxCount      Error = "ERR MAXCOUNT must be a positive integer"
+	errReadMaxCountLower Error = "ERR MAXCOUNT must not be smaller than COUNT"
+	errReadMaxSize       Error = "ERR MAXSIZE must be a positive integer"
+
 	errReadIdle    Error = "ERR min-idle-time is not an integer"
 	errReadIdleLow Error = "ERR min-idle-time must be a positive integer"
 	errReadNoGroup Error = "ERR Missing GROUP option for XREADGROUP"
@@ -36,7 +40,8 @@ func streamPositions(args [][]byte) []int {
 	at := 1
 	for at < len(args) && !isWord(args[at], "STREAMS") {
 		switch {
-		case isWord(args[at], "COUNT"), isWord(args[at], "BLOCK"), isWord(args[at], "CLAIM"):
+		case isWord(args[at], "COUNT"), isWord(args[at], "BLOCK"), isWord(args[at], "CLAIM"),
+			isWord(args[at], "MAXCOUNT"), isWord(args[at], "MAXSIZE"):
 			at += 2
 		case isWord(args[at], "GROUP"):
 			at += 3
@@ -64,6 +69,8 @@ type readArgs struct {
 	claims          bool
 	minIdleMs       int64 // of what it claims
 	count           int64 // 0: all
+	maxCount        int64 // of all streams together; 0: all
+	maxSize         int64 // bytes of the reply; 0: any
 	blocks          bool
 	timeoutMs       int64
 	keys, ids       [][]byte
@@ -90,6 +97,18 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 				return ErrNotInteger
 			}
 			a.count = max(n, 0)
+		case isWord(args[0], "MAXCOUNT") && more > 0 && x.Level >= LevelSecond:
+			args = args[1:]
+			var ok bool
+			if a.maxCount, ok = ParseInt(args[0]); !ok || a.maxCount < 1 {
+				return errReadMaxCount
+			}
+		case isWord(args[0], "MAXSIZE") && more > 0 && x.Level >= LevelSecond:
+			args = args[1:]
+			var ok bool
+			if a.maxSize, ok = ParseInt(args[0]); !ok || a.maxSize < 1 {
+				return errReadMaxSize
+			}
 		case isWord(args[0], "STREAMS") && more > 0:
 			if more%2 != 0 {
 				return errReadUnbalanced
@@ -123,6 +142,8 @@ func (a *readArgs) parse(x *Call, grouped bool) (err error) {
 		return ErrSyntax
 	case grouped && a.group == nil:
 		return errReadNoGroup
+	case a.maxCount > 0 && a.maxCount < a.count:
+		return errReadMaxCountLower
 	}
 	return nil
 }
@@ -230,15 +251,20 @@ func xread(x *Call) error {
 		}
 	}
 	var read []streamRead
+	left := newAllowance(&a)
 	for i, s := range streams {
-		if s == nil {
+		if s == nil || left.none() {
 			continue
 		}
 		if top, ok := s.Top(); ok && after[i].Less(top.ID) {
 			first, _ := after[i].Next()
-			entries := streamRange(x, s, first, keyspace.MaxStreamID, a.count, false)
+			left.open(a.keys[i])
+			entries := streamRange(x, s, first, keyspace.MaxStreamID, a.count, false, left.takes)
 			if x.Spend(readWork * len(entries)); x.overworked() {
 				return ErrCommandWork
+			}
+			if len(entries) == 0 {
+				continue // not even the first is small enough
 			}
 			read = append(read, streamRead{key: a.keys[i], entries: entries})
 		}
@@ -327,11 +353,14 @@ func xreadgroup(x *Call) error {
 			return ErrCommandWork
 		}
 	}
-	parcel := newParcel(x)
+	parcel := newParcel(x, newAllowance(&a))
 	parcel.names = x.nameWork(2, len(a.consumer))
 	var read []streamRead
 	lookMs, changed := int64(noLook), false
 	for i, r := range reads {
+		if parcel.left.none() {
+			break
+		}
 		key := a.keys[i]
 		s, _ := findStream(x, key) // not r.stream: the key may occur twice
 		g := s.Group(a.group)
@@ -359,7 +388,7 @@ func xreadgroup(x *Call) error {
 		}
 		delivers := len(got.entries)+len(got.claims) > 0
 		switch {
-		case delivers || len(dropped) > 0 || r.history && !parcel.full:
+		case delivers || len(dropped) > 0 || r.history && !parcel.full && !parcel.left.none():
 		case parcel.full && len(read) == 0 && !changed:
 			return parcel.refusal(x)
 		default:

@@ -33,6 +33,9 @@ func (a *readArgs) reclaim(x *Call, s *keyspace.Stream, g *keyspace.Group,
 			break
 		}
 		claims = append(claims, claim{entry: e, pending: pending})
+		if p.left.none() {
+			break
+		}
 	}
 	return claims, deleted, lookMs
 }

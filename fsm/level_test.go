@@ -230,6 +230,8 @@ func TestAdditionsOfALevel(t *testing.T) {
 			"$3\r\n0-1"},
 		"XADD x IDMPAUTO p * f v": {"-ERR Invalid stream ID specified as stream command argument",
 			"$3\r\n0-1"},
+		"XREADGROUP GROUP g c MAXCOUNT 1 STREAMS x >": {"-ERR syntax error", "*-1"},
+		"XREAD MAXSIZE 1 STREAMS x 9":                 {"-ERR syntax error", "*-1"},
 		"XREAD CLAIM 0 STREAMS x 0": {"-ERR syntax error", "-ERR The CLAIM option is only " +
 			"supported by XREADGROUP. You called XREAD instead."},
 	} {

@@ -224,6 +224,7 @@ var pools = []Pool{
 	{"encoding", []string{"u8", "i16", "u1", "i64", "u63", "i5", "u64"}},
 	{"second", ttlPool}, {"unix", ttlPool}, {"timestamp", ttlPool}, {"ttl", ttlPool},
 	{"score", floatPool}, {"increment", numberPool}, {"decrement", numberPool},
+	{"maxcount", numberPool}, {"maxsize", numberPool},
 	{"min", rangePool}, {"max", rangePool}, {"start", rangePool}, {"stop", rangePool},
 	{"end", rangePool},
 	{"count", numberPool}, {"offset", numberPool}, {"cursor", numberPool}, {"index", numberPool},
