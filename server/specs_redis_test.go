@@ -105,7 +105,8 @@ func TestCommandIsThatOfRedis(t *testing.T) {
 // 7.0.15 has them, and why.
 var docsDiffer = map[string]string{
 	"set": "conditions of Redis 8.4", "xadd": "references of 8.2, IDMP of 8.6",
-	"xreadgroup": "CLAIM of 8.4", "hscan": "NOVALUES of 7.4",
+	"xread": "MAXCOUNT and MAXSIZE of 8.10", "xreadgroup": "the same, CLAIM of 8.4",
+	"hscan": "NOVALUES of 7.4",
 	"zrank": "WITHSCORE of 7.2", "zrevrank": "WITHSCORE of 7.2",
 	"zscan": "NOSCORES, by NOVALUES's example", "client|kill": "MAXAGE of 7.4",
 	"debug": "Redis tells none", "command|getkeys": "Redis tells none",
