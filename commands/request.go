@@ -36,7 +36,10 @@ type Request struct {
 	// that brings something. nil: the client's node tries again. It needs LevelSecond.
 	Wait  *Wait
 	Watch []WatchedKey // only with Multi
-	Cmds  [][][]byte   // one, unless Multi
+	// Conditional means that the first of Cmds is EXEC with conditions, on which the others depend.
+	// It needs Multi and LevelSecond.
+	Conditional bool
+	Cmds        [][][]byte // one, unless Multi
 }
 
 // Wait names a command that may wait in the machine.
@@ -77,8 +80,9 @@ const (
 	// in the second byte
 	requestTellReads
 	requestWait // node, era, number and order follow the user
+	requestConditional
 
-	requestFlags = requestWait<<1 - 1
+	requestFlags = requestConditional<<1 - 1
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -110,6 +114,9 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	}
 	if r.Wait != nil {
 		flags |= requestWait
+	}
+	if r.Conditional {
+		flags |= requestConditional
 	}
 	if more := byte(flags >> 8); more != 0 {
 		dst = append(dst, byte(flags)|requestMore, more, byte(r.DB))
@@ -200,6 +207,7 @@ func (r *RequestReader) body(flags int) (*Request, error) {
 	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0,
 		flags&requestSetting != 0
 	q.Behind, q.TellReads = flags&requestBehind != 0, flags&requestTellReads != 0
+	q.Conditional = flags&requestConditional != 0
 	q.Proto = 2
 	if flags&requestRESP3 != 0 {
 		q.Proto = 3
@@ -230,6 +238,7 @@ func (r *RequestReader) body(flags int) (*Request, error) {
 	}
 	if r.in.Failed() || q.DB >= keyspace.Databases || flags&^requestFlags != 0 ||
 		(q.Multi && (q.Woken || q.Behind || q.Setting)) ||
+		(q.Conditional && (!q.Multi || len(q.Cmds) == 0)) ||
 		(q.Wait != nil && (q.Multi || q.Setting)) {
 		r.in.Fail()
 		return nil, ErrCorruptRequest

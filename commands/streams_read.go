@@ -253,7 +253,7 @@ func xread(x *Call) error {
 	var read []streamRead
 	left := newAllowance(&a)
 	for i, s := range streams {
-		if s == nil || left.none() {
+		if s == nil {
 			continue
 		}
 		if top, ok := s.Top(); ok && after[i].Less(top.ID) {
@@ -264,7 +264,7 @@ func xread(x *Call) error {
 				return ErrCommandWork
 			}
 			if len(entries) == 0 {
-				continue // not even the first is small enough
+				continue // the reply is complete
 			}
 			read = append(read, streamRead{key: a.keys[i], entries: entries})
 		}

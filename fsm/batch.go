@@ -193,13 +193,17 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 		out.Error(err.Error())
 		return
 	}
-	if r.readOnly && r.mayWrite(q.Cmds) {
+	cmds := q.Cmds
+	if q.Conditional {
+		cmds = cmds[1:]
+	}
+	if r.readOnly && r.mayWrite(cmds) {
 		r.beginDryRun() // before its reads: all of a transaction sees the same state
 		if r.env.Aborted {
 			return
 		}
 	}
-	if err := r.refuses(x, q.Cmds); err != nil {
+	if err := r.refuses(x, cmds); err != nil {
 		r.room -= headBytes
 		out.Error(err.Error())
 		return
@@ -212,14 +216,26 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 			r.env.Witness.Watched(w.DB, w.Key, w.Changed == 0)
 		}
 	}
-	if r.watchedChanged(q.Watch) {
+	hold, err := !r.watchedChanged(q.Watch), error(nil)
+	if hold && q.Conditional {
+		hold, err = r.conditionsHold(x, q.Cmds[0])
+	}
+	switch {
+	case q.Conditional && r.env.Most > 0 && r.env.Work > r.env.Most:
+		r.env.Aborted = true
+		return
+	case err != nil:
+		r.room -= headBytes
+		out.Error(err.Error())
+		return
+	case !hold:
 		out.NullArray()
 		r.room -= headBytes
 		return
 	}
-	out.Array(len(q.Cmds))
+	out.Array(len(cmds))
 	r.room -= headBytes
-	for _, cmd := range q.Cmds {
+	for _, cmd := range cmds {
 		if r.env.Most > 0 && r.env.Work > r.env.Most {
 			r.env.Aborted = true
 			return
@@ -250,6 +266,22 @@ func (r *runner) watchedChanged(keys []commands.WatchedKey) bool {
 	return slices.ContainsFunc(keys, func(w commands.WatchedKey) bool {
 		return r.env.Keyspace.DB(w.DB).LastChange(w.Key) != w.Changed
 	})
+}
+
+// conditionsHold reports whether the conditions of an EXEC hold, or returns the error for a user
+// who may not read their keys.
+func (r *runner) conditionsHold(x *commands.Call, exec [][]byte) (bool, error) {
+	x.Args = exec
+	if x.User != nil {
+		spec, err := r.m.table.ResolveAt(x.Level, exec)
+		if err != nil {
+			return false, err
+		}
+		if err := r.permitted(x, spec); err != nil {
+			return false, err
+		}
+	}
+	return x.ExecConditions()
 }
 
 // mayWrite reports whether one of the commands may change anything.

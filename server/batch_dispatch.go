@@ -419,6 +419,9 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	owed.db = s.db
 	if owed.step == executed {
 		b.req.Multi, b.req.Watch = true, s.tx.watch
+		if b.req.Conditional = len(owed.args) > 1; b.req.Conditional {
+			b.req.Cmds = slices.Concat([][][]byte{owed.args}, cmds)
+		}
 	} else {
 		s.showMonitors(owed.spec, owed.args)
 	}

@@ -54,10 +54,15 @@ var transactionSpecs = []commands.Spec{
 		Local:      &commands.Local{Early: true, Run: serve(multi)},
 	},
 	{
-		Name: "exec", Kind: commands.Session, Arity: 1, Group: "transactions", Since: "1.2.0",
+		Name: "exec", Kind: commands.Session, Arity: -1, ArityBefore: 1, Group: "transactions",
+		Since: "1.2.0",
 		Flags: commands.NoScript | commands.Loading | commands.Stale | commands.SkipSlowlog |
-			commands.NotQueued | commands.RunsQueue,
-		Summary:    "Executes the queued commands atomically, unless a watched key has changed.",
+			commands.NotQueued | commands.RunsQueue | commands.MovableKeys,
+		Keys: commands.KeySpec{Find: commands.ExecKeys, Parts: []commands.KeyPart{
+			{Unknown: true, Flags: commands.KeyRO | commands.KeyAccess}}},
+		Syntax: "[<IFEQ key value | IFNE key value | NX key | XX key> ...]",
+		Summary: "Executes the queued commands atomically, unless a watched key has changed or a " +
+			"condition does not hold.",
 		Complexity: "That of the queued commands",
 		Local:      &commands.Local{Raw: true, Run: serve(exec)},
 	},
@@ -179,6 +184,20 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 		s.failRaw(spec, args, commands.ErrExecAbort)
 		return
 	}
+	if len(args) > 1 {
+		switch err := s.growTransaction(argBytes(args) + argCost*len(args)); {
+		case s.srv.backend.Level() < commands.LevelSecond:
+			s.refuse(spec, spec.ArityError())
+			return
+		case err != nil:
+			s.refuse(spec, err)
+			return
+		case commands.ExecKeys(args) == nil:
+			s.refuse(spec, commands.ErrExecCondition)
+			s.showMonitors(spec, args)
+			return
+		}
+	}
 	if err := s.queueElsewhere(); err != nil { // the leader has changed since they were queued
 		s.tx = transaction{}
 		s.failRaw(spec, args, err)
@@ -198,7 +217,7 @@ func exec(s *session, spec *commands.Spec, args [][]byte) {
 			cmds = append(cmds, q.args)
 		}
 	}
-	if len(cmds) == 0 && len(s.tx.watch) == 0 {
+	if len(cmds) == 0 && len(s.tx.watch) == 0 && len(args) == 1 {
 		block := s.tx.queue
 		s.tx = transaction{}
 		s.flush()

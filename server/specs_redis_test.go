@@ -78,7 +78,8 @@ func sortedText(v commandtest.Value) string {
 
 // specDiffers names what differs from Redis 7.0.15, and why.
 var specDiffers = map[string]string{"zrank arity": "WITHSCORE of 7.2",
-	"zrevrank arity": "WITHSCORE of 7.2", "memory|purge categories": "it is for administrators"}
+	"zrevrank arity": "WITHSCORE of 7.2", "exec arity": "conditions of Valkey 9.2",
+	"exec flags": "the same", "exec key specs": "the same", "memory|purge categories": "it is for administrators"}
 
 func TestCommandIsThatOfRedis(t *testing.T) {
 	c, mine := bothServers(t)
@@ -114,9 +115,9 @@ var docsDiffer = map[string]string{
 	"bitop":                   "the operations are told apart",
 	"sort":                    "only Redis's files know that BY and GET name keys",
 	"client|list":             "a block of one argument is that argument", "config|get": "the same",
-	"psubscribe": "the same",
-	"failover":   "the notation does not tell what a word takes besides values",
-	"geosearch":  "the same", "geosearchstore": "the same",
+	"psubscribe": "the same", "exec": "conditions of Valkey 9.2",
+	"failover":  "the notation does not tell what a word takes besides values",
+	"geosearch": "the same", "geosearchstore": "the same",
 	"xinfo|stream": "the same", "xtrim": "a group without brackets is none",
 }
 

@@ -138,6 +138,8 @@ var avoidances = []avoidance{
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "acked"},
 	{"| `XADD` | `KEEPREF`,", "xadd", "idmp"},
 	{"| `XADD` | `KEEPREF`,", "xadd", "idmpauto"},
+	{"| `EXEC` | `IFEQ`,", "exec", "ifeq"}, {"| `EXEC` | `IFEQ`,", "exec", "ifne"},
+	{"| `EXEC` | `IFEQ`,", "exec", "nx"}, {"| `EXEC` | `IFEQ`,", "exec", "xx"},
 	{"| `XREAD` | `MAXCOUNT`,", "xread", "maxcount"},
 	{"| `XREAD` | `MAXCOUNT`,", "xread", "maxsize"},
 	{"| `XREADGROUP` | `MAXCOUNT`,", "xreadgroup", "maxcount"},

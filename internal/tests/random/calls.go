@@ -89,6 +89,13 @@ func (g *Calls) Request() *commands.Request {
 		q.Cmds = append(q.Cmds, g.Call(g.Specs))
 	}
 	if g.IntN(4) == 0 {
+		q.Conditional = true
+		key := g.Pick(KeyPool)
+		q.Cmds = slices.Insert(q.Cmds, 0, commandtest.Args(append([]string{"EXEC"},
+			strings.Fields(g.Pick([]string{"NX " + key, "XX " + key, "IFEQ " + key + " 1",
+				"IFNE " + key + " 1 XX " + key}))...)...))
+	}
+	if g.IntN(4) == 0 {
 		q.Watch = []commands.WatchedKey{{Key: []byte(g.Pick(KeyPool)),
 			Changed: keyspace.Revision(g.IntN(2))}}
 	}
