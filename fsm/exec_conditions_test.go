@@ -64,7 +64,8 @@ func TestExecConditionsNeedTheRight(t *testing.T) {
 		q := conditional(exec, "APPEND mine x", "DEL mine")
 		q.User = bob
 		got := u.entry(&Entry{ClockMs: 1, Batches: [][]byte{commands.AppendRequest(nil, q)}})[0]
-		if ran := got == "*2\r\n:1\r\n:1\r\n"; ran != runs || !ran && !strings.HasPrefix(got, "-NOPERM") {
+		ran := got == "*2\r\n:1\r\n:1\r\n"
+		if ran != runs || !ran && !strings.HasPrefix(got, "-NOPERM") {
 			t.Errorf("%s: %q", exec, got)
 		}
 	}

@@ -121,8 +121,8 @@ func TestSubscribersOfTheNode(t *testing.T) {
 		{"EVAL redis.pcall('pubsub','numpat').err",
 			"$49 ERR This Redis command is not allowed from script"},
 		{"MULTI", "+OK"}, {"PING", "+QUEUED"}, // nor are there conditions
-		{"EXEC NX a", "-EXECABORT Transaction discarded because of: wrong number of arguments for " +
-			"'exec' command"},
+		{"EXEC NX a", "-EXECABORT Transaction discarded because of: wrong number of arguments " +
+			"for 'exec' command"},
 	})
 	n.fake.change(t) // below LevelSecond nothing is told
 	n.fake.set(func() {

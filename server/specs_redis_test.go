@@ -79,7 +79,8 @@ func sortedText(v commandtest.Value) string {
 // specDiffers names what differs from Redis 7.0.15, and why.
 var specDiffers = map[string]string{"zrank arity": "WITHSCORE of 7.2",
 	"zrevrank arity": "WITHSCORE of 7.2", "exec arity": "conditions of Valkey 9.2",
-	"exec flags": "the same", "exec key specs": "the same", "memory|purge categories": "it is for administrators"}
+	"exec flags": "the same", "exec key specs": "the same",
+	"memory|purge categories": "it is for administrators"}
 
 func TestCommandIsThatOfRedis(t *testing.T) {
 	c, mine := bothServers(t)
