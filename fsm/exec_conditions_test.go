@@ -30,7 +30,8 @@ func TestExecConditions(t *testing.T) {
 		"EXEC IFEQ k 5": "*1 :6", "EXEC IFEQ k 6": "*-1", "EXEC IFNE k 5": "*-1",
 		"EXEC IFNE k 6": "*1 :6", "EXEC IFNE none 5": "*1 :6", "EXEC IFEQ none 5": "*-1",
 		"EXEC XX k NX none": "*1 :6", "EXEC XX k NX k": "*-1", "EXEC XX l NX l": "*-1",
-		"EXEC NX short": "*1 :6", "EXEC XX short": "*-1", "EXEC IFNE short x": "*1 :6",
+		"EXEC XX none NX none": "*-1",
+		"EXEC NX short":        "*1 :6", "EXEC XX short": "*-1", "EXEC IFNE short x": "*1 :6",
 		"EXEC IFEQ l x": wrongType, "EXEC XX none IFNE l x": wrongType,
 		"EXEC XX k IFEQ k": "-" + string(commands.ErrExecCondition),
 	} {

@@ -198,14 +198,19 @@ func TestGuessesNeedTheRightToRead(t *testing.T) {
 			func(v string) []string { return []string{"DELEX", "k1", "IFDNE", digest(v)} },
 		},
 		"delifeq": {func(v string) []string { return []string{"DELIFEQ", "k1", v} }},
+		"exec": {
+			func(v string) []string { return []string{"EXEC", "IFEQ", "k1", v} },
+			func(v string) []string { return []string{"EXEC", "XX", "k1", "IFNE", "k1", v} },
+		},
 	}
 	for name, all := range calls {
 		for i, call := range all {
 			var replies []string
 			for _, guess := range []string{value, "wrong"} {
 				node := attacked(t, "%W~*")
-				raw, err := node.ask(&commands.Request{Cmds: [][][]byte{
-					commandtest.Args(call(guess)...)}}, false)
+				raw, err := node.ask(&commands.Request{Multi: name == "exec",
+					Conditional: name == "exec",
+					Cmds:        [][][]byte{commandtest.Args(call(guess)...)}}, false)
 				if err != nil {
 					t.Fatal(err)
 				}
