@@ -219,9 +219,6 @@ type Pool struct {
 	Values []string
 }
 
-// fewPool are numbers of what follows.
-var fewPool = []string{"1", "1", "1", "2", "2", "3", "0"}
-
 // pools are searched in order; the first match counts.
 var pools = []Pool{
 	{"sha1", SHAPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
