@@ -241,17 +241,15 @@ func (s *session) elsewhere(spec *commands.Spec, args [][]byte) error {
 		return nil
 	}
 	host, port := hostPort(addr)
-	if moved {
-		indexes, err := spec.KeyIndexes(args)
-		if err != nil || len(indexes) == 0 {
-			return nil
-		}
+	indexes, err := spec.KeyIndexes(args)
+	switch keys := err == nil && len(indexes) > 0; {
+	case moved && keys:
 		return commands.Errorf("MOVED %d %s:%s", commands.Slot(args[indexes[0]]), host, port)
+	case moved, spec.Kind == commands.Session && !keys: // EXEC may have some
+	case spec.Writes() || spec.Reads() || len(spec.KeyParts()) > 0:
+		return commands.Errorf("REDIRECT %s:%s", host, port)
 	}
-	if !spec.Writes() && !spec.Reads() && len(spec.KeyParts()) == 0 {
-		return nil
-	}
-	return commands.Errorf("REDIRECT %s:%s", host, port)
+	return nil
 }
 
 // queueElsewhere is elsewhere for the commands queued in a transaction.

@@ -289,7 +289,7 @@ func TestWhatChangesNothingIsCounted(t *testing.T) {
 // trail shows nothing but words of the syntax, numbers and what these placeholders stand for.
 func TestAuditShowsNoValue(t *testing.T) {
 	shows := strings.Fields("key username library-name id host host:port ip:port event " +
-		"subcommand name libname libver flags capabilities ip") // the last of clients: CLIENT KILL
+		"subcommand name libname libver flags capabilities ip node-id") // of clients: CLIENT KILL
 	var fill func(args []commands.Arg) (call, named []string)
 	fill = func(args []commands.Arg) (call, named []string) {
 		for _, a := range args {
