@@ -24,7 +24,7 @@ var takesNoTurn = map[string]string{
 	"acl|deluser": "the machine", "acl|dryrun": "the machine", "acl|setuser": "the machine",
 	"watch": "the machine", "client|capa": "it looks at each word", "config|set": "the parameters",
 	"client|tracking": "the prefixes of a connection", "exec": "the machine",
-	"subscribe":       "the reply", "psubscribe": "the reply", "ssubscribe": "the reply",
+	"subscribe": "the reply", "psubscribe": "the reply", "ssubscribe": "the reply",
 	"unsubscribe": "the reply", "punsubscribe": "the reply", "sunsubscribe": "the reply",
 }
 
