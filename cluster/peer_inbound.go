@@ -51,7 +51,7 @@ func (n *Node) serveForward(conn *stream, known func()) {
 	in := &inbound{n: n, w: newPeerConn(conn, reader), peer: peer.id,
 		number:     n.nextInbound.Add(1),
 		slots:      make(chan struct{}, maxInboundFrames),
-		answering:  make(chan struct{}, maxQuestions),
+		answering:  make(chan struct{}, maxAnswers),
 		scheduling: peer.abilities&abilityScheduling != 0,
 		walls:      peer.abilities&abilityWalls != 0}
 	n.trackInbound(in, true)

@@ -64,6 +64,7 @@ type link struct {
 
 	missed   atomic.Bool // its absence was logged
 	foreign  atomic.Bool // the member has another processor architecture
+	late     atomic.Bool // it did not answer the newest question in time
 	length   messageLength
 	repeats  repeats
 	attempts int    // to reach it; run's own

@@ -13,13 +13,18 @@ const (
 	// MaxQuestion and MaxAnswer bound the bytes of a question and of an answer.
 	MaxQuestion = 1 << 20
 	MaxAnswer   = 4 << 20
-	// maxQuestions is how many questions this node asks at a time, and so how many it answers to
-	// each member; more wait.
-	maxQuestions = 16
+	// maxQuestions is how many questions this node asks at a time; more wait for turnWait.
+	// maxAnswers is how many it answers to each member at a time: to some that has given up
+	// waiting.
+	maxQuestions = 4
+	maxAnswers   = 16
+	turnWait     = 5 * time.Second
 	// maxUnread bounds the bytes that wait for a member that asks and does not read.
-	maxUnread = maxQuestions * MaxAnswer
-	// answerWait is how long a question waits for answers.
-	answerWait = 500 * time.Millisecond
+	maxUnread = maxAnswers * MaxAnswer
+	// answerWait is how long a question waits for answers, lateWait for those of members that were
+	// late the last time: one that hangs costs one question the whole wait.
+	answerWait = time.Second
+	lateWait   = 100 * time.Millisecond
 )
 
 // response is a member's answer; nil bytes: it has none.
@@ -32,55 +37,74 @@ type response struct {
 // no order, and the ids of the members whose answers did not. Nobody answers a question that is too
 // large.
 func (n *Node) AskOthers(ctx context.Context, question []byte) (answers [][]byte, silent []string) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
+	turn := time.NewTimer(turnWait)
+	defer turn.Stop()
+	asks := len(question) <= MaxQuestion
 	select {
 	case n.asking <- struct{}{}:
 		defer func() { <-n.asking }()
-	case <-ctx.Done():
+	case <-turn.C:
+		asks = false
+	case <-n.stop:
+		asks = false
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	late := time.NewTimer(lateWait)
+	defer late.Stop()
 	id := n.nextFrame.Add(1)
 	n.linksMu.Lock()
 	came := make(chan response, len(n.links))
-	awaited := map[*link]bool{}
+	awaited := map[*link]bool{} // whether the member was late the last time
 	for _, l := range n.links {
+		wasLate := l.late.Load()
 		switch {
 		case !l.up():
-		case ctx.Err() == nil && len(question) <= MaxQuestion && l.inquire(id, question, came):
-			awaited[l] = true
+		case asks && l.inquire(id, question, came):
+			awaited[l] = wasLate
 		default:
 			silent = append(silent, l.id)
 		}
 	}
 	n.linksMu.Unlock()
-	for len(awaited) > 0 && ctx.Err() == nil {
-		select {
-		case r := <-came:
-			delete(awaited, r.from)
-			if r.answer == nil {
-				silent = append(silent, r.from.id)
-			} else {
-				answers = append(answers, r.answer)
+	giveUp := func(all bool) {
+		for l, wasLate := range awaited {
+			if all || wasLate {
+				l.giveUp(id)
+				delete(awaited, l)
+				silent = append(silent, l.id)
 			}
-		case <-ctx.Done():
-		case <-n.stop:
-			cancel()
 		}
 	}
-	for l := range awaited {
-		l.giveUp(id)
-		silent = append(silent, l.id)
+	for len(awaited) > 0 {
+		select {
+		case r := <-came:
+			switch _, waits := awaited[r.from]; {
+			case !waits: // it was given up
+			case r.answer == nil:
+				silent = append(silent, r.from.id)
+			default:
+				answers = append(answers, r.answer)
+			}
+			delete(awaited, r.from)
+		case <-late.C:
+			giveUp(false)
+		case <-ctx.Done():
+			giveUp(true)
+		case <-n.stop:
+			giveUp(true)
+		}
 	}
 	slices.Sort(silent)
 	return answers, silent
 }
 
-// inquire sends a question, unless the member is not connected, does not understand it, or reads
-// nothing. Its answer, or the end of the connection, goes to came.
+// inquire sends a question, unless the member is not connected or does not understand it. Its
+// answer, or the end of the connection, goes to came.
 func (l *link) inquire(id uint64, question []byte, came chan<- response) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.takes() || l.peer.abilities&abilityQuestions == 0 || l.wire.backlog() >= maxAskQueue {
+	if !l.takes() || l.peer.abilities&abilityQuestions == 0 {
 		return false
 	}
 	if l.asked == nil {
@@ -93,6 +117,7 @@ func (l *link) inquire(id uint64, question []byte, came chan<- response) bool {
 
 // giveUp forgets a question to a member that has not answered in time.
 func (l *link) giveUp(id uint64) {
+	l.late.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.asked, id)
@@ -100,6 +125,7 @@ func (l *link) giveUp(id uint64) {
 
 // takeAnswer handles an answer, which may be late.
 func (l *link) takeAnswer(f frame) {
+	l.late.Store(false)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	came := l.asked[f.id]
@@ -122,7 +148,7 @@ func (l *link) unanswered() {
 	l.asked = nil
 }
 
-// answerQuestion answers without holding up the connection. More than maxQuestions come at a time
+// answerQuestion answers without holding up the connection. More than maxAnswers come at a time
 // only if the member has given up on earlier ones.
 func (in *inbound) answerQuestion(f frame) {
 	send := func(status frameStatus, answer []byte) {

@@ -43,7 +43,10 @@ func (t *transport) attend(rpc *raft.RPC) {
 	in, out := io.Pipe()
 	rpc.Reader = in
 	read := make(chan struct{})
-	rpc.RespChan = t.listen(rpc.RespChan, func(raft.RPCResponse) { <-read })
+	rpc.RespChan = t.listen(rpc.RespChan, func(raft.RPCResponse) {
+		_ = in.Close() // who refuses it has not read it
+		<-read
+	})
 	go func() { // ends with the connection at the latest
 		_, err := io.Copy(out, source)
 		_ = out.CloseWithError(err)
@@ -67,7 +70,8 @@ func (t *transport) endSilent(source *timedReader, out *io.PipeWriter, read <-ch
 			}
 		case <-read:
 			return
-		case <-t.stop:
+		case <-t.stop: // nobody may read it
+			_ = out.CloseWithError(errSilentSender)
 			return
 		}
 	}

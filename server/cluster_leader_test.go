@@ -121,7 +121,8 @@ func TestRedirectCapability(t *testing.T) {
 		{"READONLY", "+OK\r\n"}, {"GET a", "$1\r\n1\r\n"}, {"SET a 2", there},
 		{"MULTI", "+OK\r\n"}, {"INCR a", there},
 		{"EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"},
-		{"MULTI", "+OK\r\n"}, {"EXEC XX a", "-EXECABORT Transaction discarded because of: " + there[1:]},
+		{"MULTI", "+OK\r\n"},
+		{"EXEC XX a", "-EXECABORT Transaction discarded because of: " + there[1:]},
 		{"EXEC", "-ERR EXEC without MULTI\r\n"},
 		{"RESET", "+RESET\r\n"}, {"GET a", "$1\r\n1\r\n"},
 	} {

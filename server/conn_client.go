@@ -259,7 +259,7 @@ func (s *session) describe(now time.Time) string {
 		pieces = 1
 	}
 	total := s.memory.bytes()
-	id, _ := s.srv.clientIDs.of(s.id)
+	id := s.srv.clientIDs.tell(s.id)
 	return fmt.Sprintf(
 		"id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d "+
 			"ssub=%d multi=%d "+

@@ -42,6 +42,7 @@ type clientsMeant struct {
 	count  int64        // for KILL and UNBLOCK
 	silent []string     // nodes that did not answer in time
 	ran    bool         // KILL has closed those of this node
+	words  [][]byte     // of KILL: the question to other nodes
 }
 
 // clientLine is a line of CLIENT LIST.
@@ -53,16 +54,18 @@ type clientLine struct {
 // ahead declares what a command does before its turn, for which it may wait.
 func ahead(spec commands.Spec, do func(*session, [][]byte) error) commands.Spec {
 	spec.Local.Ahead = func(c commands.Client, _ *commands.Spec, args [][]byte) error {
-		s := c.(*session)
-		s.meant = nil
-		return do(s, args)
+		return do(c.(*session), args)
 	}
+	spec.Local.Behind = serve(func(s *session, _ *commands.Spec, _ [][]byte) { s.meant = nil })
 	return spec
 }
 
 // behind declares what a command does after its turn, for which it may wait.
-func behind(spec commands.Spec, do func(*session, *commands.Spec, [][]byte)) commands.Spec {
-	spec.Local.Behind = serve(do)
+func behind(spec commands.Spec, do func(s *session, args [][]byte)) commands.Spec {
+	spec.Local.Behind = serve(func(s *session, _ *commands.Spec, args [][]byte) {
+		do(s, args)
+		s.meant, s.killing = nil, nil
+	})
 	return spec
 }
 
@@ -84,9 +87,9 @@ func (s *session) sendEarlier() error {
 
 // askOthers asks the other nodes.
 func (s *session) askOthers(words ...[]byte) (answers []resp.Value, silent []string, err error) {
-	question := resp.AppendCall(nil, words)
-	if len(question) > maxQuestion {
-		return nil, nil, errManyFilters
+	question, err := asked(words)
+	if err != nil {
+		return nil, nil, err
 	}
 	all, silent := s.srv.backend.AskOthers(question)
 	for _, answer := range all {
@@ -95,6 +98,15 @@ func (s *session) askOthers(words ...[]byte) (answers []resp.Value, silent []str
 		}
 	}
 	return answers, silent, nil
+}
+
+// asked encodes a question.
+func asked(words [][]byte) ([]byte, error) {
+	question := resp.AppendCall(nil, words)
+	if len(question) > maxQuestion {
+		return nil, errManyFilters
+	}
+	return question, nil
 }
 
 // askCount adds what other nodes count.
@@ -120,14 +132,14 @@ func listAhead(s *session, args [][]byte) error {
 	if err != nil {
 		return err
 	}
+	if err := s.sendEarlier(); err != nil {
+		return err
+	}
 	s.clientID()
 	m := &clientsMeant{filter: filter}
 	s.meant = m
 	if !s.seesAllClients() || filter.onlyHere(s.srv) {
 		return nil
-	}
-	if err := s.sendEarlier(); err != nil {
-		return err
 	}
 	for after, size := uint64(0), 0; size <= commands.MaxReplyBytes; {
 		words := [][]byte{[]byte(askList), strconv.AppendUint(nil, after, 10)}
@@ -135,7 +147,7 @@ func listAhead(s *session, args [][]byte) error {
 		if err != nil {
 			return err
 		}
-		m.silent = silent
+		m.silent = append(m.silent, silent...)
 		// Each node sends its first ones: what is above the last of one that has more comes later.
 		last := uint64(math.MaxUint64)
 		var lines []clientLine
@@ -156,7 +168,8 @@ func listAhead(s *session, args [][]byte) error {
 		}
 		after = last
 	}
-	if len(m.silent) > 0 {
+	slices.Sort(m.silent)
+	if m.silent = slices.Compact(m.silent); len(m.silent) > 0 {
 		s.srv.warnings.Warn("CLIENT LIST is without the connections of nodes that did not answer",
 			"nodes", strings.Join(m.silent, " "))
 	}
@@ -196,7 +209,7 @@ func (s *Server) clientLines(f *clientFilter, after uint64) []clientLine {
 	now, node := time.Now(), s.backend.Status().ID
 	var lines []clientLine
 	for _, c := range f.choose(s) {
-		id, _ := s.clientIDs.of(c.id)
+		id := s.clientIDs.tell(c.id)
 		if id <= after || c.killed.Load() {
 			continue // a killed one only waits until its client has gone
 		}
@@ -208,7 +221,6 @@ func (s *Server) clientLines(f *clientFilter, after uint64) []clientLine {
 func clientList(s *session, _ *commands.Spec, args [][]byte) {
 	s.show(len(args))
 	m := s.meant
-	s.meant = nil
 	lines := append(m.lines, s.srv.clientLines(m.filter, 0)...)
 	byID := func(a, b clientLine) int { return cmp.Compare(a.id, b.id) }
 	slices.SortStableFunc(lines, byID)
@@ -233,16 +245,26 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 
 // killAhead takes an address alone, or filters that must all match.
 func killAhead(s *session, args [][]byte) (err error) {
-	filter := &clientFilter{conditions: []clientCondition{{property: "addr",
-		text: string(args[2])}}}
+	m := &clientsMeant{words: slices.Concat([][]byte{[]byte(askKill), []byte("addr")}, args[2:]),
+		filter: &clientFilter{conditions: []clientCondition{{property: "addr",
+			text: string(args[2])}}}}
 	if len(args) > 3 {
-		if filter, err = parseClientFilter(s.srv, s, args[2:], false); err != nil {
+		m.words = slices.Delete(m.words, 1, 2)
+		if m.filter, err = parseClientFilter(s.srv, s, args[2:], false); err != nil {
 			return err
 		}
 	}
+	if !s.seesAllClients() || m.filter.onlyHere(s.srv) {
+		m.words = nil
+	} else if _, err := asked(m.words); err != nil { // before anything is closed
+		return err
+	}
+	if err := s.sendEarlier(); err != nil {
+		return err
+	}
 	s.clientID()
-	s.meant = &clientsMeant{filter: filter}
-	return s.sendEarlier()
+	s.meant = m
+	return nil
 }
 
 // clientKill ends the sessions of this node that are meant; the caller's own after its reply.
@@ -259,18 +281,14 @@ func clientKill(s *session, _ *commands.Spec, _ [][]byte) {
 }
 
 // killBehind has the other nodes end theirs, and replies.
-func killBehind(s *session, _ *commands.Spec, args [][]byte) {
+func killBehind(s *session, args [][]byte) {
 	m := s.meant
 	if m == nil || !m.ran {
 		return // there is an error already
 	}
 	alone := len(args) == 3
-	if s.seesAllClients() && !m.filter.onlyHere(s.srv) && (!alone || m.count == 0) {
-		words := [][]byte{[]byte(askKill)}
-		if alone {
-			words = append(words, []byte("addr"))
-		}
-		if err := s.askCount(append(words, args[2:]...)...); err != nil {
+	if m.words != nil && !m.filter.found(m.count) && (!alone || m.count == 0) {
+		if err := s.askCount(m.words...); err != nil {
 			s.fail(err)
 			return
 		}
@@ -286,7 +304,6 @@ func killBehind(s *session, _ *commands.Spec, args [][]byte) {
 		s.fail(commands.Error("ERR No such client"))
 	}
 	s.srv.awaitGone(s.killing, s)
-	s.killing = nil
 }
 
 // killPatience is how long CLIENT KILL waits for what it ends.
@@ -349,9 +366,12 @@ var answerLoad = func() Workload {
 	return Workload{Command: h, Shape: h}
 }()
 
-// Answer answers another node's AskOthers; nil: this node does not know the question, or has no
-// time for it.
+// Answer answers another node's AskOthers; nil: this node does not know the question, has no time
+// for it, or no ids for its connections yet that mean nothing on other nodes.
 func (s *Server) Answer(question []byte) (answer []byte) {
+	if s.clientIDs.lacks(s) {
+		return nil
+	}
 	v, err := resp.NewReader(bytes.NewReader(question)).Value()
 	if err != nil || len(v.Elems) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -87,6 +88,7 @@ func TestClientsOfAllNodes(t *testing.T) {
 		a.compare(t, [][2]string{
 			{"CLIENT KILL ID " + idFar + " NAME a", ":0"},
 			{"CLIENT KILL ID 1 NAME far", ":0"},
+			{"CLIENT KILL ID 2", ":0"}, // a number that was nobody's id
 			{"CLIENT KILL 1.2.3.4:5", "-ERR No such client"},
 			{"CLIENT UNBLOCK " + idFar, ":0"},
 			{"CLIENT UNBLOCK " + idFar + " BADLY",
@@ -145,8 +147,12 @@ func TestClientsOfASilentNode(t *testing.T) {
 			"-ERR no answer from n2, done on the other nodes: 1"}})
 		b.ended()
 
+		b, idB = one.named(t, "b")
 		many := slices.Repeat([]string{"77"}, maxQuestion/8)
-		got := a.call(append([]string{"CLIENT", "KILL", "ID"}, many...)...)
+		got := a.call(append([]string{"CLIENT", "KILL", "ID", idB}, many...)...)
+		if b.id() != idB {
+			t.Error("KILL was refused and done")
+		}
 		if !strings.HasPrefix(got, "-ERR the filters exceed the 1048576 bytes") {
 			t.Error(got)
 		}
@@ -235,7 +241,7 @@ func TestLongListsOfClients(t *testing.T) {
 // Ids follow numbers through blocks, and back.
 func TestBlocksOfIDs(t *testing.T) {
 	const block = commands.ClientIDBlock
-	ids := &clientIDs{blocks: []uint64{1 << 32, 1<<32 + 5*block}}
+	ids := &clientIDs{plain: 7, blocks: []uint64{1 << 32, 1<<32 + 5*block}}
 	for number, want := range map[uint64]uint64{1: 1 << 32, block: 1<<32 + block - 1,
 		block + 1: 1<<32 + 5*block, 2 * block: 1<<32 + 6*block - 1} {
 		if id, unique := ids.of(number); id != want || !unique || ids.number(id) != number {
@@ -246,7 +252,7 @@ func TestBlocksOfIDs(t *testing.T) {
 	if id, unique := ids.of(2*block + 1); id != 2*block+1 || unique {
 		t.Error(id, unique)
 	}
-	for id, want := range map[uint64]uint64{7: 7, 1<<32 + block: 0, 1<<32 + 6*block: 0,
+	for id, want := range map[uint64]uint64{7: 7, 8: 0, 1<<32 + block: 0, 1<<32 + 6*block: 0,
 		1<<32 + 5*block - 1: 0, 1<<63 + 1: 0} {
 		if got := ids.number(id); got != want {
 			t.Errorf("id %d is of connection %d, want %d", id, got, want)
@@ -316,4 +322,47 @@ func TestIDsBeforeTheLevelRises(t *testing.T) {
 			{"CLIENT GETREDIR", ":4294967297"}, {"CLIENT KILL ID 2", ":1"}})
 		b.ended()
 	})
+}
+
+// A node without ids for its connections answers no other node: there their numbers are those of
+// other connections.
+func TestClientsWithoutIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := startPair(t)
+		two.fake.set(func() { two.fake.noIDs = true })
+		a, _ := one.named(t, "a")
+		b, _ := one.named(t, "b")
+		_, id := two.named(t, "far")
+		if id != "1" {
+			t.Errorf("id %s", id)
+		}
+		if got := listed(a.call("CLIENT", "LIST")); got != "a@n1 b@n1" {
+			t.Error(got)
+		}
+		a.compare(t, [][2]string{{"CLIENT KILL ID 2",
+			"-ERR no answer from n2, done on the other nodes: 0"}})
+		two.fake.set(func() { two.fake.noIDs = false })
+		time.Sleep(2 * longestPause)
+		if got := listed(a.call("CLIENT", "LIST")); got != "a@n1 b@n1 far@n2" {
+			t.Error(got)
+		}
+		if got := field(two.dial(t).call("CLIENT", "LIST", "ID", id), "name"); got != "far" {
+			t.Errorf("the connection that was told the id %s is %s", id, got)
+		}
+		b.call("PING")
+	})
+}
+
+// A session keeps nothing of what a CLIENT command meant.
+func TestClientsMeantAreForgotten(t *testing.T) {
+	one := start(t, nil)
+	many := strings.Repeat(" 77", maxQuestion/8)
+	for _, call := range []string{"KILL ID 7", "KILL ID x", "KILL 1.2.3.4:5", "LIST ID 7", "UNBLOCK 7",
+		"UNBLOCK 7 x", "KILL ID" + many, "LIST ID" + many, "LIST NODE n1 ID" + many} {
+		s := unservedSession(one)
+		s.dispatch(commandtest.Args(strings.Fields("CLIENT " + call)...))
+		if s.meant != nil || s.killing != nil {
+			t.Errorf("after %.20s: %+v", call, s.meant)
+		}
+	}
 }

@@ -242,7 +242,7 @@ func (f *clientFilter) setIDs(
 			if s == nil {
 				continue
 			}
-			known, _ = srv.clientIDs.of(known)
+			known, _ = srv.clientIDs.of(srv.clientIDs.number(known))
 		}
 		x.ids[known] = true
 		if !x.not {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,9 +25,9 @@ func TestClientFilters(t *testing.T) {
 	names := regexp.MustCompile(` name=(\w*)`)
 	me, it := id(main), n.sessionOf(other)
 	for _, c := range []struct{ filters, names string }{
-		{"ID " + me, "main"}, {fmt.Sprintf("ID %d %s %d", it.id, me, it.id), "other main other"},
-		{fmt.Sprintf("ID %d SKIPME yes ID %s", it.id, me), "other"},
-		{fmt.Sprintf("NOT-ID %d 77", it.id), "main"}, {"NOT-ID 77", "main other"},
+		{"ID " + me, "main"}, {"ID " + strings.Join([]string{n.idOf(it), me, n.idOf(it)}, " "), "other main other"},
+		{"ID " + n.idOf(it) + " SKIPME yes ID " + me, "other"},
+		{"NOT-ID " + n.idOf(it) + " 77", "main"}, {"NOT-ID 77", "main other"},
 		{"TYPE normal", "main other"}, {"NOT-TYPE pubsub NAME other", "other"},
 		{"ADDR " + it.addr, "other"}, {"NOT-ADDR " + it.addr, "main"},
 		{"NOT-LADDR " + it.laddr, ""}, {"LADDR " + it.laddr, "main other"},
@@ -50,11 +49,11 @@ func TestClientFilters(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.filters, got, c.names)
 		}
 	}
-	if got := main.call("CLIENT", "KILL", "ID", fmt.Sprint(it.id), fmt.Sprint(it.id), "NOT-DB", "3",
+	if got := main.call("CLIENT", "KILL", "ID", n.idOf(it), n.idOf(it), "NOT-DB", "3",
 		"NAME", "other"); got != ":0\r\n" {
 		t.Error(got)
 	}
-	if got := main.call("CLIENT", "KILL", "ID", me, fmt.Sprint(it.id), fmt.Sprint(it.id), "FLAGS",
+	if got := main.call("CLIENT", "KILL", "ID", me, n.idOf(it), n.idOf(it), "FLAGS",
 		"x"); got != ":1\r\n" {
 		t.Error(got)
 	}

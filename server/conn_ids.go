@@ -19,6 +19,7 @@ const idWait = 2 * time.Second
 type clientIDs struct {
 	mu      lockorder.Mutex
 	blocks  []uint64 // their first ids, in the order of use, which ascends
+	plain   uint64   // the highest number that a client was told as an id
 	running bool     // fetchIDs runs
 }
 
@@ -34,14 +35,37 @@ func (ids *clientIDs) of(number uint64) (id uint64, unique bool) {
 	return ids.blocks[block] + place, true
 }
 
-// number returns which number the connection with an id has; 0: it is none of this process. A
-// client may know its own by the number, which was its id before there was a block.
-func (ids *clientIDs) number(id uint64) uint64 {
-	if id < commands.FirstClientID {
-		return id
+// tell is of for what a client is told. It may know a connection by its number from then on.
+func (ids *clientIDs) tell(number uint64) (id uint64) {
+	id, unique := ids.of(number)
+	if !unique {
+		ids.mu.Lock()
+		defer ids.mu.Unlock()
+		ids.plain = max(ids.plain, number)
 	}
+	return id
+}
+
+// lacks reports whether connections of the process have no ids yet.
+func (ids *clientIDs) lacks(srv *Server) bool {
+	srv.mu.Lock()
+	newest := srv.nextID
+	srv.mu.Unlock()
+	_, unique := ids.of(newest)
+	return newest > 0 && !unique
+}
+
+// number returns which number the connection with an id has; 0: it is none of this process, or of
+// none that a client may know by it.
+func (ids *clientIDs) number(id uint64) uint64 {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
+	if id < commands.FirstClientID {
+		if len(ids.blocks) > 0 && id > ids.plain {
+			return 0
+		}
+		return id
+	}
 	block, first := slices.BinarySearch(ids.blocks, id)
 	if !first {
 		block--
@@ -89,8 +113,7 @@ func (s *session) clientID() int64 {
 		return unique || s.srv.backend.Level() < commands.LevelSecond || s.srv.users() == nil
 	}
 	s.awaitNode(time.Now().Add(idWait), unique)
-	id, _ := s.srv.clientIDs.of(s.id)
-	return int64(id)
+	return int64(s.srv.clientIDs.tell(s.id))
 }
 
 // connection returns the session with an id, or nil.

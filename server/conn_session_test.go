@@ -516,7 +516,8 @@ func TestClientInfo(t *testing.T) {
 		t.Errorf("cmd=%s", got)
 	}
 	var asked []string
-	for line := range strings.Lines(n.dial(t).call("CLIENT", "LIST", "ID", "2", "77", "1", "2")) {
+	for line := range strings.Lines(n.dial(t).call("CLIENT", "LIST", "ID", "4294967297",
+		"77", "4294967296", "4294967297")) {
 		if name := field(line, "name"); name != "" {
 			asked = append(asked, name)
 		}

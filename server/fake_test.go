@@ -52,6 +52,7 @@ type fakeBackend struct {
 	turn            func()          // if set, the next Schedule calls it before it does anything
 	st              Status
 	replication     *Replication
+	noIDs           bool                                    // giveIDs fails
 	others          map[string]func(question []byte) []byte // nodes that AskOthers asks
 	questions       int                                     // calls of Replication
 	leaderChanged   chan struct{}
@@ -161,6 +162,9 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 func (f *fakeBackend) giveIDs(batch []byte) (commands.Replies, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.noIDs {
+		return commands.Replies{}, &Error{NoLeader, "CLUSTERDOWN"}
+	}
 	replies, err := f.apply(batch)
 	if err != nil {
 		return commands.Replies{}, err

@@ -50,7 +50,7 @@ func TestClientMemoryClosesTheBiggest(t *testing.T) {
 	shielded.raw(half)
 	big.raw(half)
 	eventually(t, "both are received", func() bool { return n.clientMemory.total.Load() > 6<<20 })
-	id := fmt.Sprint(n.sessionOf(big).id)
+	id := n.idOf(n.sessionOf(big))
 	if got := field(small.call("CLIENT", "LIST", "ID", id), "tot-mem"); len(got) != 7 {
 		t.Errorf("tot-mem is %s", got)
 	}

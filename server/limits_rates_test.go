@@ -234,7 +234,7 @@ func TestClientRate(t *testing.T) {
 				t.Error(info)
 			}
 			end(t, n, other, held)
-			eventually(t, "the session ends", func() bool { return n.connection(id) == nil })
+			eventually(t, "the session ends", func() bool { return n.session(id) == nil })
 			if got := n.stats.rateDelayedClients.Load(); got != 0 {
 				t.Errorf("%d clients wait", got)
 			}

@@ -541,7 +541,7 @@ func TestDelayedClientsEnd(t *testing.T) {
 		_ = delayed().Close()
 		eventually(t, "it is gone", func() bool { return len(n.all()) == 1 })
 		c := delayed()
-		admin.call("CLIENT", "KILL", "ID", fmt.Sprint(n.sessionOf(c).id))
+		admin.call("CLIENT", "KILL", "ID", n.idOf(n.sessionOf(c)))
 		c.ended()
 		c = delayed()
 		go n.Close()

@@ -481,7 +481,7 @@ func TestResetOfARedirectTarget(t *testing.T) {
 	id := "" // a subscriber cannot ask
 	for _, s := range n.all() {
 		if s.subscriptions.Load() > 0 {
-			id = fmt.Sprint(s.id)
+			id = n.idOf(s)
 		}
 	}
 	reader.call("CLIENT", "TRACKING", "ON", "REDIRECT", id)

@@ -21,6 +21,9 @@ import (
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
+// idOf returns the id of a connection that cannot be asked.
+func (n *node) idOf(s *session) string { return formatInt(int64(n.clientIDs.tell(s.id))) }
+
 func (c *client) id() string { return strings.Trim(c.call("CLIENT", "ID"), ":\r\n") }
 
 // What redis-server 7.0.15 sends to a redirection target.

@@ -102,6 +102,9 @@ type singleNode struct {
 	users   atomic.Pointer[fsm.Users]
 }
 
+// AskOthers implements server.Backend.
+func (*singleNode) AskOthers([]byte) (answers [][]byte, silent []string) { return nil, nil }
+
 // startNode serves clients until the test ends.
 func startNode(t *testing.T, table *commands.Table) *singleNode {
 	n := &singleNode{}
