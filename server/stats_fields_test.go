@@ -55,3 +55,21 @@ func TestInfoHasTheFieldsOfRedis(t *testing.T) {
 		}
 	}
 }
+
+// How far other members are, only the leader hears: a follower shows nothing old.
+func TestMatchOfMembers(t *testing.T) {
+	n := start(t, nil)
+	c := n.dial(t)
+	match := regexp.MustCompile(`member\d:id=(\w+),.*,match=(-?\d+),`)
+	for role, want := range map[string]string{"leader": "n1 0, n2 100, n3 90, ",
+		"follower": "n1 0, n2 -1, n3 -1, ", "candidate": "n1 0, n2 -1, n3 -1, "} {
+		n.fake.set(func() { n.fake.st.Role = role })
+		got := ""
+		for _, m := range match.FindAllStringSubmatch(c.call("INFO", "coordd"), -1) {
+			got += m[1] + " " + m[2] + ", "
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", role, got, want)
+		}
+	}
+}

@@ -455,8 +455,12 @@ func infoCoordd(t *infoText) {
 			c.Expires.Unix(), int(c.Expires.Sub(t.now)/(24*time.Hour)), c.LastReload())
 	}
 	for i, m := range st.Members {
+		match := int64(m.LastLog)
+		if st.Role != "leader" && m.ID != st.ID {
+			match = -1 // only the leader hears how far they are
+		}
 		fmt.Fprintf(t, "member%d:id=%s,peer=%s,client=%s,tls=%s,voter=%t,match=%d,zone=%s,"+
 			"priority=%d,learner=%t,removed_in=%d\r\n", i, m.ID, m.PeerAddr, m.ClientAddr,
-			m.TLSAddr, m.Voter, m.LastLog, m.Zone, m.Priority, m.Learner, removedIn(&m))
+			m.TLSAddr, m.Voter, match, m.Zone, m.Priority, m.Learner, removedIn(&m))
 	}
 }
