@@ -357,8 +357,8 @@ func TestClientsWithoutIDs(t *testing.T) {
 func TestClientsMeantAreForgotten(t *testing.T) {
 	one := start(t, nil)
 	many := strings.Repeat(" 77", maxQuestion/8)
-	for _, call := range []string{"KILL ID 7", "KILL ID x", "KILL 1.2.3.4:5", "LIST ID 7", "UNBLOCK 7",
-		"UNBLOCK 7 x", "KILL ID" + many, "LIST ID" + many, "LIST NODE n1 ID" + many} {
+	for _, call := range []string{"KILL ID 7", "KILL ID x", "KILL 1.2.3.4:5", "LIST ID 7",
+		"UNBLOCK 7", "UNBLOCK 7 x", "KILL ID" + many, "LIST ID" + many, "LIST NODE n1 ID" + many} {
 		s := unservedSession(one)
 		s.dispatch(commandtest.Args(strings.Fields("CLIENT " + call)...))
 		if s.meant != nil || s.killing != nil {

@@ -25,7 +25,8 @@ func TestClientFilters(t *testing.T) {
 	names := regexp.MustCompile(` name=(\w*)`)
 	me, it := id(main), n.sessionOf(other)
 	for _, c := range []struct{ filters, names string }{
-		{"ID " + me, "main"}, {"ID " + strings.Join([]string{n.idOf(it), me, n.idOf(it)}, " "), "other main other"},
+		{"ID " + me, "main"},
+		{"ID " + strings.Join([]string{n.idOf(it), me, n.idOf(it)}, " "), "other main other"},
 		{"ID " + n.idOf(it) + " SKIPME yes ID " + me, "other"},
 		{"NOT-ID " + n.idOf(it) + " 77", "main"}, {"NOT-ID 77", "main other"},
 		{"TYPE normal", "main other"}, {"NOT-TYPE pubsub NAME other", "other"},
