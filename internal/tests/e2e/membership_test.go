@@ -218,6 +218,14 @@ func TestMemberIsReplaced(t *testing.T) {
 	strict := startStrict(ps[0], ps[1])
 	strict.more(t, 200)
 	ps[2].kill()
+	wait.For(t, 10*time.Second, "the leader sees that n3 has gone", func() bool {
+		for _, p := range ps[:2] {
+			if infoField(p.client(), "replication", "connected_slaves") == "1" {
+				return true
+			}
+		}
+		return false
+	})
 	ps[0].refusedRaft(
 		"without node n2 there is no majority: only 1 of 2 voters are connected", "REMOVE", "n2")
 	ps[0].mustRaft("REMOVE", "n3")
