@@ -1,7 +1,8 @@
-"""Repeats one round of checks: service_program.py haproxy|exporter|rspamd.
+"""Repeats one round of checks: service_program.py haproxy|exporter|nchan|rspamd.
 
 Prints `ok`, `failed WHY` (no service) or `wrong WHAT` (a broken promise) for each.
 """
+import concurrent.futures
 import json
 import os
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import redis
@@ -143,6 +145,67 @@ def exporter():
     return check
 
 
+def nchan():
+    """Two nginx on two nodes, which count the subscribers of both."""
+    ports = free_port(), free_port()
+    for i, port in enumerate(ports):
+        home = os.path.join(DIR, str(i))
+        os.mkdir(home)
+        temp = " ".join(f"{kind}_temp_path {home}/{kind};" for kind in (
+            "client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        start(["nginx", "-e", "stderr", "-p", home, "-c", write(f"{i}.conf", f"""
+load_module /usr/lib/nginx/modules/ngx_nchan_module.so;
+daemon off; master_process off; pid {home}/pid; error_log stderr error;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; {temp}
+  upstream nodes {{
+    nchan_redis_server redis://{ADDRS[i]};
+    nchan_redis_accurate_subscriber_count on;
+  }}
+  server {{
+    listen 127.0.0.1:{port};
+    location ~ ^/hear/(.*)$ {{
+      nchan_subscriber longpoll; nchan_channel_id $1; nchan_redis_pass nodes;
+    }}
+    location ~ ^/tell/(.*)$ {{ nchan_publisher; nchan_channel_id $1; nchan_redis_pass nodes; }}
+  }}
+}}
+""")], port)
+
+    def ask(path, port, body=None):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}{path}", body, {"Accept": "text/json"})
+        with urllib.request.urlopen(request, timeout=5) as reply:
+            return reply.read()
+
+    def subscribers(n):
+        try:
+            return json.loads(ask(f"/tell/{n}", ports[1]))["subscribers"]
+        except urllib.error.HTTPError as err:
+            if err.code == 404:  # nobody has subscribed yet
+                return 0
+            raise
+
+    def check(n):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            heard = [pool.submit(ask, f"/hear/{n}", port) for port in ports]
+            limit = time.time() + 4
+            while (count := subscribers(n)) < 2:
+                if time.time() > limit:
+                    raise RuntimeError(f"{count} of 2 subscribers after 4 s")
+                time.sleep(0.01)
+            time.sleep(0.5)  # until then nchan says 0, on Redis too
+            told = json.loads(ask(f"/tell/{n}", ports[1], b"hello"))["subscribers"]
+            if told != 2:
+                raise Wrong(f"a message was told to {told} of 2")
+            for reply in heard:
+                if reply.result() != b"hello":
+                    raise Wrong(f"a subscriber heard {reply.result()}")
+
+    return check
+
+
 def rspamd():
     """One Rspamd with a limit of three messages of a user."""
     port, limit = free_port(), 3
@@ -179,7 +242,7 @@ ratelimit {{ rates {{ user = {{ bucket = [ {{ burst = {limit}; rate = "1 / 1d"; 
 
 
 def main():
-    check = {"haproxy": haproxy, "exporter": exporter, "rspamd": rspamd}[sys.argv[1]]()
+    check = {"haproxy": haproxy, "exporter": exporter, "nchan": nchan, "rspamd": rspamd}[sys.argv[1]]()
     n = 0
     while True:
         n += 1
