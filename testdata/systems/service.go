@@ -48,7 +48,7 @@ func services() []service {
 		{"prometheus-redis-exporter", "1.45.0", append(python, "exporter"), 1,
 			"each node has its metrics, one is the master and counts every key"},
 		{"nchan", "1.3.6", append(python, "nchan"), 1,
-			"two nginx on two nodes: a message is told to the subscribers of both, and counts them"},
+			"two nginx on two nodes: a message reaches the subscribers of both, which it counts"},
 		{"Rspamd", "3.4", append(python, "rspamd"), 1,
 			"a limit of three messages: never less, and exact while no node fails"},
 	}
