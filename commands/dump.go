@@ -167,7 +167,7 @@ func (x *Call) dumpElements(kind byte, c mortal,
 			distance = uint64(at-first) + 1
 		}
 		b = rdb.AppendText(rdb.AppendLength(b, distance), name)
-		if value != nil {
+		if kind == rdbFieldsHash {
 			b = rdb.AppendText(b, value)
 		}
 		return true

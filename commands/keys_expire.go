@@ -20,16 +20,7 @@ type expireOptions struct{ nx, xx, gt, lt bool }
 
 func (o *expireOptions) parse(args [][]byte) error {
 	for _, arg := range args {
-		switch {
-		case isWord(arg, "NX"):
-			o.nx = true
-		case isWord(arg, "XX"):
-			o.xx = true
-		case isWord(arg, "GT"):
-			o.gt = true
-		case isWord(arg, "LT"):
-			o.lt = true
-		default:
+		if !o.add(arg) {
 			return Errorf("ERR Unsupported option %s", resp.CText(arg))
 		}
 	}
@@ -40,6 +31,23 @@ func (o *expireOptions) parse(args [][]byte) error {
 		return ErrExpireGTLT
 	}
 	return nil
+}
+
+// add adds a condition and reports whether arg is one.
+func (o *expireOptions) add(arg []byte) bool {
+	switch {
+	case isWord(arg, "NX"):
+		o.nx = true
+	case isWord(arg, "XX"):
+		o.xx = true
+	case isWord(arg, "GT"):
+		o.gt = true
+	case isWord(arg, "LT"):
+		o.lt = true
+	default:
+		return false
+	}
+	return true
 }
 
 // allow reports whether the conditions allow a deadline to change; 0 is none. No deadline counts as

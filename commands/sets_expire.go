@@ -119,20 +119,11 @@ type sexpireOptions struct {
 
 func (o *sexpireOptions) parse(x *Call) (err error) {
 	for i := 3; i < len(x.Args); i++ {
-		switch arg := x.Args[i]; {
-		case isWord(arg, "MEMBERS"):
+		if arg := x.Args[i]; isWord(arg, "MEMBERS") {
 			if i, err = o.members.parse(x, i, 2, errMembersFew, errMembersNumber); err != nil {
 				return err
 			}
-		case isWord(arg, "NX"):
-			o.nx = true
-		case isWord(arg, "XX"):
-			o.xx = true
-		case isWord(arg, "GT"):
-			o.gt = true
-		case isWord(arg, "LT"):
-			o.lt = true
-		default:
+		} else if !o.add(arg) {
 			return Errorf("ERR unknown argument: %s", resp.CText(arg))
 		}
 	}

@@ -250,7 +250,7 @@ func (s *session) kind() string {
 // describe returns the connection's line of CLIENT LIST, with the fields of Redis 7.0 and the
 // library fields of 7.2.
 func (s *session) describe(now time.Time) string {
-	waiting := s.out.waiting()
+	waiting, id := s.out.waiting(), s.srv.clientIDs.tell(s.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := &s.view
@@ -259,7 +259,6 @@ func (s *session) describe(now time.Time) string {
 		pieces = 1
 	}
 	total := s.memory.bytes()
-	id := s.srv.clientIDs.tell(s.id)
 	return fmt.Sprintf(
 		"id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d "+
 			"ssub=%d multi=%d "+

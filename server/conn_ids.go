@@ -86,7 +86,8 @@ func (ids *clientIDs) reserve(srv *Server, number uint64) {
 	}
 }
 
-// fetchIDs gets a block, as soon as there is a leader, and every node knows of blocks.
+// fetchIDs gets a block, as soon as there is a leader, and every node knows of blocks. One that was
+// given without an answer is nobody's.
 func (s *Server) fetchIDs() {
 	ids := &s.clientIDs
 	for pause := firstPause; s.ctx.Err() == nil; pause = s.rest(pause) {
