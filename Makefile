@@ -44,10 +44,12 @@ TESTFLAGS ?= -vet=off -timeout 10m
 export GORACE = atexit_sleep_ms=0
 ALL = $(patsubst $(shell $(GO) list -m)/%,%,$(shell $(GO) list ./...))
 # The race detector watches what has goroutines: not tests of coordd in processes of its own or of
-# files, nor packages without concurrency. In fsm, tests with much data skip themselves under it.
-PLAIN = $(filter commands commands/% deploy/% fsm/script fsm/script/% internal/ascii internal/libm \
+# files, nor packages without concurrency, such as the machine of fsm; of its tests, those of what is
+# around it. Where tests are many, those with much data skip themselves under it.
+PLAIN = $(filter commands commands/% deploy/% fsm fsm/% internal/ascii internal/libm \
 	internal/tests/%,$(ALL))
 RACE = $(filter-out $(PLAIN),$(ALL))
+CONCURRENT = [gG]o[( ]func|dapter
 PROCESSES = internal/tests/e2e
 
 .PHONY: build test compile-race compile-plain test-processes test-server test-plain test-race check check-locks check-race check-plain check-bare quick flakes times fmt precommit hooks lint vulncheck deps bench soak fuzz clients suites systems guide differential chaos fairness attack page operations mutations release packages containers rules monitoring crashpoints simulate architectures restores costs proof
@@ -62,10 +64,15 @@ deps:
 # compiled before, by what shares the processors: each part would compile the same again.
 test: deps
 	$(MAKE) -j 2 compile-race compile-plain
-	$(MAKE) -j 4 -O test-processes test-race test-cluster-1 test-cluster-2 test-server test-plain
+	$(MAKE) -j 4 -O test-plain test-race test-processes test-server test-cluster-1 test-cluster-2
+
+# What is not about processes and disks writes to memory, and takes one processor: the others have
+# the other parts.
+test-plain test-race test-cluster-%: export GOMAXPROCS = 1
+test-plain test-race test-cluster-% test-server: export COORDD_TMP = memory
 
 compile-race:
-	$(GO) list -race -test -export -deps $(addprefix ./,$(RACE)) >/dev/null
+	$(GO) list -race -test -export -deps $(addprefix ./,$(RACE) fsm) >/dev/null
 
 compile-plain:
 	$(GO) list -test -export -deps $(addprefix ./,$(ALL)) >/dev/null
@@ -82,6 +89,7 @@ test-server:
 
 test-race:
 	sh .ci/test $(GO) test -p 1 -race $(TESTFLAGS) $(addprefix ./,$(filter-out cluster server,$(RACE)))
+	sh .ci/only '$(CONCURRENT)' fsm $(GO) test -race $(TESTFLAGS)
 
 test-plain:
 	sh .ci/test $(GO) test -p 1 $(TESTFLAGS) $(addprefix ./,$(filter-out $(PROCESSES),$(PLAIN)))

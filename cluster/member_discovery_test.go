@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/membership"
+	"github.com/coordd/coordd/internal/tests/tier"
 )
 
 func TestPlanDiscovery(t *testing.T) {
@@ -520,16 +521,18 @@ func TestNothingIsFoundedUntold(t *testing.T) {
 	}
 }
 
-// membersSeen returns all that other members may look like.
+// membersSeen returns all that other members may look like. Which of them looks so makes no
+// difference but in make check.
 func membersSeen(others int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for k := range int(math.Pow(3, float64(others))) {
-			states := ""
+			states, before, sorted := "", 0, true
 			for range others {
 				states += []string{" absent", " empty", " data"}[k%3]
-				k /= 3
+				sorted = sorted && before <= k%3
+				before, k = k%3, k/3
 			}
-			if !yield(states) {
+			if (sorted || tier.Checking()) && !yield(states) {
 				return
 			}
 		}

@@ -100,7 +100,7 @@ func NewAdapter(
 // attend has a machine tell the adapter what goes wrong.
 func (a *Adapter) attend(m *Machine) {
 	m.alarm = a.panicked
-	m.ofEntries, m.ofReads = overseer{a, false}, overseer{a, true}
+	m.ofEntries, m.ofReads = overseer{a, false, slowRun}, overseer{a, true, slowRead}
 	m.lookups, m.scripted = &a.lookups, a.scriptCalls
 }
 

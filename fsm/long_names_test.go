@@ -218,10 +218,8 @@ func (g *longCalls) known(dump string) (calls [][]string) {
 // such names.
 func TestLongNamesAreCharged(t *testing.T) {
 	detector.Skip(t)
-	size, count, rounds := 128<<10, 200, 4
-	if tier.Checking() {
-		size, count, rounds = 1<<20, 600, 12
-	}
+	tier.Check(t)
+	const size, count, rounds = 1 << 20, 600, 12
 	for _, long := range namedParts {
 		t.Run(long, func(t *testing.T) {
 			runtime.LockOSThread()

@@ -26,15 +26,12 @@ const (
 // overseers are the two that an adapter gives its machine: of entries, and of what is in no log.
 type overseer struct {
 	a    *Adapter
-	ends bool // what takes too long
+	ends bool          // what takes too long
+	most time.Duration // slowRead, slowRun
 }
 
 func (o overseer) Watch() commands.Stopwatch {
-	w := &stopwatch{began: time.Now(), ends: o.ends, most: slowRun}
-	if o.ends {
-		w.most = slowRead
-	}
-	return w
+	return &stopwatch{began: time.Now(), ends: o.ends, most: o.most}
 }
 
 func (o overseer) Slow(s commands.SlowScript) {

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/resp"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // startPair starts two nodes that ask each other, n1 and n2.
@@ -189,6 +190,7 @@ func TestClientsOfThisNodeAlone(t *testing.T) {
 
 // Lists that are too long for an answer come in parts. What two nodes send is in order.
 func TestLongListsOfClients(t *testing.T) {
+	detector.Skip(t) // it works much
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
 		const first, lines = 5_000_000_000, 30

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/glob"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // settle waits until all queued parcels are in their receivers' queues.
@@ -23,6 +24,7 @@ func (d *delivery) settle() { d.settleFor(context.Background(), new(atomic.Bool)
 // connection or on many, and whether the messages before it came with one entry or with each their
 // own. Who hears all of them by a plain pattern stays. The clock goes by what is matched.
 func TestOwnersOfCostlyPatternsAreClosed(t *testing.T) {
+	detector.Skip(t) // it works much
 	const messages = 300
 	pattern := func(i int) string { return fmt.Sprintf("a*%s%d", strings.Repeat("?a*", 20), i) }
 	for _, c := range []struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/fsm"
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 func TestMessagesInRESP3(t *testing.T) {
@@ -333,6 +334,7 @@ func TestEventsKeepTheirBytes(t *testing.T) {
 }
 
 func TestSubscriptionLimit(t *testing.T) {
+	detector.Skip(t) // it works much
 	n := start(t, nil)
 	c := n.dial(t)
 	c.call("HELLO", "3")

@@ -124,6 +124,7 @@ func TestLargeRequestsLeaveNoMemory(t *testing.T) {
 
 // The errors of a session show little of a large argument, whichever it is.
 func TestErrorsShowLittleOfArguments(t *testing.T) {
+	detector.Skip(t) // it works much
 	const most = 1024
 	n := start(t, nil)
 	big := strings.Repeat("y", 1<<16)

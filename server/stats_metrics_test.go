@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coordd/coordd/internal/tests/detector"
 )
 
 // scrape returns the samples of a server by name and labels, histograms by their counts.
@@ -142,6 +144,7 @@ func agreeOnErrors(t *testing.T, info string, got map[string]float64) {
 // Every code of an error is known to the metrics, and whatever scripts invent is one label, without
 // keeping a code from being counted.
 func TestCodesOfErrors(t *testing.T) {
+	detector.Skip(t) // it works much
 	code := regexp.MustCompile(`(?:[eE]rrorf?\(|Error +=|Error\{\w+,|Reply:)\s*"-?([A-Z]{2,24}) `)
 	texts := map[string]bool{"CONFIG": true, "ACL": true, "OK": true} // no errors
 	used := map[string]bool{}

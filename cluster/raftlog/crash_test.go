@@ -239,7 +239,7 @@ func TestLogSurvivesPowerFailures(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	points, opened := 0, 0
 	old := false
-	every := 16 // opening after which the power fails again
+	every := 64 // opening after which the power fails again
 	if tier.Checking() {
 		every = 4
 	}
@@ -312,7 +312,7 @@ func TestLogSurvivesErrors(t *testing.T) {
 			rnd.Shuffle(len(failures), func(i, j int) {
 				failures[i], failures[j] = failures[j], failures[i]
 			})
-			some = failures[:2]
+			some = failures[:1]
 		}
 		for _, f := range some {
 			d := logdisk.New(-1)

@@ -65,7 +65,7 @@ func buildIn(dir, from, pkg string, flags ...string) (string, error) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", pkg, flags))
 	kept, _ := os.UserCacheDir()
 	kept = filepath.Join(kept, "coordd-tests", hex.EncodeToString(sum[:8]))
-	_ = os.Link(kept, path)
+	_ = share(kept, path)
 	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, pkg)...)
 	cmd.Dir = from
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -74,11 +74,23 @@ func buildIn(dir, from, pkg string, flags ...string) (string, error) {
 	// go build replaces a file and never writes into one, so whoever runs kept is not disturbed. If
 	// the binary cannot be kept, the next process links it again.
 	_ = os.MkdirAll(filepath.Dir(kept), 0o700)
-	next := path + ".kept"
-	if os.Link(path, next) == nil {
+	next := fmt.Sprintf("%s.%d", kept, os.Getpid())
+	if share(path, next) == nil {
 		_ = os.Rename(next, kept)
 	}
 	return path, nil
+}
+
+// share makes a file that has what another has, which may be on another disk.
+func share(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	binary, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, binary, 0o755)
 }
 
 // directory makes one that Remove removes.
