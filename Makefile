@@ -68,8 +68,8 @@ test: deps
 
 # What is not about processes and disks writes to memory, and takes one processor: the others have
 # the other parts.
-test-plain test-race test-cluster-%: export GOMAXPROCS = 1
-test-plain test-race test-cluster-% test-server: export COORDD_TMP = memory
+test-plain test-race test-cluster-% check-plain check-race: export GOMAXPROCS = 1
+test-plain test-race test-cluster-% test-server check-plain check-race: export COORDD_TMP = memory
 
 compile-race:
 	$(GO) list -race -test -export -deps $(addprefix ./,$(RACE) fsm) >/dev/null

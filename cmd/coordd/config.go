@@ -142,6 +142,15 @@ func (c *config) complete() error {
 			"--learner requires --join or --discover: a learner does not found a cluster")
 	}
 	if len(c.Members) == 0 {
+		// What is given, and empty, is an unset variable of a script: the node would found a
+		// cluster of its own instead.
+		for i, o := range options {
+			if c.said[i].by != "" &&
+				slices.Contains([]string{"cluster", "join", "discover"}, o.name) {
+				return fmt.Errorf("%s is empty: name nodes, or leave it out for a cluster of this "+
+					"node alone", c.said[i].by)
+			}
+		}
 		// A single node has no peers, but Raft needs an address: a free port on the loopback.
 		if c.PeerListen == "" {
 			c.PeerListen = "127.0.0.1:0"
