@@ -393,20 +393,21 @@ func (n *Node) waitsForVote(lead *leadership) bool {
 	return false
 }
 
-// caughtUp returns an error unless a member may get its vote. It must have applied all but the
-// newest few entries, and everything up to the start of this leadership and to the configuration
-// that added it: otherwise an empty node could count towards a majority.
+// caughtUp returns an error unless a member may get its vote. When it reported last, it must have
+// applied all but the newest few of the entries that there were, and everything up to the start of
+// this leadership and to the configuration that added it: otherwise an empty node could count
+// towards a majority. What was committed since says nothing: a busy cluster writes more than a few.
 func (n *Node) caughtUp(lead *leadership, id string) error {
 	l := n.link(id)
 	if l == nil || !n.hears(id) {
 		return fmt.Errorf("%w and is not connected", errCatchingUp)
 	}
 	l.mu.Lock()
-	report := l.report
+	applied, at := l.report.applied, l.reportedAt
 	l.mu.Unlock()
-	last, least := n.raft.LastIndex(), max(lead.since, n.machine.members.Load().index)
-	behind := last - min(report.applied, last)
-	if behind > promoteLag || report.applied < least {
+	least := max(lead.since, n.machine.members.Load().index)
+	behind := at - min(applied, at)
+	if behind > promoteLag || applied < least {
 		return fmt.Errorf("%w: it lags by %d entries", errCatchingUp, behind)
 	}
 	return nil

@@ -410,6 +410,23 @@ func TestConfirmsProveWhenTheyWereAsked(t *testing.T) {
 	}
 }
 
+// A member that follows has caught up, however much is written between two of its reports.
+func TestFollowersOfABusyClusterHaveCaughtUp(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead, id := c.leader(), c.followers()[0].cfg.ID
+		caughtUp := func() error { return lead.caughtUp(lead.route.Load().lead, id) }
+		c.write(lead, "w")
+		eventually(t, "it has caught up", func() bool { return caughtUp() == nil })
+		for range 2 * promoteLag {
+			c.write(lead, "w")
+			if err := caughtUp(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // A member gets no vote beside a voter that is lost: each of three nodes would then be one whose
 // loss stops the cluster. It gets the vote in exchange for the lost one.
 func TestNoPromotionBesideALostVoter(t *testing.T) {
