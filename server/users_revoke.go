@@ -127,7 +127,9 @@ func (s *session) awaitRevoked() {
 }
 
 // revoked returns the sessions to end after a change of users, and why. Those whose user has not
-// changed go on, as in Redis: others do not pay for their subscriptions. before may be nil.
+// changed go on, as in Redis: others do not pay for their subscriptions. Nobody is delivered
+// anything meanwhile, so a user's subscriptions may take the work of one request. before may be
+// nil.
 func (s *Server) revoked(before, users *Users) map[*session]string {
 	ended, may := map[*session]string{}, map[*session]receiver{}
 	for _, c := range s.all() {
@@ -159,13 +161,19 @@ func (s *Server) revoked(before, users *Users) map[*session]string {
 			ended[c] = whyMonitor
 		}
 	}
+	work := map[*acl.User]int{} // the units that its subscriptions took
 	lost := func(name string, pattern bool, to subscribers) {
 		for c := range to {
 			r, ok := may[c]
-			if !ok {
+			if !ok || ended[c] != "" {
 				continue
 			}
-			if receives, _ := r.mayReceive(name, pattern); !receives {
+			if work[r.user] > commands.MaxRequestWork {
+				ended[c] = whyWork
+				continue
+			}
+			receives, units := r.mayReceive(name, pattern)
+			if work[r.user] += units; !receives {
 				ended[c] = whyMessages
 			}
 		}

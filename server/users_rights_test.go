@@ -5,6 +5,7 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -177,6 +178,47 @@ func TestFormerUserTakesATurn(t *testing.T) {
 		if got := c.call("AUTH", x.to, "any"); got != x.want || turns() != x.turns {
 			t.Errorf("%s becomes %s: %q", x.from, x.to, got)
 		}
+	}
+}
+
+// A change of a user whose subscriptions take long to judge ends them instead: messages wait for
+// it. Those of others, and of the same user with a cheap change, go on.
+func TestRevocationIsBounded(t *testing.T) {
+	detector.Skip(t) // it works much
+	var log bytes.Buffer
+	n := start(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	hard := "*" + strings.Repeat("[ab]", 255) + "c"
+	n.fake.setUser(t, "bob", "on", "nopass", "+@all", "&*")
+	n.fake.setUser(t, "carol", "on", "nopass", "+@all", "&*")
+	as := func(user string, channels int) *client {
+		c := n.dial(t)
+		c.call("HELLO", "3", "AUTH", user, "any")
+		for i := range channels {
+			c.call("SUBSCRIBE", strings.Repeat("a", 4000)+fmt.Sprint(i))
+		}
+		return c
+	}
+	carol, one, bobs := as("carol", 700), as("bob", 1), []*client{}
+	for range 3 {
+		bobs = append(bobs, as("bob", 700))
+	}
+	n.fake.setUser(t, "bob", "resetchannels", "&a*")
+	for _, c := range append(bobs, one) {
+		if got := c.call("PING"); got != "+PONG\r\n" {
+			t.Fatal(got)
+		}
+	}
+	n.fake.setUser(t, "carol", "resetchannels", "&a*")
+	n.fake.setUser(t, "bob", "resetchannels", "&"+hard, "&a*")
+	for _, c := range bobs {
+		c.ended()
+	}
+	if got := carol.call("PING"); got != "+PONG\r\n" {
+		t.Fatal(got)
+	}
+	n.Close()
+	if got := strings.Count(log.String(), whyWork); got < len(bobs)-1 {
+		t.Errorf("%d sessions ended for their work:\n%s", got, log.String())
 	}
 }
 
