@@ -130,6 +130,10 @@ func (n *Node) heardInbound(id string, now time.Time) bool {
 func (n *Node) hasInbound(id string) bool {
 	n.linksMu.Lock()
 	defer n.linksMu.Unlock()
+	return n.hasInboundLocked(id)
+}
+
+func (n *Node) hasInboundLocked(id string) bool {
 	for in := range n.inbounds {
 		if in.peer == id {
 			return true

@@ -33,9 +33,9 @@ type response struct {
 	answer []byte
 }
 
-// AskOthers asks all other members that are connected. It returns the answers that came in time, in
-// no order, and the ids of the members whose answers did not. Nobody answers a question that is too
-// large.
+// AskOthers asks all other members but those that are down. It returns the answers that came in
+// time, in no order, and the ids of the members whose answers did not. Nobody answers a question
+// that is too large.
 func (n *Node) AskOthers(ctx context.Context, question []byte) (answers [][]byte, silent []string) {
 	turn := time.NewTimer(turnWait)
 	defer turn.Stop()
@@ -59,11 +59,10 @@ func (n *Node) AskOthers(ctx context.Context, question []byte) (answers [][]byte
 	for _, l := range n.links {
 		wasLate := l.late.Load()
 		switch {
-		case !l.up():
 		case asks && l.inquire(id, question, came):
 			awaited[l] = wasLate
-		default:
-			silent = append(silent, l.id)
+		case l.up() || n.hasInboundLocked(l.id) || time.Since(l.brokeAt()) < answerWait:
+			silent = append(silent, l.id) // it may have clients: this node is about to dial it
 		}
 	}
 	n.linksMu.Unlock()

@@ -62,12 +62,29 @@ func TestQuestions(t *testing.T) {
 		close(hang)
 		wants("a", "n2 a,n3 a,n4 a,n5 a")
 
+		c.net.refuse("n1", "n4") // which is connected to n1 all the same
+		eventually(t, "no link", func() bool { return !c.nodes["n1"].link("n4").up() })
+		time.Sleep(2 * answerWait)
+		if got := strings.Join(ask("a"), ","); got != "n2 a,n3 a,n5 a,no n4" {
+			t.Errorf("a member that cannot be dialed: %q", got)
+		}
 		c.net.isolate("n4")
 		wants("a", "n2 a,n3 a,n5 a")
-		l := c.nodes["n1"].link("n5")
-		l.mu.Lock()
-		l.peer.abilities &^= abilityQuestions
-		l.mu.Unlock()
+
+		n5 := c.nodes["n1"].link("n5")
+		c.net.isolate("n5")
+		eventually(t, "no link", func() bool {
+			return !n5.up() && !c.nodes["n1"].hasInbound("n5")
+		})
+		if got := strings.Join(ask("a"), ","); got != "n2 a,n3 a,no n5" {
+			t.Errorf("a member that was there a moment ago: %q", got)
+		}
+		wants("a", "n2 a,n3 a")
+		c.net.heal("n5")
+		wants("a", "n2 a,n3 a,n5 a")
+		n5.mu.Lock()
+		n5.peer.abilities &^= abilityQuestions
+		n5.mu.Unlock()
 		wants("a", "n2 a,n3 a,no n5")
 	})
 }

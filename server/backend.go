@@ -131,9 +131,9 @@ type Backend interface {
 	LeaderMembers() ([]Member, error)
 	// Replication asks the leader, on whichever node, how far the log is replicated.
 	Replication(ctx context.Context) (Replication, error)
-	// AskOthers asks the other nodes that are connected, whose Server.Answer answers. It returns
-	// the answers that came in time, in no order, and the ids of the nodes whose answers did not.
-	// Questions have at most 1 MiB, answers 4 MiB.
+	// AskOthers asks the other nodes but those that are down. Their Server.Answer answers. It
+	// returns the answers that came in time, in no order, and the ids of the nodes whose answers
+	// did not. Questions have at most 1 MiB, answers 4 MiB.
 	AskOthers(question []byte) (answers [][]byte, silent []string)
 	// Barrier waits until this node has applied every write acknowledged on any node before the
 	// call. It fails with an *Error.
