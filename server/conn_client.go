@@ -34,9 +34,9 @@ var clientSpecs = []commands.Spec{{
 				s.clientID()
 				s.w.Verbatim("txt", s.describe(time.Now())+"\n")
 			}),
-		ahead(shows(adminSub("list", -2, "2.4.0",
+		behind(ahead(shows(adminSub("list", -2, "2.4.0",
 			"["+strings.Join(clientFilterSyntax, "] [")+"]", "Lists the connections of all nodes.",
-			clientList)), listAhead),
+			clientList)), listAhead), listBehind),
 		clientSub("setname", 3, "2.6.9", "connection-name", "Sets the name of the connection.",
 			true, clientSetName),
 		clientSub("getname", 2, "2.6.9", "", "Returns the name of the connection.", true,

@@ -42,6 +42,7 @@ type clientsMeant struct {
 	count  int64        // for KILL and UNBLOCK
 	silent []string     // nodes that did not answer in time
 	ran    bool         // KILL has closed those of this node
+	bytes  int          // of LIST's reply
 	words  [][]byte     // of KILL: the question to other nodes
 }
 
@@ -83,6 +84,43 @@ func (s *session) sendEarlier() error {
 		return errNotSent
 	}
 	return nil
+}
+
+// mostLine is more than a line of CLIENT LIST takes.
+const mostLine = 4 * maxName
+
+// listLoad stands for CLIENT LIST in what is known of the sizes of replies.
+var listLoad = func() Workload {
+	h := xxhash.Sum64String("client list") | 1
+	return Workload{Command: h, Shape: h}
+}()
+
+// reserveList reserves room for the reply to CLIENT LIST, before there are lines. In a transaction
+// there are replies already, with which nobody may wait for room.
+func (s *session) reserveList(filter *clientFilter) error {
+	if s.inExec {
+		return nil
+	}
+	most := int64(math.MaxInt64)
+	if filter.order != nil {
+		most = mostLine * int64(len(filter.order))
+	}
+	err := s.reserve(func() int64 { return min(most, s.srv.replies.known.expect(listLoad)) })
+	if err != nil {
+		s.quit = true
+		return errNotSent
+	}
+	return nil
+}
+
+// listBehind gives back the room that the reply does not take.
+func listBehind(s *session, _ [][]byte) {
+	if s.meant != nil && s.meant.filter.order == nil {
+		s.srv.replies.known.note(listLoad, int64(s.meant.bytes))
+	}
+	if s.answering.held > 0 {
+		s.srv.replies.hold(s, int64(cap(s.w.Buf)+s.inHand))
+	}
 }
 
 // askOthers asks the other nodes.
@@ -136,6 +174,9 @@ func listAhead(s *session, args [][]byte) error {
 		return err
 	}
 	s.clientID()
+	if err := s.reserveList(filter); err != nil {
+		return err
+	}
 	m := &clientsMeant{filter: filter}
 	s.meant = m
 	if !s.seesAllClients() || filter.onlyHere(s.srv) {
@@ -233,12 +274,16 @@ func clientList(s *session, _ *commands.Spec, args [][]byte) {
 		}
 		lines = ordered
 	}
-	var b strings.Builder
 	for _, line := range lines {
-		if b.Len() > commands.MaxReplyBytes {
+		if m.bytes > commands.MaxReplyBytes {
 			break // the reply is too large
 		}
-		b.WriteString(line.text)
+		m.bytes += len(line.text)
+	}
+	var b strings.Builder
+	b.Grow(m.bytes)
+	for i := 0; b.Len() < m.bytes; i++ {
+		b.WriteString(lines[i].text)
 	}
 	s.w.Verbatim("txt", b.String())
 }

@@ -304,7 +304,13 @@ func (s *session) reserveReply(load Workload, owed []pending) error {
 		n = most
 		wants = func() int64 { return min(most, room.known.expect(load)) }
 	}
-	if n <= freeReply || room.tryReserve(s, n) {
+	return s.reserve(wants)
+}
+
+// reserve reserves room for as many bytes as wants returns.
+func (s *session) reserve(wants func() int64) error {
+	room := &s.srv.replies
+	if n := wants(); n <= freeReply || room.tryReserve(s, n) {
 		return nil
 	}
 	if err := s.send(); err != nil {

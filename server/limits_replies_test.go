@@ -5,6 +5,7 @@ package server
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -78,6 +79,45 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 		})
 		n.Close()
 	}
+}
+
+// Who wants a list of all connections asks no other node before there is room for it. A list of few
+// ids needs none.
+func TestListsOfClientsTakeTurns(t *testing.T) {
+	n := start(t, byHand)
+	n.replies.limit = 4 << 20 // half of it for clients not known to be quick
+	const size = 1 << 20
+	var asked atomic.Int32
+	line := clientLine{5_000_000_000, "id=5000000000 " + strings.Repeat("x", size) + "\n"}
+	n.asks("n2", func([]byte) []byte {
+		asked.Add(1)
+		return appendLines([]clientLine{line})
+	})
+	c := n.dial(t)
+	c.call("CLIENT", "LIST") // from here on the node knows the size
+	eventually(t, "its room is free", func() bool { return n.replies.size() == 0 })
+	asked.Store(0)
+	const clients = 10
+	for range clients {
+		n.stuckConn(t, "CLIENT LIST\r\n")
+	}
+	eventually(t, "one has room, all others wait", func() bool {
+		_, holders, waiting := n.replies.state()
+		return holders == 1 && waiting == clients-1
+	})
+	if asked.Load() > 1 {
+		t.Errorf("%d asked the other node", asked.Load())
+	}
+	if got := c.call("CLIENT", "LIST", "ID", c.id()); !strings.Contains(got, "node=n1") {
+		t.Errorf("a list of one: %q", got)
+	}
+	for _, s := range n.all()[1:] {
+		s.kill()
+	}
+	eventually(t, "nothing is held", func() bool {
+		held, holders, waiting := n.replies.state()
+		return held == 0 && holders == 0 && waiting == 0
+	})
 }
 
 // While others wait, a user who opens more connections gets no more room.
