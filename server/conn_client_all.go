@@ -460,8 +460,8 @@ func (s *Server) answer(question string, words [][]byte) (answer []byte, killed 
 	return resp.AppendHead(nil, resp.Int, int64(count)), killed
 }
 
-// foreignFilter parses the filters of another node. What this node does not know, a user for
-// example, none of its connections has.
+// foreignFilter parses the filters of another node. Of those of a later release that this node does
+// not know, none of its connections is meant.
 func (s *Server) foreignFilter(filters [][]byte, list bool) *clientFilter {
 	f, err := parseClientFilter(s, nil, filters, list)
 	if err != nil {

@@ -85,6 +85,9 @@ func TestClientsOfAllNodes(t *testing.T) {
 		list(a, "a@n1 b@n1", "NOT-NODE", "n2")
 		list(a, "far@n2", "NOT-NODE", "n1")
 		list(far, "a@n1 b@n1", "SKIPME", "yes")
+		a.call("ACL", "SETUSER", "bob") // n2 does not know him yet
+		list(a, "", "USER", "bob")
+		list(a, "a@n1 b@n1 far@n2", "NOT-USER", "bob")
 
 		a.compare(t, [][2]string{
 			{"CLIENT KILL ID " + idFar + " NAME a", ":0"},

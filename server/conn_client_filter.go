@@ -203,7 +203,7 @@ func (f *clientFilter) set(
 	if x.property == "id" {
 		return f.setIDs(srv, s, x, values, list)
 	}
-	if err := x.parse(srv, values[0]); err != nil {
+	if err := x.parse(srv, s, values[0]); err != nil {
 		return 0, err
 	}
 	f.conditions = append(slices.DeleteFunc(f.conditions, func(other clientCondition) bool {
@@ -256,8 +256,9 @@ func (f *clientFilter) setIDs(
 // clientFlagLetters are the letters that CLIENT LIST of Redis or Valkey can show.
 const clientFlagLetters = "AbBcdeEGiIMNOPrRStTuUx"
 
-// parse parses the value of any property but an id.
-func (x *clientCondition) parse(srv *Server, value []byte) error {
+// parse parses the value of any property but an id. Another node may know a user that this one does
+// not know yet, or no more: none of its connections has that one.
+func (x *clientCondition) parse(srv *Server, s *session, value []byte) error {
 	switch x.property {
 	case "type":
 		return x.parseType(value)
@@ -274,7 +275,7 @@ func (x *clientCondition) parse(srv *Server, value []byte) error {
 		}
 		x.number = n
 	case "user":
-		if users := srv.users(); users == nil || users.Get(value) == nil {
+		if users := srv.users(); s != nil && (users == nil || users.Get(value) == nil) {
 			return commands.Errorf("ERR No such user '%s'", resp.Shown(value))
 		}
 	case "flags":
