@@ -311,6 +311,40 @@ func TestRaiseIsRetried(t *testing.T) {
 	})
 }
 
+// slowRaise applies raises when it may.
+type slowRaise struct {
+	*leveledToy
+	may    chan struct{}
+	raises atomic.Int32
+}
+
+func (m *slowRaise) Apply(e *raft.Log) any {
+	if m.EntryLevel(e.Data) > 0 {
+		<-m.may
+		m.raises.Add(1)
+	}
+	return m.leveledToy.Apply(e)
+}
+
+// TestOneRaiseAtATime: while the level is being raised, the log gets no further entry that does.
+func TestOneRaiseAtATime(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		m := &slowRaise{leveledToy: &leveledToy{toy: newToy(), knows: 3},
+			may: make(chan struct{})}
+		m.level.Store(3)
+		n := alone(t, m)
+		m.level.Store(1)
+		eventually(t, "the raise is proposed", n.raiseProposed.Load)
+		time.Sleep(time.Second)
+		close(m.may)
+		eventually(t, "the level is raised", func() bool { return m.Level() == 3 })
+		time.Sleep(time.Second)
+		if got := m.raises.Load(); got != 1 {
+			t.Errorf("%d raises", got)
+		}
+	})
+}
+
 // TestFirstRequestsHaveTheNewestLevel: a new cluster has its level before it serves, also if one of
 // the founders comes a little later, and if one does not come it serves nevertheless.
 func TestFirstRequestsHaveTheNewestLevel(t *testing.T) {

@@ -197,8 +197,10 @@ func (n *Node) raiseLevel(lead *leadership) {
 	defer ticker.Stop()
 	for n.levels.Level() < level && n.route.Load().lead == lead {
 		// Retried: the entry may be lost with a leadership. Raising twice is harmless.
-		n.raising.Store(&raise{lead, level})
-		kick(n.writes.wake)
+		if !n.raiseProposed.Load() {
+			n.raising.Store(&raise{lead, level})
+			kick(n.writes.wake)
+		}
 		select {
 		case <-ticker.C:
 		case <-n.stop:
@@ -252,6 +254,7 @@ func (n *Node) proposeRaise(lead *leadership) bool {
 	at := lead.Stamp()
 	data := n.levels.AppendRaise(nil, at.ClockMs, at.WallUs, r.level)
 	n.inFlight.Add(1)
-	n.submitEntry(lead, data, &entry{stamp: at, proposed: time.Now()})
+	n.raiseProposed.Store(true)
+	n.submitEntry(lead, data, &entry{stamp: at, proposed: time.Now(), raises: true})
 	return true
 }

@@ -72,6 +72,7 @@ type serving struct {
 	pause          proposalPause
 	tickDue        atomic.Bool
 	raising        atomic.Pointer[raise] // the raise to propose; nil: none
+	raiseProposed  atomic.Bool           // one of the proposed entries raises the level
 	heavyWrite     atomic.Bool           // one of the proposed entries has heavy batches
 	writeTurn      writeTurn
 	heavyRead      atomic.Bool // a heavy read runs or waits for the gate

@@ -32,6 +32,7 @@ type entry struct {
 	stamp    clock.Stamp
 	batches  int
 	heavy    bool // its batches came from the fair queue
+	raises   bool // it raises the level
 	proposed time.Time
 
 	mu    lockorder.Mutex
@@ -328,6 +329,9 @@ func (n *Node) complete() {
 		if e.heavy {
 			n.endWriteTurn()
 			n.heavyWrite.Store(false) // before inFlight, from which the proposer subtracts it
+		}
+		if e.raises {
+			n.raiseProposed.Store(false)
 		}
 		n.inFlight.Add(-1)
 		n.unpark(time.Time{})
