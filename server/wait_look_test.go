@@ -112,9 +112,15 @@ func TestClaimsWhatComesWhileWaiting(t *testing.T) {
 		c = n.claiming(t, "me", "0", "60000")
 		main.call("XCLAIM", "s", "g", "dead", "0", "1-1", "IDLE", "61000")
 		c.want(claimed("1-1", 61000, 3))
+		patient := n.claiming(t, "me", "0", "600000")
+		c = n.claiming(t, "me", "0", "60000")
+		main.call("XCLAIM", "s", "g", "dead", "0", "1-1", "IDLE", "61000")
+		c.want(claimed("1-1", 61000, 5))
+		main.call("XCLAIM", "s", "g", "dead", "0", "1-1", "IDLE", "700000")
+		patient.want(claimed("1-1", 700000, 7))
 		c = n.claiming(t, "me", "0", "60000")
 		main.call("XNACK", "s", "g", "FAIL", "IDS", "1", "1-1")
-		c.want(claimed("1-1", -1, 4))
+		c.want(claimed("1-1", -1, 8))
 		main.call("XADD", "s", "2-1", "f", "v")
 		plain.want("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n2-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n")
 		n.idle(t)
@@ -185,15 +191,15 @@ func TestLooksDuringAPause(t *testing.T) {
 	})
 }
 
-// The queue that a command waits in goes by what it can take: a reader's by its group and by
-// whether it claims, others' by how many elements they need.
+// The queue that a command waits in goes by what it can take: a reader's by its group and by what
+// it claims, others' by how many elements they need.
 func TestClassesOfWaits(t *testing.T) {
 	for call, want := range map[string]string{
 		"XREAD BLOCK 0 STREAMS s $":                                  "",
 		"XREADGROUP GROUP g c BLOCK 0 STREAMS s >":                   "stream reads g",
 		"XREADGROUP NOACK COUNT 1 group claim claim STREAMS claim >": "stream reads claim",
-		"XREADGROUP GROUP g c CLAIM 5 STREAMS group >":               "stream claims g",
-		"XREADGROUP CLAIM 5 GROUP g c STREAMS s >":                   "stream claims g",
+		"XREADGROUP GROUP g c CLAIM 5 STREAMS group >":               "stream claims 5 g",
+		"XREADGROUP CLAIM 5 GROUP g c STREAMS s >":                   "stream claims 5 g",
 		"XREADGROUP GROUP claims c BLOCK 0 STREAMS s >":              "stream reads claims",
 		"BLPOP k 0":                               "list",
 		"BLMOVEM a b LEFT LEFT 0 COUNT 3 OBO":     "list",

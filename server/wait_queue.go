@@ -106,7 +106,7 @@ func classOf(spec *commands.Spec, args [][]byte) string {
 			group = string(args[i+1])
 			i += 2
 		case is(args[i], "claim"):
-			does = " claims "
+			does = " claims " + string(args[i+1]) + " " // what is idle for some is not for others
 			i++
 		case !is(args[i], "noack"):
 			i++
