@@ -35,13 +35,13 @@ func (n *node) claiming(t testing.TB, consumer, blockMs, idleMs string) *client 
 		"STREAMS", "s", ">")
 }
 
-// passes lets time pass, on the cluster clock too.
+// passes lets time pass, on the cluster clock too. What is due in a millisecond sees that one.
 func (n *node) passes(ms int64) {
 	for range ms {
 		n.fake.set(func() { n.fake.clockMs++ })
 		time.Sleep(time.Millisecond)
+		synctest.Wait()
 	}
-	synctest.Wait()
 }
 
 // A reader that claims is served once an entry has been pending for long enough, at one entry of
