@@ -63,7 +63,7 @@ or in each interval to a directory or a bucket.`,
 	files := addTLS(flags)
 	asJSON := flags.Bool("json", false, "verify: print JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		call.file = strings.Join(names, "") // of one at most
+		call.file = strings.Join(names, "") // at most one is given
 		if err := call.check(); err != nil {
 			return err
 		}

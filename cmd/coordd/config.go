@@ -23,7 +23,7 @@ type config struct {
 	insecurePeers       bool
 	httpPage            bool
 	clientAuth          string
-	said                []setting // of each option
+	said                []setting // one for each option, in the order of options
 }
 
 // setting is the value of an option, and the flag or the variable that sets it. Without one, the

@@ -43,7 +43,7 @@ func setRate(field func(*config) *server.Rate) func(*config, string) error {
 	return func(c *config, v string) error {
 		r, err := server.ParseRate(v)
 		if err != nil {
-			return errors.New(strings.TrimPrefix(err.Error(), "argument ")) // of CONFIG SET
+			return errors.New(strings.TrimPrefix(err.Error(), "argument ")) // CONFIG SET's word
 		}
 		*field(c) = r
 		return nil

@@ -41,7 +41,8 @@ type doctor struct {
 	user, password string
 	files          tlsconf.Files // for the nodes that serve TLS alone
 	unreadable     bool          // something of the node is not this user's to read
-	dir            error         // of the problems, if all are with the data directory
+	// the first problem of the configuration, if the data directory is the cause of all; else nil
+	dir error
 }
 
 // errIll means that the next act was printed.
