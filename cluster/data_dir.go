@@ -35,7 +35,7 @@ const nextDamaged = "operations.md, Damaged files"
 // The names in a data directory.
 const (
 	versionName   = "VERSION"
-	stableName    = "raft.db" // of earlier releases
+	stableName    = "raft.db" // what earlier releases read
 	walName       = "wal"
 	boltLogName   = "log.db"
 	snapshotsName = "snapshots"

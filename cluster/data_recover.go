@@ -35,11 +35,11 @@ type Offline struct {
 type Contents struct {
 	Node      string
 	Cluster   string   // the cluster's id; empty: none
-	Voters    []string // of the newest configuration in the log, sorted
+	Voters    []string // their ids, sorted, by the newest configuration in the log
 	Learners  []string
 	Removed   []string // ids that must not be reused
-	LastIndex uint64   // of the log, or of the snapshot if nothing follows it
-	// of that entry. Of two directories, the larger term, then index, has more
+	LastIndex uint64   // the last entry in the log, or the snapshot's if nothing follows it
+	// term of that entry. Of two directories, the larger term, then index, has more
 	LastTerm      uint64
 	SnapshotIndex uint64 // 0: none
 	Term, Voted   uint64 // the newest that the node knew, and in which it voted

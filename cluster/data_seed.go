@@ -19,7 +19,7 @@ import (
 // Origin is where a seeded cluster begins.
 type Origin struct {
 	Cluster     string // its unique id, equal on all members: ClusterIDOf, NewClusterID
-	Index, Term uint64 // of the last log entry in the state
+	Index, Term uint64 // the last log entry that is in the state
 	Level       uint64 // the feature level of the state
 
 	founding string        // see foundingKey; empty: to be determined

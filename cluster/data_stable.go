@@ -44,7 +44,7 @@ var stableKeys = [][]byte{currentTermKey, lastVoteTermKey, lastVoteCandKey, inca
 // stableStore is that record. Raft panics if it cannot write the term, and a node that cannot write
 // either must not take part in an election: the process ends, with a reason.
 type stableStore struct {
-	level   func() uint64    // of the directory
+	level   func() uint64    // the data directory's feature level
 	earlier raft.StableStore // what earlier releases read; nil: they never did
 	fatal   func(error)
 

@@ -26,7 +26,7 @@ import (
 // it started.
 type finding struct {
 	term      uint64
-	lastIndex uint64        // of the voter's log
+	lastIndex uint64        // index of the last entry in the voter's log
 	stores    time.Duration // how long its newest write to the disk took
 	at        time.Time     // when this node learned of it
 }

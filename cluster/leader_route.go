@@ -33,7 +33,7 @@ type route struct {
 type leadership struct {
 	term  uint64
 	since uint64 // index of its barrier
-	mark  []byte // of entries stamped under this leadership
+	mark  []byte // marks the entries stamped under this leadership
 	*clock.Leader
 	// wallsOpen: the cluster's clock stood still, and wall clocks of voters that are not known yet
 	// may say where the time of day is; the route loop's.

@@ -65,7 +65,7 @@ func (w *writing) overdue(patience time.Duration) bool {
 type storeFailure struct {
 	err   error
 	since time.Time // no entry was stored since then
-	at    time.Time // of the newest attempt
+	at    time.Time // when the newest attempt failed
 }
 
 // logTrouble says why this node stores no entries at present; empty: it does, as far as it was
@@ -107,7 +107,7 @@ type progress struct {
 	// what the other voters have stored of the entries up to wanted, the newest one when the commit
 	// index advanced: what comes later may reach some of them and no majority for ever
 	wanted, stored uint64
-	at             time.Time // of the last advance
+	at             time.Time // when one of these last advanced
 }
 
 // watchProgress is the loop that stops a stalled leader from sending, and lets it resume when the

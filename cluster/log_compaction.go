@@ -40,9 +40,9 @@ const (
 type growth struct {
 	mu    lockorder.Mutex
 	first uint64   // the index of the first of sizes
-	sizes []uint32 // of those entries
+	sizes []uint32 // bytes of the entries from first on
 
-	works []appliedWork // of applied entries, in order
+	works []appliedWork // work of the applied entries, in their order
 
 	bytes, work       atomic.Int64  // the sums of both
 	dueBytes, dueWork atomic.Int64  // at which a snapshot is due

@@ -133,7 +133,7 @@ type applier struct {
 
 	applying atomic.Uint64     // index of the entry being applied; 0: none
 	began    atomic.Int64      // when that began, ns since processStart
-	begins   [16]applyBegun    // of the newest entries, by index modulo their number
+	begins   [16]applyBegun    // when applying the newest entries began, by index modulo the length
 	took     metrics.Histogram // applying
 
 	appliedIndex atomic.Uint64 // the machine has applied everything up to here

@@ -508,7 +508,7 @@ func (n *Node) advanceMembership(lead *leadership) {
 			taken = taken || string(other.Address) == addr
 		}
 		if addr == "" || taken {
-			// of two members that swapped addresses, one must move away first; both stay reachable
+			// if two members swapped addresses, one must move away first; both stay reachable
 			continue
 		}
 		n.logger.Info("member changed its address", "member", s.ID, "address", addr, "before",

@@ -107,7 +107,7 @@ func (n *Node) checkFounding(existing bool) error {
 	case !ok:
 		n.joining = founding == foundedByJoin && n.owed.Load() == 0 // else it is a member
 		return nil
-	case founding == "": // of a version that did not record it
+	case founding == "": // an earlier version did not record it
 		founding = "1 " + strings.Join(have, ",")
 		if err := n.recordFounding(founding); err != nil {
 			return err

@@ -44,7 +44,7 @@ type memberWatch struct {
 	// the voter that is to lead, and since when it is fit for it
 	preferred string
 	fitSince  time.Time
-	notBefore time.Time // of the next removal or transfer
+	notBefore time.Time // when the next removal or transfer may come
 	granted   map[string]grants
 }
 

@@ -50,7 +50,7 @@ type setup struct {
 	logs        *logStore
 	mark        raftlog.Marked // the log, if it has a mark; nil: it has none
 	stores      *stores
-	incarnation string // of the data directory
+	incarnation string // identifies the data directory
 	mux         *mux
 	raft        *raft.Raft
 	transport   *transport        // Raft's
@@ -80,7 +80,7 @@ type serving struct {
 	costs          fair.Costs
 	nextFrame      atomic.Uint64
 	nextInbound    atomic.Uint64 // number of the newest inbound
-	nonce          uint64        // of the newest confirm frame; the read loop's
+	nonce          uint64        // in the newest confirm frame; the read loop's
 	confirmed      chan struct{} // kicked when a confirm frame is answered
 }
 

@@ -30,7 +30,7 @@ type Config struct {
 	// host:port at which clients reach this node; announced to the other members
 	ClientAddr string
 	TLSAddr    string // likewise, over TLS
-	Version    string // of the program; likewise
+	Version    string // version of the program; likewise
 	Build      Build  // what it was built from; likewise. Default: ThisBuild
 	Zone       string // the availability zone; likewise
 	// Priority for leading, likewise: leadership goes to the voter with the highest one that has

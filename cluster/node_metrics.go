@@ -106,7 +106,7 @@ var (
 
 // meters count what happens on a node.
 type meters struct {
-	batches, requests, bytes metrics.Histogram // of proposed entries
+	batches, requests, bytes metrics.Histogram // what a proposed entry holds
 	proposed, replicated     metrics.Histogram
 	elections, leaders       atomic.Uint64
 	disk                     metrics.Asker[diskSpace]

@@ -38,7 +38,7 @@ type hello struct {
 	peerAddr    string // where others reach the node; empty: an older version
 	removed     bool   // refused because the dialer was removed from the cluster
 	level       uint64 // the newest feature level that the node knows; 0: an older version
-	incarnation string // of its data directory
+	incarnation string // identifies its data directory
 	cluster     string // the cluster's id; empty: none for certain
 	expects     string // the other end's incarnation as this node knows it; empty: unknown
 	lostDisk    bool   // refused because the dialer has another incarnation than expected
@@ -392,7 +392,7 @@ func appendWork(dst []byte, work []uint64) []byte {
 type answers struct {
 	kinds   []byte
 	replies [][]byte // slices of the payload, nil for those left out
-	work    []uint64 // of the first batches, possibly none
+	work    []uint64 // units of the first batches, possibly none
 }
 
 // decodeReplies reads the payload of a successful reply frame.

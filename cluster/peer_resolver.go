@@ -27,7 +27,7 @@ const (
 type resolver struct {
 	ctx    context.Context // ends lookups
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // of lookups under way
+	wg     sync.WaitGroup // lookups under way
 	lookup func(ctx context.Context, host string) (addrs []string, err error)
 
 	mu    lockorder.Mutex
@@ -36,8 +36,8 @@ type resolver struct {
 
 // lookedUp is what is known of a host.
 type lookedUp struct {
-	addrs   []string      // of the last successful lookup
-	err     error         // of the last lookup
+	addrs   []string      // result of the last successful lookup
+	err     error         // why the last lookup failed; nil: it did not
 	pending chan struct{} // closed when the current lookup ends; nil: there is none
 }
 

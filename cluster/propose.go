@@ -386,7 +386,7 @@ func (n *Node) settleCall(q *queue, c *call, replies [][]byte) {
 
 // outcome is the result of applying an entry.
 type outcome struct {
-	replies [][]byte // of the batches that ran: all, or the first ones
+	replies [][]byte // one for each batch that ran: all, or the first ones
 	work    []uint64 // units of each; nil when the machine does not count them
 	void    bool
 }

@@ -54,14 +54,14 @@ type call struct {
 
 	done    chan struct{} // local: gets one token when replies and err are set
 	replies [][]byte
-	work    []uint64 // of each batch that ran
+	work    []uint64 // units of each batch that ran
 	err     error
 
 	from    *inbound // set for a follower's frame; done is unused then
 	frameID uint64
 	write   bool // the frame came to the write queue
 
-	lead    *leadership // of a read: the leadership that saw it last
+	lead    *leadership // set for a read: the leadership that tried it last
 	askedUs int64       // and the time of day then
 	late    bool        // a read that ran without finding an instant
 

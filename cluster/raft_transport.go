@@ -206,7 +206,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	if err := t.gate(id, req.Term); err != nil {
 		return err
 	}
-	again := &repeats{} // of no member
+	again := &repeats{} // forgotten afterwards, unless it is a member
 	if l := t.n.link(string(id)); l != nil {
 		again = &l.repeats
 	}
@@ -244,7 +244,7 @@ type repeats struct {
 	failures atomic.Int32 // since the member last installed one or stored entries
 
 	mu    lockorder.Mutex
-	index uint64 // of the snapshot
+	index uint64 // index of the snapshot that it last installed
 	pause time.Duration
 	at    time.Time // when it was installed
 }

@@ -75,7 +75,7 @@ type Leader struct {
 	baseUs int64
 
 	mu         lockorder.Mutex
-	offsetMs   int64 // of the time of day
+	offsetMs   int64 // how far the time of day is ahead of the cluster clock
 	shiftMs    int64 // what requests see is ahead of that time of day by
 	steerMs    int64 // what the time of day follows is ahead of this node's wall clock by
 	slewing    bool

@@ -20,7 +20,7 @@ import (
 // the CRC-32C of all that as uint32.
 type Slots struct {
 	f      types.WritableFile
-	size   int64  // of a slot, at the most
+	size   int64  // the most bytes that a slot takes
 	number uint64 // the newest
 	next   int64  // the slot to write to: the other one is durable
 }

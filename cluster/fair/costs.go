@@ -29,7 +29,7 @@ type Workload struct {
 	// a hash of the commands; 0: unknown. Batches with equal hashes are expected to cost alike
 	Command uint64
 	Shape   uint64 // a hash of the commands and the first key
-	Light   bool   // of O(log n) work besides their bytes, whatever they were never seen to do
+	Light   bool   // work is O(log n) besides the bytes, whatever the batches were never seen to do
 	// how long it waits for a leader; 0: as long as Config says, negative: not at all
 	LeaderWait time.Duration
 }

@@ -18,7 +18,7 @@ const maxFlows = 1024
 // Queue does the accounting of start-time fair queueing. Its owner guards it.
 type Queue struct {
 	virtualTime uint64          // the latest start tag that was served
-	finishTags  map[Flow]uint64 // of the flows that were served lately
+	finishTags  map[Flow]uint64 // tags of the flows that were served lately
 	turns       uint64          // given so far
 	overtaken   bool            // the last one went to a newcomer, past one that came before it
 }

@@ -77,7 +77,7 @@ type Member struct {
 	Elsewhere  bool          // what answers in its place belongs to another cluster
 	Inbound    bool          // it is connected to this node
 	KnownLevel uint64        // the newest feature level that it knows; 0: unknown
-	Version    string        // of its program; empty: unknown
+	Version    string        // which coordd it runs; empty: unknown
 	Build      string        // what that was built from; empty: unknown
 	Uptime     time.Duration // unknown unless Version is known
 	Zone       string        // its availability zone; empty: unknown
@@ -108,9 +108,9 @@ const (
 // Change is one change of the members. Nodes send it to each other as JSON.
 type Change struct {
 	Kind string `json:"kind"`
-	// of the member; empty with Transfer: the one with the longest log
+	// the member; empty with Transfer: the one with the longest log
 	ID       string `json:"id,omitempty"`
-	PeerAddr string `json:"peer_addr,omitempty"` // of Add
+	PeerAddr string `json:"peer_addr,omitempty"` // for Add: where the others reach it
 }
 
 // Replication is what the leader knows of how far the log is replicated.

@@ -131,7 +131,7 @@ type walFile struct {
 	room    *atomic.Int64 // see walFiles
 	syncDir func() error
 	size    int64 // reserved
-	end     int64 // of the last entry written
+	end     int64 // where the last entry written ends
 	zeroed  int64 // bytes before this one were written
 	index   int64 // size of the index that sealing the segment appends
 	synced  bool  // including the name

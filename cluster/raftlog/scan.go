@@ -177,7 +177,7 @@ func (s *segmentReader) whole() bool {
 type segmentReader struct {
 	in  *bufio.Reader
 	at  int64
-	crc uint32 // of what was read
+	crc uint32 // CRC-32C of the current batch as far as it was read
 }
 
 // errUnknownFrame is an error for bytes that are no frame, and not zeros.

@@ -54,7 +54,7 @@ type Options struct {
 	Marked      func() bool
 	SegmentSize int // 0: raft-wal's own
 	Logger      *slog.Logger
-	LibLogger   hclog.Logger // of raft-wal
+	LibLogger   hclog.Logger // gets what raft-wal logs
 }
 
 // OpenWAL opens the log in a directory.
