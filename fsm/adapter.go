@@ -32,7 +32,7 @@ type Adapter struct {
 	interest atomic.Pointer[Interest] // in changes of keys; nil: in none
 
 	observer Observer  // nil: none
-	readers  sync.Pool // of *commands.Witness, for dry runs
+	readers  sync.Pool // holds *commands.Witness for dry runs
 
 	mu lockorder.RWMutex
 	m  *Machine
@@ -50,10 +50,10 @@ type Adapter struct {
 	subscribed atomic.Bool
 	refused    atomic.Int64  // scripts
 	worked     atomic.Uint64 // work of the applied entries
-	panics     atomic.Uint64 // of requests
+	panics     atomic.Uint64 // requests that panicked
 	slow       atomic.Uint64 // scripts
 	saved      atomic.Uint64 // Machine.changes at the newest snapshot
-	lookups    lookups       // of reads
+	lookups    lookups       // what reads counted
 	scripted   func([]commands.ScriptCount)
 	checked    uint64 // index of this node's newest check; only the proposer uses it
 }

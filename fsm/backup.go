@@ -13,7 +13,7 @@ import (
 
 // BackupInfo describes a snapshot file.
 type BackupInfo struct {
-	Index   uint64 // of the last log entry in it
+	Index   uint64 // index of the last log entry in it
 	Epoch   uint64
 	ClockMs int64 // the cluster clock
 	Keys    int   // including expired ones that were not swept

@@ -16,11 +16,11 @@ import (
 type runner struct {
 	m        *Machine
 	entered  *Users           // those that env.User is one of
-	denials  commands.Denials // of the request that runs
+	denials  commands.Denials // what the running request was denied
 	env      *commands.Env
 	readOnly bool               // commands that may write run dry, see dry_run.go
-	notifies bool               // of readOnly: keyspace notifications are wanted
-	view     *keyspace.Keyspace // of readOnly: what dry runs see while keys are past their deadline
+	notifies bool               // for dry runs: keyspace notifications are wanted
+	view     *keyspace.Keyspace // for dry runs: what they see while keys are past their deadline
 	resp     commands.RESP
 	limit    int         // size limit of resp, bytes
 	room     int         // bytes left for replies, counted also on a node that builds none
@@ -28,7 +28,7 @@ type runner struct {
 	before   uint64      // env.Work when the batch began
 	share    uint64      // work after which the batch begins no further request
 	woken    *woken      // what waited and runs now; nil: the batch's requests
-	tx       commands.Tx // of the request that runs
+	tx       commands.Tx // what the commands of the running request share
 	call     commands.Call
 }
 

@@ -21,7 +21,7 @@ type events struct {
 	// enabled notifications; part of the state
 	notify commands.NotifyFlags
 	client uint64  // that sent the request; 0: none
-	work   *uint64 // of the entry: messages are charged; nil: they are not
+	work   *uint64 // work of the entry, for charging messages; nil: they cost nothing
 	named  []byte  // channel that is named after the key of the newest notification
 	// databases that were flushed, and of which no key was reported since
 	flushed [keyspace.Databases]bool

@@ -70,7 +70,7 @@ func (m *Machine) beginTime(env *commands.Env, e *Entry) {
 
 // readInstants are those of a batch of reads.
 type readInstants struct {
-	us   int64 // of the request that runs; 0: it has named none
+	us   int64 // what the running request has named; 0: nothing
 	late bool  // there is none for it
 }
 

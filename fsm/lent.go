@@ -25,11 +25,11 @@ const loanCost = 256
 
 // loan is what a wait was given.
 type loan struct {
-	number     uint64 // of the wait
+	number     uint64 // number of the wait
 	from       *lender
-	deadlineMs int64 // of the key, before it was taken; 0: none
+	deadlineMs int64 // deadline of the key, before it was taken; 0: none
 	untilMs    int64
-	parts      int64 // of it that were given back
+	parts      int64 // parts of it that were given back
 	ended      bool
 }
 
@@ -70,7 +70,7 @@ type lent struct {
 	// is over
 	queue   []due
 	numbers map[uint64]*loan
-	lenders [keyspace.Databases]map[string][]*lender // of a key; never empty, seldom several
+	lenders [keyspace.Databases]map[string][]*lender // lenders by key; never empty, seldom several
 	bytes   int                                      // that the loans count
 
 	// what changes keys now; nil: a loan that is given back. Not part of the state
@@ -230,10 +230,10 @@ func (m *Machine) lends() func(*commands.Spec) {
 
 // source is a key before the command of a wait takes something from it.
 type source struct {
-	number     uint64 // of the wait
+	number     uint64 // number of the wait
 	key        changedKey
 	class      string
-	deadlineMs int64 // of the key; 0: none
+	deadlineMs int64 // deadline of the key; 0: none
 }
 
 // lend notes what a wait was given.

@@ -24,7 +24,7 @@ type Machine struct {
 	level  uint64
 	users  *Users
 	limit  memoryLimit
-	index  uint64 // of the newest applied entry
+	index  uint64 // index of the newest applied entry
 	time   instants
 
 	// recent are the running hashes after the newest entries, to compare with those in entries of
@@ -33,8 +33,8 @@ type Machine struct {
 
 	waiting     waiting
 	subscribers *subscriptions.Counts
-	idBlocks    uint64 // of commands.SettingClientIDs, given so far
-	position    uint64 // of the next request in the entry
+	idBlocks    uint64 // blocks of ids that commands.SettingClientIDs has given
+	position    uint64 // the next request's place in the entry
 	changes     uint64 // commands in entries that changed something; not part of the state
 	requests    commands.RequestReader
 	ahead       ahead
@@ -44,14 +44,14 @@ type Machine struct {
 	known       commands.Known // for reads; nil: nothing
 	times       uint64         // commands.Env.Times
 	alarm       func(p any)    // gets the panic of a request; may be nil
-	sweeps      int            // of an entry, in place of its level's; 0: that. Tests set it
+	sweeps      int            // what an entry sweeps at most; 0: as its level says. Tests set it
 
-	ofEntries, ofReads commands.Overseer // of scripts; nil: nobody
-	lookups            *lookups          // of reads; nil: nobody counts them
+	ofEntries, ofReads commands.Overseer // watch scripts; nil: nobody does
+	lookups            *lookups          // counts for reads; nil: nobody counts
 	// scripted receives what scripts of requests that this process answers called; it keeps nothing
 	// of it. nil: nobody counts that
 	scripted    func([]commands.ScriptCount)
-	scriptCalls commands.ScriptCalls // of an entry, whose memory is for the next
+	scriptCalls commands.ScriptCalls // the entry's counts; the next entry reuses the memory
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -339,7 +339,7 @@ type Stats struct {
 	ClockMs        int64
 	Scripts        int
 	ScriptUsage    script.Usage
-	Libraries      int // of functions
+	Libraries      int // function libraries
 	Functions      int
 	Notify         commands.NotifyFlags
 	Memory         int64  // what the data counts, bytes
@@ -349,7 +349,7 @@ type Stats struct {
 	LibraryBytes   int    // and of libraries
 	Found, Missed  uint64 // keys that the node's reads looked up: of Adapter
 	Keys, Volatile [keyspace.Databases]int
-	MeanTTL        [keyspace.Databases]int64 // of Volatile, ms
+	MeanTTL        [keyspace.Databases]int64 // mean over the Volatile keys, ms
 }
 
 // Stats counts what the machine holds.

@@ -32,7 +32,7 @@ type waiting struct {
 	bytes  int    // that the waiters count
 
 	all     []*waiter               // in order
-	counts  nodeCounts              // of all
+	counts  nodeCounts              // how many each node has
 	inDB    [keyspace.Databases]int // waiters by database
 	numbers map[uint64]*waiter
 	queues  map[changedKey][]*waiter // in order

@@ -27,8 +27,8 @@ const errWritesInReadOnly commands.Error = "ERR Can not execute a script with wr
 type program struct {
 	firstLine
 	proto  *lua.FunctionProto
-	keep   bool // of a library: interpreters keep it loaded
-	tokens int  // of its source
+	keep   bool // a library that interpreters keep loaded
+	tokens int  // size of its source in tokens
 	work   int  // what compiling it cost, in units of Env.Work
 	size   int  // its memory, bytes
 }

@@ -34,30 +34,30 @@ type Engine struct {
 	loaded      scriptList // in the order of loading
 	cached      scriptList // by EVAL, in the order of use
 	cachedCount int
-	cachedBytes int // of the compiled scripts
-	loadedBytes int // of the sources
-	loadedSize  int // of the compiled scripts, bytes
+	cachedBytes int // memory of the scripts in cached
+	loadedBytes int // sources of the scripts in loaded
+	loadedSize  int // memory of the scripts in loaded
 
 	libraries *librarySet
 	level     uint64 // the machine's, at which libraries are counted
 
 	verdicts []commands.ScriptVerdict // in the order of the first about each
 
-	writer *interpreter // of the scripts that entries run
+	writer *interpreter // runs the scripts of entries; nil: the next one needs a new interpreter
 
 	mu      lockorder.Mutex // guards what follows: reads run concurrently
 	usage   Usage
 	readers []*interpreter
 	derived map[string]*program // by source
-	order   []string            // of the keys of derived, oldest first
+	order   []string            // the sources in derived, oldest first
 
 	derivedSize int // bytes
 }
 
 // Usage is what scripts and functions have done since the engine was made.
 type Usage struct {
-	Runs         uint64 // of entries, reads and dry runs
-	Stopped      uint64 // of Runs: they exceeded their budgets
+	Runs         uint64 // runs by entries, reads and dry runs
+	Stopped      uint64 // runs that exceeded their budgets
 	Instructions uint64 // the larger share of their budgets, as in Call.Work
 }
 
@@ -126,11 +126,11 @@ func (e *Engine) compile(x *commands.Call, source []byte) (*program, error) {
 // chosen is what a call runs.
 type chosen struct {
 	script  commands.Script // ReadOnly and AllowOOM are also set if a function declares that
-	source  string          // of a script
+	source  string          // a script's source
 	cached  *cachedScript   // nil: a function, or a script that EVALSHA cannot call
 	name    string          // the SHA1 of a script that is cached, or the name of a function
 	program *program        // nil: not compiled yet
-	library *library        // of a function
+	library *library        // the library that has the function; nil: a script
 }
 
 // Flags returns what the caller of a script or function knows of it before it runs: the flags that

@@ -49,7 +49,7 @@ type globalTables struct {
 	texts                                         []lua.LValue // their elements
 	interned                                      interned
 
-	libraryGlobals *lua.LTable // of libraries: empty, with librarySwitch as metatable
+	libraryGlobals *lua.LTable // a library's globals: empty, with librarySwitch as metatable
 	// its __index is loadGlobals while a library's code runs, and globals while one of its
 	// functions runs
 	librarySwitch *lua.LTable
@@ -60,7 +60,7 @@ type globalTables struct {
 type running struct {
 	x         *commands.Call
 	overseer  commands.Overseer  // nil: none
-	watch     commands.Stopwatch // of overseer, once it worked for a while
+	watch     commands.Stopwatch // stopwatch of overseer, once it worked for a while
 	loading   *registered        // by the library whose code runs, or nil
 	readOnly  bool
 	measuring bool // write counts what it would write
@@ -84,7 +84,7 @@ type calling struct {
 	call         commands.Call
 	tx           commands.Tx
 	reply        luaReply
-	names        [1 << namesBits]namedSpec // of commands that scripts called, by a hash
+	names        [1 << namesBits]namedSpec // commands that scripts called, by a hash of the name
 	args         [][]byte
 	arena        []byte
 	arenaCharged int // the most bytes of arguments of one command in this run

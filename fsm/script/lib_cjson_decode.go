@@ -233,7 +233,7 @@ func invalidJSONNumber(s string) bool {
 const (
 	jsonNumber  = 6
 	escapesRead = 2
-	escapeUnits = 2 // of an escape, which is read twice: see chargeEscapes
+	escapeUnits = 2 // cost of an escape, which is read twice: see chargeEscapes
 )
 
 func (d *jsonDecoder) scanNumber(rest string) {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxCaptures = 32 // of one pattern, as in C Lua
-	// of nested match calls: bounds the stack; C Lua 5.1 has no such bound and can crash
+	maxCaptures = 32 // captures in one pattern, as in C Lua
+	// nested match calls: bounds the stack; C Lua 5.1 has no such bound and can crash
 	maxPatternDepth = 10000
 	stepsPerCharge  = 64 // steps between two charges
 )

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxIntegerSize   = 32 // bytes of one integer, as in the original
-	defaultAlignment = 8  // of "!" without a number, on 64-bit Linux
+	defaultAlignment = 8  // what "!" without a number means, as on 64-bit Linux
 )
 
 // openStruct returns the table of the struct library. The caller makes it the global `struct`.

@@ -49,7 +49,7 @@ const (
 type library struct {
 	commands.Library
 	program *program
-	sha     string // of the source
+	sha     string // SHA1 of the source, in hexadecimal
 	cost    int64  // instructions to load it
 	bytes   int64  // memory to load it
 }
@@ -69,8 +69,8 @@ type librarySet struct {
 	list       []*library               // in order of name
 	byFunction map[string]functionPlace // by the name in lower case: the first in list that has it
 	shared     bool                     // there may be a name that several have
-	bytes      int                      // of all, by library.size
-	compiled   int                      // of all, by program.size
+	bytes      int                      // sum of library.size
+	compiled   int                      // sum of program.size
 	cost       int64                    // what loading all takes, instructions
 	kept       int64                    // work to load those that interpreters keep
 }

@@ -285,9 +285,9 @@ type funcContext struct {
 	regTop   int
 	labelPc  []int32
 	constant map[LValue]int
-	visible  scopes // of all enclosing functions, too
+	visible  scopes // those of enclosing functions, too
 	links    *links // the same
-	depth    int    // of nesting, enclosing functions included
+	depth    int    // how deep the syntax is nested, enclosing functions included
 	fold     *folding
 }
 

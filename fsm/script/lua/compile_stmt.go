@@ -88,7 +88,7 @@ const hiddenName = ""
 type target struct {
 	expr   ast.Expr
 	kind   expContextType
-	index  int // of the variable, the name of a global or the register of the table
+	index  int // where the variable is, the global's name, or the table
 	key    int // register or constant
 	string bool
 }

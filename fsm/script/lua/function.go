@@ -44,7 +44,7 @@ type FunctionProto struct {
 	Constants          []LValue
 	FunctionPrototypes []*FunctionProto
 
-	places []place // of the constants
+	places []place // where getConstant last found each constant
 
 	// released is the whole chunk as feature level 1 runs it, if its constant powers differ
 	// there
@@ -83,7 +83,7 @@ func (p *FunctionProto) callAt(pc int) DbgCall {
 type Upvalue struct {
 	v       *LValue
 	value   LValue
-	index   int32 // of the register
+	index   int32 // index of the register
 	watched bool  // assignments are recorded: the variable outlives the run
 }
 

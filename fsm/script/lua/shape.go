@@ -216,7 +216,7 @@ func (tb *LTable) appends(key LValue) int {
 // sizesWith returns the size of the array and the number of keys in the hash part that C Lua
 // chooses when a key comes: the array is the largest of which more than half is in use.
 func (tb *LTable) sizesWith(key LValue) (size, hash int) {
-	var counts [27]int // of integers above a half of 1<<i, and up to that
+	var counts [27]int // integer keys above half of 1<<i and up to that, by i
 	integers, keys := 0, 1
 	for i, from := 0, 0; from < len(tb.array); i++ {
 		to := min(1<<i, len(tb.array))

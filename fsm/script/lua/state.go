@@ -49,7 +49,7 @@ type Global struct {
 	// Touched reports that a script changed something that Watch marked.
 	Touched bool
 
-	joined []string // of join; empty otherwise
+	joined []string // what join joins; the next one reuses it, and it is empty between them
 
 	options Options
 	opened  bool // Go functions created from now on belong to a run
@@ -60,8 +60,8 @@ type Global struct {
 type callFrame struct {
 	fn         *LFunction
 	pc         int32
-	base       int32 // of the function itself
-	localBase  int32 // of its registers
+	base       int32 // register of the function itself
+	localBase  int32 // first of its own registers
 	returnBase int32
 	nargs      int32
 	nret       int32
@@ -85,7 +85,7 @@ type LState struct {
 	used   int // registers that may hold a value
 	maxReg int
 
-	main    LFunction  // of PushMain
+	main    LFunction  // what PushMain pushed
 	open    []*Upvalue // still registers, in that order
 	nested  int        // calls from Go, or from an instruction, that wait for a result
 	started bool

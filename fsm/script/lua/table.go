@@ -23,11 +23,11 @@ type LTable struct {
 	strings map[string]int32
 	others  map[LValue]int32
 	shape   *shape // see needsShape
-	length  int32  // of the longest array that the table had, if its sizes are not exact
+	length  int32  // the longest that the array was, if its sizes are not exact
 	holes   int32  // in the array, if its sizes are exact
 	size    int32  // up to which positive integers are in the array
 	dead    int32  // entries without a value
-	hint    uint8  // of the nodes that the table began with: their logarithm plus one, or 0
+	hint    uint8  // log2 of the nodes that the table began with, plus one; 0: it had none
 	marks   uint8
 }
 
