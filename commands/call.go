@@ -78,7 +78,7 @@ type Env struct {
 	// ScriptCalls are the commands that scripts called, for the node alone.
 	ScriptCalls ScriptCalls
 
-	instantUs int64 // of the running command; 0: not asked for yet
+	instantUs int64 // instant of the running command; 0: not asked for yet
 }
 
 // BeginCommand starts a command, which gets its own instant. What a script calls is part of the
@@ -111,13 +111,13 @@ const (
 // Event is what other connections and waiters on a node receive after an entry was applied.
 type Event struct {
 	Kind             EventKind
-	Channel, Payload []byte   // of a Message; Payload of Served: for RepliesOf
-	Shard            bool     // of a Message: sent by SPUBLISH
-	Gone             bool     // of KeyChanged: the key does not exist after the entry
-	DB               int      // of KeyChanged, DBChanged and ScriptCall
-	Args             [][]byte // of ScriptCall
-	Key              string   // of KeyChanged
-	// of KeyChanged and ScriptCall: the Request.Client of the request that caused it, or 0
+	Channel, Payload []byte   // those of a Message; for Served, Payload is for RepliesOf
+	Shard            bool     // a Message that SPUBLISH sent
+	Gone             bool     // KeyChanged: the key does not exist after the entry
+	DB               int      // database of KeyChanged, DBChanged and ScriptCall
+	Args             [][]byte // command of ScriptCall
+	Key              string   // the key that changed, for KeyChanged
+	// Request.Client of the request that caused KeyChanged or ScriptCall, or 0
 	Client uint64
 	// the Wait.Number of Served and WaitEnded, the new Place.Era of WaitsDropped, the new era of
 	// SubscribersDropped

@@ -35,17 +35,17 @@ const (
 	rdbIntset          = 11
 	rdbZiplistZSet     = 12
 	rdbZiplistHash     = 13
-	rdbQuicklist       = 14 // of ziplists
-	rdbStream          = 15 // of Redis 5.0
+	rdbQuicklist       = 14 // made of ziplists
+	rdbStream          = 15 // since Redis 5.0
 	rdbListpackHash    = 16
 	rdbListpackZSet    = 17
 	rdbQuicklist2      = 18
-	rdbStream2         = 19 // of Redis 7.0
+	rdbStream2         = 19 // since Redis 7.0
 	rdbListpackSet     = 20
-	rdbStream3         = 21 // of Redis 7.2
+	rdbStream3         = 21 // since Redis 7.2
 	rdbFieldsHash      = 24 // with fields that expire
 	rdbFieldsListpack  = 25
-	rdbMembersListpack = 34 // of a set, with members that expire
+	rdbMembersListpack = 34 // a set, with members that expire
 	rdbMembersSet      = 35
 )
 

@@ -28,7 +28,7 @@ const maxUnpacked = 64 << 20
 // or decompresses.
 const (
 	restoredWork  = 12
-	restoredGroup = 80 // of a consumer group
+	restoredGroup = 80 // work for a consumer group
 	restoredBytes = 8
 )
 

@@ -26,7 +26,7 @@ const (
 // geoForm is what the command's name determines.
 type geoForm struct {
 	key    int  // the argument that names the sorted set
-	args   int  // of GEORADIUS: where options begin; 0: all arguments are options
+	args   int  // where GEORADIUS has options; 0: all arguments are options
 	stores bool // it may store, GEOSEARCHSTORE always
 }
 

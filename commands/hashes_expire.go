@@ -10,10 +10,10 @@ const (
 	errFieldsWord Error = "ERR Mandatory argument FIELDS is missing or not at the right " +
 		"position"
 	errFieldsCount Error = "ERR Number of fields must be a positive integer"
-	// of the HEXPIRE family alone
+	// only the HEXPIRE family has this one
 	errFieldsNumber    Error = "ERR Parameter `numFields` should be greater than 0"
 	errFieldsMatch     Error = "ERR The `numfields` parameter must match the number of arguments"
-	errFieldsInvalid   Error = "ERR invalid number of fields" // of HSETEX alone
+	errFieldsInvalid   Error = "ERR invalid number of fields" // only HSETEX has it
 	errOneCondition    Error = "ERR Only one of FXX or FNX arguments can be specified"
 	errOneKeyCondition Error = "ERR Only one of NX or XX arguments can be specified"
 )

@@ -56,8 +56,8 @@ const errUnlogged Error = "ERR LOCKS is answered by reads alone, which this is n
 // heldLock is a lock as a command sees it.
 type heldLock struct {
 	form    LeaseForm
-	value   []byte   // of a string, its owner
-	owners  []string // of others, the first ones
+	value   []byte   // what a string holds: the owner
+	owners  []string // owners of another form, the first ones
 	holders int
 	queued  *keyspace.List
 }

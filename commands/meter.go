@@ -220,7 +220,7 @@ type meter struct {
 	x         *Call
 	stop      uint64 // Env.Work past which the command is refused
 	room      int    // for the reply, bytes
-	bytes     int    // of the reply so far
+	bytes     int    // length of the reply so far
 	start     int    // start of the reply in the buffer
 	edits     uint64 // Keyspace.Edits when the command began
 	committed bool

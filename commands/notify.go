@@ -24,7 +24,7 @@ const (
 	// a key was created: the machine notifies it when the keyspace does
 	NotifyNew  NotifyClass = 'n'
 	NotifyMiss NotifyClass = 'm' // a read found no key
-	// of Redis 8.2, from LevelSecond on: a key got another value, or one of another type
+	// since Redis 8.2, from LevelSecond on: a key got another value, or one of another type
 	NotifyOverwritten NotifyClass = 'o'
 	NotifyTypeChanged NotifyClass = 'c'
 )

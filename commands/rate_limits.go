@@ -169,7 +169,7 @@ func (l *rateLimit) run(x *Call) error {
 		return err
 	}
 	now := rateSpan{ns: x.ClockMs * nsPerMs}
-	ahead := rateSpan{} // of the theoretical arrival time, from now
+	ahead := rateSpan{} // how far the theoretical arrival time is ahead of now
 	if e != nil {
 		at, err := l.readState(e.Bytes())
 		if err != nil {

@@ -45,8 +45,8 @@ type Request struct {
 // Wait names a command that may wait in the machine.
 type Wait struct {
 	Node   []byte // id of the client's node
-	Era    uint64 // of the node's waits, see Place
-	Number uint64 // of the wait, unique in the cluster
+	Era    uint64 // era of the node's waits, see Place
+	Number uint64 // unique in the cluster
 	// Order is the command's place among all that wait, if it waited before; 0: it is new.
 	Order uint64
 }

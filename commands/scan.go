@@ -37,10 +37,10 @@ type scanOptions struct {
 	count    int
 	filter   bool // by match
 	match    []byte
-	matcher  glob.Matcher // of match
-	oneType  bool         // of SCAN alone: by typeName
+	matcher  glob.Matcher // matches names with match
+	oneType  bool         // SCAN alone: by typeName
 	typeName []byte
-	noValues bool // of HSCAN and ZSCAN: names alone
+	noValues bool // HSCAN and ZSCAN: names alone
 }
 
 // scanWords are the options that only some commands of the SCAN family have.

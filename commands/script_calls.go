@@ -4,9 +4,9 @@ package commands
 type ScriptCount struct {
 	Spec     *Spec
 	Calls    uint64 // those that ran
-	Failed   uint64 // of Calls: the reply was an error
+	Failed   uint64 // Calls whose reply was an error
 	Rejected uint64 // those that did not run
-	Work     uint64 // of Calls, in units of Env.Work
+	Work     uint64 // what Calls did, in units of Env.Work
 }
 
 // ScriptCalls counts the commands that scripts call, for the node alone.

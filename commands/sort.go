@@ -134,11 +134,11 @@ func (s *sorting) parse(x *Call, store bool) error {
 // sortPattern names a key for each element, and optionally a field of the hash there.
 type sortPattern struct {
 	self   bool   // "#": the element itself
-	text   []byte // of the key, with a star for the element
+	text   []byte // names the key, with a star for the element
 	star   int    // its position; -1: the pattern names nothing
 	field  []byte
 	ofHash bool
-	key    []byte // of the last lookup
+	key    []byte // the key that was looked up last
 }
 
 // parseSortPattern parses a pattern. Like Redis it searches for the star and for the arrow before a
@@ -269,7 +269,7 @@ func (s *sorting) limits(n int) (first, last int) {
 type weighed struct {
 	value  string
 	score  float64 // unless ALPHA
-	weight string  // of ALPHA, unless stored elements are their own
+	weight string  // sort key with ALPHA, unless stored elements are their own
 	found  bool    // BY names a value
 }
 

@@ -95,8 +95,8 @@ type claiming struct {
 	s        *keyspace.Stream
 	g        *keyspace.Group
 	e        *keyspace.Entry // nil: nothing has changed
-	name     string          // of the consumer, as the group has it
-	seen     bool            // of the consumer
+	name     string          // name of the consumer, as the group has it
+	seen     bool            // the consumer was marked as seen
 	claimed  []keyspace.StreamEntry
 }
 

@@ -30,7 +30,7 @@ func newParcel(x *Call, left *allowance) *parcel {
 const (
 	entryElements = 3
 	entryID       = 41
-	streamWork    = 100 // of a stream in the reply, and of looking it up
+	streamWork    = 100 // work for a stream in the reply, and for looking it up
 )
 
 // toldBytes is how much longer an integer may be than scriptElement.

@@ -64,12 +64,12 @@ func streamPositions(args [][]byte) []int {
 
 // readArgs are the arguments of XREAD or XREADGROUP.
 type readArgs struct {
-	group, consumer []byte // of XREADGROUP
+	group, consumer []byte // what XREADGROUP names
 	noAck           bool
 	claims          bool
-	minIdleMs       int64 // of what it claims
+	minIdleMs       int64 // least idle time of what it claims
 	count           int64 // 0: all
-	maxCount        int64 // of all streams together; 0: all
+	maxCount        int64 // most entries from all streams together; 0: all
 	maxSize         int64 // bytes of the reply; 0: any
 	blocks          bool
 	timeoutMs       int64
@@ -282,7 +282,7 @@ func readAfter(arg []byte, s *keyspace.Stream) (keyspace.StreamID, error) {
 	switch string(resp.CText(arg)) {
 	case ">":
 		return keyspace.StreamID{}, errReadNew
-	case "+": // of Redis 7.4: the last entry
+	case "+": // since Redis 7.4: the last entry
 		if s != nil {
 			if top, ok := s.Top(); ok {
 				before, _ := top.ID.Prev()

@@ -46,7 +46,7 @@ func (a *readArgs) reclaim(x *Call, s *keyspace.Stream, g *keyspace.Group,
 // for.
 func (a *readArgs) idle(x *Call, s *keyspace.Stream, g *keyspace.Group,
 	p *parcel) (idle, deleted []keyspace.Pending, lookMs int64) {
-	lookMs = a.minIdleMs // of what is delivered next
+	lookMs = a.minIdleMs // until what is delivered next is idle enough
 	most := p.units/pendingWork + 1
 	first := oldest{most: a.limit(most)}
 	find := s.Finder()

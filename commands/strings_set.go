@@ -12,7 +12,7 @@ import (
 // setOptions are SET's options.
 type setOptions struct {
 	when    setCondition
-	operand []byte // of the IF conditions
+	operand []byte // what an IF condition compares with
 	get     bool
 	keepTTL bool
 	unit    ttlUnit

@@ -51,14 +51,14 @@ type Witness struct {
 	quiet  bool // marks locks, but records no facts
 	facts  []Fact
 	unused Fact   // where quiet ones go
-	arena  []byte // of what facts refer to
+	arena  []byte // holds what facts refer to
 	seen   []seen // the keys of the running request
 	first  int    // its first fact
 	locks  bool   // it concerns a lock
 	lowers bool   // it has lowered a number
 
-	db   int  // of the running command
-	act  acts // of the running command; 0: it is of no interest
+	db   int  // database of the running command
+	act  acts // what the running command does; 0: it is of no interest
 	what int  // its key in seen
 	who  []byte
 }
@@ -220,7 +220,7 @@ func (w *Witness) interpret(act acts, args [][]byte) acts {
 			act |= conditionOf(args[3:])
 		}
 	case act&(actField|actDrop) != 0 && len(args) > 2:
-		if string(args[2]) != "mode" { // of a read-write lock, whose other fields are owners
+		if string(args[2]) != "mode" { // mode of a read-write lock, whose other fields are owners
 			w.who = args[2]
 		}
 	case act&actEnter != 0 && len(args) > 3:

@@ -175,7 +175,7 @@ func (w *Witness) judgeZSet(s *seen) {
 	case s.acts&actAdd != 0 && s.acts&actScore != 0 && !asks && known:
 		e.MarkLease(true)
 		f := w.add(LockRenewed, FormSemaphore, s, e, s.who)
-		f.Shared, f.BeforeMs = true, f.DeadlineMs // of the key, not of the holder
+		f.Shared, f.BeforeMs = true, f.DeadlineMs // deadline of the key, not of the holder
 	case s.acts&actAdd != 0 && (e.Lease() || w.lowers):
 		e.MarkLease(true)
 		w.add(LockGranted, FormSemaphore, s, e, s.who).Shared = true

@@ -23,7 +23,7 @@ const (
 type zcombineForm struct {
 	run   func(*Call, *zcombination) []keyspace.Member
 	diff  bool   // no WEIGHTS and AGGREGATE
-	event string // of a STORE form; empty for one that replies
+	event string // what a STORE form notifies; empty for one that replies
 	count bool   // ZINTERCARD
 }
 

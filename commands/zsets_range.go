@@ -139,8 +139,8 @@ func zrange(form zrangeForm) Handler {
 // What one member that ZRANGESTORE puts costs, in units of Env.Work.
 const (
 	storedMember = 16 // below LevelSecond
-	copiedMember = 10 // of a part of the source
-	sharedMember = 2  // of the whole source: the copy shares its trees until one is changed
+	copiedMember = 10 // if only a part of the source is put
+	sharedMember = 2  // if all of it is: the copy shares its trees until one is changed
 )
 
 // zrangestore overwrites the destination. An empty range removes it.

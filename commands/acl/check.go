@@ -30,7 +30,7 @@ func (r Reason) String() string {
 type Denial struct {
 	Reason Reason
 	Object string // the full name of the command, the key or the channel
-	index  int    // of the key or the channel in the call's
+	index  int    // which of the call's keys or channels it is
 }
 
 // Key is a key of a call, and what the call does with it.

@@ -64,8 +64,8 @@ type commandRule struct {
 	first    string // a first argument, if hasFirst
 	hasFirst bool
 
-	number int // of the command in the catalog, or of the category
-	family int // of a command: how many it is with its subcommands
+	number int // place of the command in the catalog, or number of the category
+	family int // for a command: how many it is with its subcommands
 }
 
 // ruleAll is the category of everything.

@@ -20,7 +20,7 @@ type User struct {
 
 	on, noPass bool
 	sanitize   sanitize
-	hashes     []string // of the passwords: SHA-256, in lower-case hexadecimal
+	hashes     []string // passwords: SHA-256, in lower-case hexadecimal
 	root       *selector
 	selectors  []*selector // besides root
 

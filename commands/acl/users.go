@@ -35,7 +35,7 @@ func checkName(name string) error {
 type Users struct {
 	catalog *Catalog
 	list    []*User // by name
-	bytes   int     // of all: User.Bytes
+	bytes   int     // sum of User.Bytes
 }
 
 // New returns the users of a new cluster: the default user, who may do everything.

@@ -28,8 +28,8 @@ type Step struct {
 	Want    *[2]Value // the expected replies in RESP2 and RESP3, if not the real server's
 
 	Directive string // "resp", "db", "advance", "fresh", "conn", "receive", "blocked"
-	Number    int64  // of resp (2, 3), db, advance (ms), blocked (clients)
-	Name      string // of conn
+	Number    int64  // operand of resp (2, 3), db, advance (ms), blocked (clients)
+	Name      string // operand of conn
 }
 
 // Load reads the files that match pattern. No match is an error.

@@ -12,7 +12,7 @@ type Area struct {
 	Center        Place
 	Unit          float64
 	Radius        float64
-	Box           bool // of Width and Height, instead of a circle
+	Box           bool // Width and Height bound it, instead of Radius
 	Width, Height float64
 }
 
@@ -76,7 +76,7 @@ func (a *Area) Ranges() []Range {
 // level returns the level whose cells are about as large as the area. They get narrower towards the
 // poles.
 func (a *Area) level() uint {
-	const half = 20037726.37 // of the equator, in meters
+	const half = 20037726.37 // half of the equator, in meters
 	meters := a.Radius
 	if a.Box {
 		w, h := float64(a.Width/2), float64(a.Height/2)

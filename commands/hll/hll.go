@@ -9,7 +9,7 @@ import (
 const (
 	indexBits = 14
 	registers = 1 << indexBits
-	rankBits  = 64 - indexBits // of a hash that are left for the rank
+	rankBits  = 64 - indexBits // bits of a hash that are left for the rank
 	width     = 6              // bits of a dense register
 
 	headSize  = 16
@@ -17,7 +17,7 @@ const (
 
 	encodingAt = 4
 	cacheAt    = 8
-	staleBit   = 1 << 63 // of the cache: it is out of date
+	staleBit   = 1 << 63 // set in the cache: it is out of date
 
 	dense  = 0
 	sparse = 1

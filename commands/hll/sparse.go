@@ -3,7 +3,7 @@ package hll
 import "slices"
 
 const (
-	maxValue     = 32     // of a run
+	maxValue     = 32     // largest value of a run
 	maxRun       = 4      // registers of a run with a value
 	maxShortZero = 64     // registers of a run of zeros of one byte
 	zeroLong     = 1 << 6 // marks one of two bytes

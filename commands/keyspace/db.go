@@ -14,9 +14,9 @@ type DB struct {
 	ks       *Keyspace
 	index    int
 	keys     *index
-	volatile deadlines               // of keys
+	volatile deadlines               // deadlines of the keys
 	elements *btree.BTreeG[deadline] // collections by the earliest deadline of an element
-	swapped  Revision                // of the newest Swap; 0 if there was none
+	swapped  Revision                // revision of the newest Swap; 0 if there was none
 	bytes    int64                   // what the keys count: see memory_count.go
 	opened   *openBoxes              // see entry_rest.go
 }

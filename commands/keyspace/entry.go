@@ -11,7 +11,7 @@ type Entry struct {
 	deadline int64    // ms of the cluster clock; 0 means none
 	gen      uint32
 	form     form
-	keyLen   uint8 // of a block
+	keyLen   uint8 // length of the key of a packed or rested entry
 	valueLen uint16
 }
 

@@ -32,7 +32,7 @@ type box struct {
 	Entry
 	key  string
 	coll Collection
-	at   int // of form opened: its place in DB.opened, counted from the first there ever was
+	at   int // place of an opened one in DB.opened, counted from the first there ever was
 }
 
 // maxPacked is the length of the longest key and of the longest string that an entry packs.

@@ -26,7 +26,7 @@ type Hash struct {
 	large *btree.BTreeG[hashField]
 	sum   uint64
 	weight
-	*ttls // of the fields
+	*ttls // deadlines of the fields
 }
 
 type field struct {

@@ -63,7 +63,7 @@ type page struct {
 	depth int // how many leading bits are shared
 	slots []slot
 	tree  *btree.BTreeG[slot]
-	order *btree.BTreeG[deadline] // of a tree: its entries that have a deadline
+	order *btree.BTreeG[deadline] // entries of tree that have a deadline
 }
 
 // slot holds an entry, with what a search compares: the entry itself is rarely in the processor's

@@ -28,10 +28,10 @@ type Keyspace struct {
 	quiet    bool     // removing expired elements is no change that WATCH sees: see LastChange
 	writable bool     // between Begin and End: catches a read handler that writes
 	observe  Observer // nil: none
-	trace    Observer // of leases that end, and with tracing of all changes; nil: none
+	trace    Observer // sees leases end, and with tracing all changes; nil: none
 	tracing  bool
 	lacks    func(db int, key []byte, writable bool) // see Lacks; nil: nobody asks
-	until    int64                                   // of a view (see At); 0: not a view
+	until    int64                                   // clock of a view (see At); 0: not a view
 	loose    bool                                    // there may be loose streams
 	more     func() bool                             // see LimitSweep; nil: always
 	// see entry_rest.go

@@ -43,7 +43,7 @@ type rope struct {
 	piece       []element
 	count       int
 	height      int // 0 for a leaf
-	bytes       int // of the elements, by itemSize
+	bytes       int // what the elements take, by itemSize
 	digest      digest
 }
 

@@ -45,7 +45,7 @@ func (e *Entry) valueSize() int {
 
 // weight is the part of each collection that counts its bytes.
 type weight struct {
-	bytes   int // of the elements
+	bytes   int // what the elements take
 	counted int // bytes of all that its database has counted; 0: it is not in one
 }
 

@@ -182,7 +182,7 @@ type Checker struct {
 	marks bool
 	db    *DB
 	hash  uint64
-	key   []byte // of the newest record
+	key   []byte // key of the newest record
 }
 
 // NewChecker returns a Checker of records with or without marks.

@@ -20,7 +20,7 @@ type Stream struct {
 	// tombstone is the highest id deleted by XDEL; trimming does not count.
 	tombstone StreamID
 	added     uint64 // entries ever added
-	sum       uint64 // of entries and groups
+	sum       uint64 // sum over entries and groups
 	loose     bool   // its nodes may overlap and miscount: see stream_loose.go
 	once      *once  // what producers added lately; nil: none said who it is
 	weight

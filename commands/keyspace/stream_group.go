@@ -16,12 +16,12 @@ const UnknownReads = -1
 // Group is a consumer group. It delivers each entry to one consumer. Groups from Stream.Group are
 // for reading only; those from EditGroup or CreateGroup may change until the stream is cloned.
 type Group struct {
-	stream *Stream // has the sum to update; valid in a group that may change
-	owner  *owner
-	name   string
-	hash   uint64 // of the name
-	last   StreamID
-	reads  int64
+	stream   *Stream // has the sum to update; valid in a group that may change
+	owner    *owner
+	name     string
+	nameHash uint64
+	last     StreamID
+	reads    int64
 
 	consumers *btree.BTreeG[Consumer] // by name
 	pending   *btree.BTreeG[Pending]  // by id
@@ -128,7 +128,7 @@ func (s *Stream) CreateGroup(name []byte, last StreamID, reads int64) *Group {
 		return nil
 	}
 	g := &Group{
-		stream: s, owner: s.owner, name: string(name), hash: xxhash.Sum64(name), last: last,
+		stream: s, owner: s.owner, name: string(name), nameHash: xxhash.Sum64(name), last: last,
 		reads:     reads,
 		consumers: newTree(consumerLess), pending: newTree(pendingLess), owned: newTree(ownedLess),
 	}
@@ -199,7 +199,7 @@ func (g *Group) count(n int) {
 func (g *Group) positionSum() uint64 {
 	var buf [64]byte
 	b := g.last.appendTo(append(buf[:0], 1))
-	return pairSum(g.hash, xxhash.Sum64(binary.AppendVarint(b, g.reads)))
+	return pairSum(g.nameHash, xxhash.Sum64(binary.AppendVarint(b, g.reads)))
 }
 
 func (g *Group) consumerSum(c Consumer) uint64 {
@@ -208,7 +208,7 @@ func (g *Group) consumerSum(c Consumer) uint64 {
 	if c.ActiveMs != c.SeenMs {
 		b = binary.AppendVarint(binary.AppendVarint(append(buf[:0], 4), c.SeenMs), c.ActiveMs)
 	}
-	return pairSum(g.hash, xxhash.Sum64(append(b, c.Name...)))
+	return pairSum(g.nameHash, xxhash.Sum64(append(b, c.Name...)))
 }
 
 func (g *Group) pendingSum(p Pending) uint64 {
@@ -216,7 +216,7 @@ func (g *Group) pendingSum(p Pending) uint64 {
 	b := p.ID.appendTo(append(buf[:0], 3))
 	b = binary.AppendVarint(b, p.DeliveredMs)
 	b = binary.AppendVarint(b, p.Deliveries)
-	return pairSum(g.hash, xxhash.Sum64(append(b, p.Consumer...)))
+	return pairSum(g.nameHash, xxhash.Sum64(append(b, p.Consumer...)))
 }
 
 // SetPosition sets the id up to which entries were delivered, and the number of these.

@@ -188,7 +188,7 @@ func (s *Stream) readOverlapping(r *reader, nodes uint64) {
 type overlaps struct {
 	nodes     []overlap
 	senseless map[overlapAt]bool // from where on nothing could be read
-	entries   []StreamEntry      // of all nodes, each once, in order
+	entries   []StreamEntry      // entries of all nodes, each once, in order
 	rest      wire.Cursor        // what follows the nodes
 }
 

@@ -40,7 +40,7 @@ type OnceCounts struct {
 type once struct {
 	config            OnceConfig
 	added, duplicates uint64
-	turn              uint64 // of the next id
+	nextTurn          uint64
 	sum               uint64
 	bytes             int // its part in what the stream counts
 
@@ -206,8 +206,8 @@ func (s *Stream) putOnce(e *sentOnce) {
 	}
 	p.ids++
 	o.producers.Set(p)
-	e.turn = o.turn
-	o.turn++
+	e.turn = o.nextTurn
+	o.nextTurn++
 	o.byName.Set(e)
 	o.byTurn.Set(e)
 	o.byProducer.Set(e)

@@ -136,7 +136,7 @@ func (s *Stream) readNodes(r *reader, nodes uint64, last StreamID) {
 		if top, ok := s.Top(); ok && last.Less(top.ID) {
 			r.Fail()
 		}
-		if !r.marks { // of a machine below commands.LevelSecond
+		if !r.marks { // from a machine below commands.LevelSecond
 			s.loosen(r)
 		}
 	}
