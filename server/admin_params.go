@@ -24,7 +24,7 @@ type param struct {
 	name     string
 	get      func(*Server) string
 	set      func(*Server, int64)
-	low, max int64 // of the number for set
+	low, max int64 // bounds of the number that set takes
 	// in place of set, for values that are not numbers
 	choose func(text string) (apply func(*Server), err error)
 	// in place of set: the setting of all nodes that text stands for

@@ -18,9 +18,9 @@ const ownDelay = time.Second
 
 // setting is a value for all nodes.
 type setting struct {
-	words   [][]byte           // of the request
+	words   [][]byte           // what the request for the machine says
 	applied func(*Server) bool // reports whether this node has it
-	hash    []byte             // of the default user's password; nil: it is none
+	hash    []byte             // the default user's password, hashed; nil: there is none
 	log     func(*slog.Logger) // tells that it is in force; nil: nobody needs to know
 }
 

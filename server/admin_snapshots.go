@@ -15,7 +15,7 @@ type saving struct {
 	since   time.Time     // start of the current one
 	took    time.Duration // duration of the newest finished one
 	saves   int
-	failure error // of the newest one
+	failure error // why the newest one failed; nil: it did not
 }
 
 // begin reports whether a snapshot may start now; if so, the caller must call finished.

@@ -188,5 +188,5 @@ type Stats struct {
 // DatabaseStatus counts the keys of a database.
 type DatabaseStatus struct {
 	Keys, Volatile int
-	MeanTTL        int64 // of Volatile, ms
+	MeanTTL        int64 // mean over the Volatile keys, ms
 }

@@ -42,11 +42,11 @@ type pending struct {
 	muted    bool
 	behind   bool           // a command that may wait queued behind other waiters
 	wait     *commands.Wait // … or waits in the machine
-	end      int            // of literal: its end in batch.literals
-	args     [][]byte       // of the command; valid until more is read
+	end      int            // where a literal ends in batch.literals
+	args     [][]byte       // the command; valid until more is read
 	db       int            // selected for the command
-	block    []queued       // of executed
-	looks    bool           // of executed: no command can write
+	block    []queued       // commands of an executed transaction
+	looks    bool           // no command of block can write
 	recorded                // for a client that tracks; of executed, for the scripts of the block
 	hint     hintKey
 	spec     *commands.Spec
@@ -74,7 +74,7 @@ type batch struct {
 	// likely to change nothing, and the first eligible one.
 	writes, eligible, likely int
 	first                    hintKey
-	load                     Workload // of the first request, without the source
+	load                     Workload // load of the first request, without the source
 	dryRan                   bool     // the newest replies come from a dry run
 }
 
@@ -458,8 +458,8 @@ func (s *session) flush() {
 // stay small.
 const (
 	firstRoom   = 16
-	fewBytes    = 1 << 20 // of replies: the next batch may be twice as long
-	enoughBytes = 8 << 20 // of replies: the target for the next batch
+	fewBytes    = 1 << 20 // with fewer of replies, the next batch may be twice as long
+	enoughBytes = 8 << 20 // with more of replies, the next batch is sized for these
 )
 
 // fitRoom adapts the batch limit to the reply size of a batch of count requests.

@@ -17,7 +17,7 @@ import (
 type transaction struct {
 	open   bool
 	failed bool // a command was refused: EXEC fails
-	bytes  int  // of the queued arguments and the watched keys, with overhead
+	bytes  int  // the queued arguments and the watched keys, with overhead
 	queue  []queued
 	watch  []commands.WatchedKey
 	known  map[watchedKey]struct{} // the set of watch

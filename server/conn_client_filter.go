@@ -31,7 +31,7 @@ var clientFilterSyntax = []string{
 // conditions are met.
 type clientFilter struct {
 	conditions []clientCondition
-	order      []uint64 // of ID: in LIST's order, also repeatedly
+	order      []uint64 // what ID names: in LIST's order, also repeatedly
 	skip       *session
 }
 

@@ -55,13 +55,13 @@ type output struct {
 	queue    []item // waiting to be written
 	first    int    // index in queue; items before it are written
 	held     []*message
-	bytes    int // of queue and of the current write
+	bytes    int // what queue and the current write hold
 	holding  int // bytes of held
 	inFlight []item
 	since    time.Time       // when items were last taken to be written
 	moved    time.Time       // when the client last took all of those
-	raw      syscall.RawConn // of queued; nil: what is written waits for the client
-	wg       *sync.WaitGroup // of queued: waits for the goroutine
+	raw      syscall.RawConn // set by open; nil: what is written waits for the client
+	wg       *sync.WaitGroup // set by open: waits for the goroutine that writes
 }
 
 // item is a message and its head, or a reply.

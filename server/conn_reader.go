@@ -57,14 +57,14 @@ var (
 // stream extracts commands from client input.
 type stream struct {
 	src      io.Reader
-	maxBytes int // of one command: a larger one is skipped and reported
+	maxBytes int // the longest command: a larger one is skipped and reported
 	// grow asks to replace the buffer by one of size bytes, larger or smaller. need says that a
 	// command does not fit the current one: then grow waits, and fails if the session must check
 	// its state. lent reports that others wait for the room of the new buffer.
 	grow  func(size int, need bool) (lent bool, err error)
 	small bool      // the limits of clients that must authenticate apply: see exceeds
 	early error     // the reply to the command that skip skips
-	most  allowance // of one take
+	most  allowance // what one take may return
 	lent  bool      // the buffer is for one request, and returned after it
 
 	buf              []byte

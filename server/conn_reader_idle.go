@@ -18,7 +18,7 @@ type idleReader struct {
 	raw     syscall.RawConn // nil: not a socket itself
 	receive func(fd uintptr) bool
 
-	// of the current read
+	// what the current read got
 	buf *readBuffer
 	n   int
 	err error

@@ -38,7 +38,7 @@ const lastWrites = time.Second
 type session struct {
 	srv  *Server
 	conn net.Conn
-	in   *stream // of its goroutine
+	in   *stream // used by the session's goroutine alone
 	out  output  // with a mutex of its own
 
 	origin
@@ -59,8 +59,8 @@ type origin struct {
 	unix    bool           // on a Unix socket
 	seesTLS bool           // its client is given the TLS addresses of members
 	gate    *halfopen.Gate // by which it came in
-	addr    string         // of the client, host:port
-	laddr   string         // of the server
+	addr    string         // address of the client, host:port
+	laddr   string         // address of the server
 	created time.Time
 }
 
@@ -96,7 +96,7 @@ type choices struct {
 	libName      string
 	libVer       string
 	tx           transaction
-	subs         [subKinds]map[string]struct{} // of this session, as in pubsub
+	subs         [subKinds]map[string]struct{} // this session's subscriptions, as in pubsub
 }
 
 // running is what a session's commands are about. Its goroutine alone uses it.
@@ -105,7 +105,7 @@ type running struct {
 	quit    bool                      // the connection ends after the current replies
 	killing []*session                // by the CLIENT KILL that runs
 	meant   *clientsMeant             // by the CLIENT command that runs
-	planned map[subscription]struct{} // of the transaction that runs: see receiveAhead
+	planned map[subscription]struct{} // what a running transaction subscribes to: see receiveAhead
 	batch   batch
 	reply   commands.RESP  // complete replies, not sent yet
 	w       *commands.RESP // receives the current command's own reply
@@ -114,7 +114,7 @@ type running struct {
 	traces  *traces   // nil: it makes no spans
 	clock   time.Time // newest reading: reading it costs as much as a command
 	fails   uint64    // error replies to the session's own commands
-	failure codeWord  // of the newest error reply
+	failure codeWord  // code word of the newest error reply
 
 	more    int  // commands that follow the current one in the same read
 	sends   int  // how often replies were sent
@@ -123,7 +123,7 @@ type running struct {
 	inExec  bool // answering the session's part of a transaction
 	inBlock int  // … of so many commands
 
-	work *budget    // of the running command, with Local.Works
+	work *budget    // budget of the running command, with Local.Works
 	held replicated // WAIT's answer in inExec
 
 	uncounted bool // its subscriptions may not count yet: see awaitCounted
@@ -137,8 +137,8 @@ type running struct {
 type charges struct {
 	tlsBytes  int // what TLS keeps for the connection
 	spare     int
-	aheadHeld int    // of Server.ahead
-	meter     meter  // of the connection
+	aheadHeld int    // the session's part of Server.ahead
+	meter     meter  // counts what the connection sends
 	meterOf   *rates // those that meter counts for; nil: there are none
 	inHand    int    // bytes of replies being put in order
 	taken     int    // bytes of the requests that run
@@ -159,7 +159,7 @@ type shared struct {
 	cut           atomic.Bool              // … without writing anything more
 	pushProto     atomic.Int32             // proto, for delivery
 	subscriptions atomic.Int32             // as in pubsub
-	waiter        atomic.Pointer[waiter]   // of the waiting command
+	waiter        atomic.Pointer[waiter]   // the command that waits; nil: none
 	track         atomic.Pointer[tracker]  // nil: tracking is off
 	// since when it may have to leave, if so
 	triedSince atomic.Pointer[time.Time]
@@ -169,10 +169,10 @@ type shared struct {
 
 // noted is what others note about a session, each under its own lock or in its own goroutine.
 type noted struct {
-	attention attention // of cron
-	// of cron: since when the output exceeds the soft limit; zero: it does not
+	attention attention // used by cron
+	// used by cron: since when the output exceeds the soft limit; zero: it does not
 	swollen   time.Time
-	load      sessionLoad // of delivery
+	load      sessionLoad // used by delivery
 	turn      turn        // guarded by intake.mu
 	answering replyTurn   // guarded by replyRoom.mu
 	telling   countTurn   // guarded by counting.mu

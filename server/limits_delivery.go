@@ -39,7 +39,7 @@ type sessionLoad struct {
 	era     uint32
 	work    float64 // that is its fault
 	message uint64
-	copies  int // of that message, by patterns
+	copies  int // how often it got that message by patterns
 }
 
 // begin begins a message.

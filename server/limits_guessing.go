@@ -22,7 +22,7 @@ import (
 
 const (
 	freeGuesses  = 5                      // failures that delay nothing
-	guessDelay   = 500 * time.Millisecond // of each failure after them
+	guessDelay   = 500 * time.Millisecond // added by each failure after them
 	longestDelay = 5 * time.Second
 	guessForget  = 10 * time.Second // after which one failure is forgotten
 	guessers     = 10_000           // remembered

@@ -54,14 +54,14 @@ type replyRoom struct {
 // replyTurn is a session's share of the room, guarded by replyRoom.mu.
 type replyTurn struct {
 	held int64 // bytes
-	of   owner // of held, or who waits
+	of   owner // whose held is, or who waits
 	// the client read its last large reply slowly, or has had none yet: such clients share half of
 	// the room
 	slow   bool
 	wants  func() int64 // bytes it waits for; nil: it does not wait
 	signal chan struct{}
 	since  time.Time // when it began to wait, or its reply arrived
-	beats  uint32    // of the session, at the last check
+	beats  uint32    // beats of the session at the last check
 	moved  time.Time // when beats last changed
 }
 

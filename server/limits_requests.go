@@ -35,13 +35,13 @@ type intake struct {
 	spare  int              // bytes of buffers up to maxReadBuffer
 	held   int              // bytes, of all turns
 	turns  []*turn          // holding or waiting for room; the oldest first
-	shares map[owner]*share // of those that hold room or wait for it
+	shares map[owner]*share // those that hold room or wait for it
 }
 
 // owner is whose the connections are that share room.
 type owner struct {
 	user string
-	host netip.Prefix // of clients without a user
+	host netip.Prefix // host of clients without a user
 }
 
 // share is what the connections of an owner hold.

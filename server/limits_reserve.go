@@ -38,7 +38,7 @@ const (
 
 // reserve counts the sessions by their places.
 type reserve struct {
-	set   *halfopen.Set // of the connections that may have to leave
+	set   *halfopen.Set // connections that may have to leave
 	count [places]int   // guarded by Server.mu
 }
 

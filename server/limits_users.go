@@ -12,7 +12,7 @@ import (
 
 // userClients counts the connections that have authenticated, by user.
 type userClients struct {
-	most    atomic.Int64 // of a user; 0: any number
+	most    atomic.Int64 // how many a user may have; 0: any number
 	refused atomic.Uint64
 
 	mu    lockorder.Mutex

@@ -54,8 +54,8 @@ type parcel struct {
 	number uint64    // in log order
 	since  time.Time // when it was queued
 	audience
-	events  []commands.Event // of one entry: Message, ScriptCall, StateReplaced or UsersChanged
-	changes []keyChange      // of one entry, for tracking
+	events  []commands.Event // from one entry: Message, ScriptCall, StateReplaced or UsersChanged
+	changes []keyChange      // from one entry, for tracking
 	evicted invalidation     // keys that are not in the tracking table
 	overdue bool             // those of tracking.overdue drop all that they cache
 	line    []byte           // for monitors
@@ -85,7 +85,7 @@ type delivery struct {
 	limit   int           // bytes
 	skipTo  atomic.Uint64 // parcels up to this number are dropped
 	ending  atomic.Bool
-	sockets *socketYield // of the goroutine; nil: no file descriptors are left
+	sockets *socketYield // the goroutine's own; nil: no file descriptors are left
 	clock   func() time.Time
 	oldest  time.Time // since when the current parcel was queued; the goroutine's own
 
@@ -93,7 +93,7 @@ type delivery struct {
 	filled    sync.Cond // queue is not empty, or closed
 	drained   sync.Cond // delivered has grown, or closed
 	queue     []parcel
-	bytes     int    // of queue and of the current batch
+	bytes     int    // what queue and the current batch hold
 	begun     int    // bytes of the batch whose delivery has begun; the goroutine's own
 	enqueued  uint64 // parcels ever queued; the n-th has number n
 	delivered uint64 // parcels handed to their receivers' queues

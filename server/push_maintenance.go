@@ -46,7 +46,7 @@ type maintenance struct {
 	clients    map[*session]*maintained
 	moving     bool // the node is about to stop
 	leaderless bool
-	sequence   int64 // of messages
+	sequence   int64 // number of the newest message
 	joined     atomic.Bool
 }
 
@@ -55,7 +55,7 @@ type maintained struct {
 	noAddress bool // it reconnects to where it connected before
 	moves     bool // its library is the mover
 	told      bool
-	beats     uint32 // of the session when it was last active
+	beats     uint32 // beats of the session when it was last active
 	active    time.Time
 }
 
@@ -205,7 +205,7 @@ func (m *maintenance) tellLeaderless(s *session, none bool) {
 		name, n = "FAILING_OVER", 4
 		f.Int(int64(patience / time.Second))
 	}
-	f.Array(0) // of shards: the message is about all
+	f.Array(0) // no shards: the message is about all
 	m.send(s, name, n, f.Buf)
 }
 

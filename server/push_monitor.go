@@ -30,7 +30,7 @@ const (
 
 // monitors holds the sessions that MONITOR.
 type monitors struct {
-	size atomic.Int32 // of all
+	size atomic.Int32 // how many monitors there are
 	mu   lockorder.Mutex
 	all  map[*session]uint64 // with the newest parcel when they joined
 }
@@ -214,7 +214,7 @@ var redactedArg = []byte("(redacted)")
 // redact hides names and passwords, also of a call that the arguments carry. It does not change
 // args.
 func redact(table *commands.Table, spec *commands.Spec, args [][]byte) [][]byte {
-	first := 0 // of the arguments of the call that spec is
+	first := 0 // where the arguments of the call begin that spec is
 	for spec.Carries > 0 && len(args)-first > spec.Carries {
 		first += spec.Carries
 		if spec, _ = table.Resolve(args[first:]); spec == nil {

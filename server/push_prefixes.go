@@ -27,7 +27,7 @@ func eachPrefix(prefixes *radix.Tree, key string, f func(of *sessionSet) bool) {
 type changedKeys struct {
 	changes []keyChange      // sorted, each key once. client 0: not of one client alone
 	own     map[uint64][]int // by client, indexes of those that it alone has changed
-	ends    []int            // of each key in the body of whole
+	ends    []int            // where each key ends in the body of whole
 	whole   *message         // all keys, encoded
 	copied  int              // bytes of the parts that have copies of their own
 }

@@ -253,7 +253,7 @@ func (s *session) hearOut() {
 		return
 	}
 	s.awaitDelivery(context.Background())
-	if !s.inExec && s.send() != nil { // of a transaction they follow the reply
+	if !s.inExec && s.send() != nil { // in a transaction they follow the reply
 		s.quit = true
 	}
 }

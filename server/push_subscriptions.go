@@ -35,14 +35,14 @@ type subscription struct {
 type pubsub struct {
 	delivery delivery
 	size     atomic.Int64          // subscriptions of all kinds
-	bytes    atomic.Int64          // of the names that the machine has or gets, as it counts
+	bytes    atomic.Int64          // cost of the names that the machine has or gets, as it counts
 	backlog  atomic.Int64          // bytes of queued messages, each counted once
 	disabled atomic.Pointer[error] // why no messages arrive any more; nil: they do
 
 	channels, shards channelTable
 	patterns         patternTable
 	load             deliveryLoad
-	unsent           []*session // of the delivery goroutine: messages were queued for them
+	unsent           []*session // messages were queued for them; the delivery goroutine's
 }
 
 // subscribers of one channel or pattern, with the number of the newest parcel queued before they

@@ -39,7 +39,7 @@ type tracker struct {
 	bcast, optin, optout, noloop bool
 	// the number of the connection that receives invalidations; 0: the client's own
 	redirect uint64
-	prefixes []string // of bcast, sorted
+	prefixes []string // the prefixes of BCAST, sorted
 	after    uint64   // the newest parcel at the start: earlier changes are not sent
 
 	broken atomic.Bool // redirect has gone
@@ -52,9 +52,9 @@ type tracking struct {
 
 	mu       lockorder.RWMutex
 	clients  map[*session]struct{}
-	keys     map[string]*sessionSet // of all databases, as in Redis
+	keys     map[string]*sessionSet // keys of all databases, as in Redis
 	items    int                    // clients in all of keys
-	bytes    int                    // of keys
+	bytes    int                    // memory that keys takes
 	maxBytes int
 	prefixes *radix.Tree // *sessionSet by prefix
 	// clients that were not told of a key, while a parcel for them is queued

@@ -180,7 +180,7 @@ func (s *session) startTracking(t *tracker) error {
 // Limits of the prefixes of one client.
 const (
 	maxPrefixes    = 10_000
-	maxPrefixBytes = 1 << 10 // of each
+	maxPrefixBytes = 1 << 10 // bytes of one prefix
 )
 
 // joinPrefixes adds the client's existing prefixes, and returns the new ones.
@@ -375,7 +375,7 @@ func (s *session) clientNumber() uint64 { return s.srv.clientBase + s.id }
 type recorded struct {
 	denied bool     // this node would not permit the command; if it runs, uncache must follow
 	asks   bool     // the request asks which keys its scripts read
-	maybe  []string // of asks: keys that are dropped again unless they are among them
+	maybe  []string // keys that are dropped again unless the scripts have read them
 }
 
 // remember records the keys that a command is about to read, if the client tracks them and its user

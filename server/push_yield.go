@@ -14,7 +14,7 @@ import (
 // message. So yield waits for the sockets too, by waiting for a byte of its own.
 type socketYield struct {
 	r, w    *os.File
-	raw     syscall.RawConn // of r
+	raw     syscall.RawConn // for reading r
 	waited  bool
 	receive func(fd uintptr) bool
 }

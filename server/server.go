@@ -32,18 +32,18 @@ type Options struct {
 
 	MaxClients         int // connections at a time; 10000
 	MaxUserClients     int // … of a user who is no administrator; 0: unlimited
-	MaxRequestBytes    int // of one command, and of one transaction's queue; 32 MiB
+	MaxRequestBytes    int // bytes of one command, and of one transaction's queue; 32 MiB
 	MaxSubscriberBytes int // messages queued for a slow subscriber before it is closed; 32 MiB
 	// output that may wait for clients of some classes, in place of the defaults
 	OutputLimits OutputLimits
 	// large replies of the whole node, until clients have read them; 128 MiB
 	MaxReplyBytes int64
-	// of all connections, before the largest are closed; zero: unlimited
+	// memory of all connections, before the largest are closed; zero: unlimited
 	MaxClientMemory ClientMemory
-	ClientRate      Rate          // of each connection
-	UserRate        Rate          // of all connections of a user together
+	ClientRate      Rate          // limit for each connection
+	UserRate        Rate          // limit for all connections of a user together
 	IdleTimeout     time.Duration // after which connections without commands are closed; 0: never
-	KeepAlive       time.Duration // of silence before TCP asks whether a client is there; 0: never
+	KeepAlive       time.Duration // silence until TCP asks whether a client is there; 0: never
 	DrainTimeout    time.Duration // how long Close waits for requests in flight; 5 s
 
 	Unprotected bool // protected mode is off
@@ -52,7 +52,7 @@ type Options struct {
 	// after which clients that have not authenticated are closed, if they must; 0: never
 	AuthTimeout        time.Duration
 	MaxUnauthenticated int    // connections that have not authenticated, if they must; 1000
-	UsersFile          string // of ACL SAVE and ACL LOAD; empty: none
+	UsersFile          string // file for ACL SAVE and ACL LOAD; empty: none
 	TLSUsers           bool   // the CN of a client's certificate names its user
 
 	// Parameters are first values of parameters of CONFIG that have no field here.
@@ -69,7 +69,7 @@ type Config struct {
 	Table   *commands.Table
 	Backend Backend
 	Logger  *slog.Logger // nil: no logs
-	Version string       // of coordd, for INFO
+	Version string       // version of coordd, for INFO
 	Zone    string       // availability zone; empty: unknown
 
 	MostClients int // that the limit of open files allows; 0: unlimited
@@ -89,10 +89,10 @@ type Config struct {
 	PeerTLS        bool                    // likewise: nodes dial each other over TLS
 	TLS            tlsconf.Files           // likewise
 	TLSClientAuth  tls.ClientAuthType      // likewise
-	Certificates   func() []tlsconf.Status // of the node, for INFO and the health page; nil: none
+	Certificates   func() []tlsconf.Status // what INFO and the health page show; nil: none
 
 	cronPeriod, trimAfter time.Duration    // shorter in tests
-	clock                 func() time.Time // of rates and of delivery
+	clock                 func() time.Time // read for rates and for delivery
 	// answerBytes bounds a reply of the session itself, and all of those in a transaction, which
 	// cannot be sent before the last one is known. It is less in tests.
 	answerBytes int
@@ -168,10 +168,10 @@ type Server struct {
 	// guarded by mu
 	listeners map[net.Listener]struct{}
 	sessions  map[uint64]*session
-	verify    verifier // of clients' certificates since an authority was replaced; nil: none was
+	verify    verifier // checks clients' certificates once an authority was replaced; nil: none was
 	following bool     // followLeader runs
 	nextID    uint64
-	// of the first listener without TLS, and of the first with it; 0: there is none
+	// the first listener's without TLS, and the first one's with it; 0: there is none
 	port, tlsPort int
 }
 
@@ -185,7 +185,7 @@ type setup struct {
 	started    time.Time
 	runID      string // 40 hexadecimal digits, unique per start
 	clientBase uint64 // added to session numbers in requests, to make them unique in the cluster
-	startBytes uint64 // of objects at the start
+	startBytes uint64 // memory of objects at the start
 }
 
 // doors decide who may connect. Each has a lock of its own.
@@ -253,7 +253,7 @@ type lifetime struct {
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup  // sessions
 	background sync.WaitGroup  // followLeader, cron, and what begins in the background
-	ending     lockorder.Mutex // of cancel, and of what begins in the background
+	ending     lockorder.Mutex // guards cancel, and what begins in the background
 	underway   underway
 	leaving    atomic.Bool // clients are asked to move
 	retired    atomic.Bool // accept no more connections
@@ -313,7 +313,7 @@ func New(cfg Config) *Server {
 // Serve accepts connections on ln until Retire or Close, then returns nil; other ends of ln are
 // errors. It may be called for several listeners. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	gate := s.httpGate // of the page; the clients of a Unix socket come in by any
+	gate := s.httpGate // for the page; clients of a Unix socket come in by any
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		s.mu.Lock()
 		if s.port == 0 {

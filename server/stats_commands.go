@@ -18,7 +18,7 @@ import (
 // commandStats counts one command.
 type commandStats struct {
 	calls, rejected, failed atomic.Uint64
-	notRun, unknown         atomic.Uint64 // of failed: certainly, and possibly, did not run
+	notRun, unknown         atomic.Uint64 // failed calls that certainly, and possibly, did not run
 	took                    atomic.Int64  // ns
 	times                   metrics.Histogram
 	scripts                 scriptStats
@@ -61,7 +61,7 @@ func newCommandStats(table *commands.Table) map[*commands.Spec]*commandStats {
 // tally holds a session's unreported counts of one command.
 type tally struct {
 	spec  *commands.Spec
-	to    *commandStats       // of spec
+	to    *commandStats       // where spec is counted
 	calls [endingKinds]uint64 // by ending
 	took  time.Duration
 }

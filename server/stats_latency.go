@@ -36,7 +36,7 @@ type latency struct {
 
 type latencyEvent struct {
 	samples []latencySample // oldest first
-	highest int64           // of all times, ms
+	highest int64           // the longest ever, ms
 }
 
 // latencySample is the longest duration within a second.

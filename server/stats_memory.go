@@ -94,10 +94,10 @@ func memoryUsage(x *commands.Call) error {
 
 // memoryNow is the memory of the process, bytes.
 type memoryNow struct {
-	objects  uint64 // of objects in use
+	objects  uint64 // what objects in use take
 	held     uint64 // by the runtime, from the system
-	resident uint64 // of the process
-	peak     uint64 // of resident
+	resident uint64 // what the process has in RAM
+	peak     uint64 // the most that was ever resident
 }
 
 func readMemory() memoryNow {

@@ -16,7 +16,7 @@ import (
 var aclSpecs = []commands.Spec{{
 	Name: "acl", Kind: commands.Session, Arity: -2, Group: "server", Since: "6.0.0",
 	Summary: "Shows and changes users and their rules.", Complexity: "That of the subcommand",
-	Audit: commands.AuditFirst, // of ACL SETUSER the name, not the rules
+	Audit: commands.AuditFirst, // ACL SETUSER shows the name, not the rules
 	Subcommands: slices.Concat(machineACLSpecs(), []commands.Spec{
 		shows(aclSub(commands.Session, false, "whoami", 2, "",
 			"Returns the user of the connection.",

@@ -45,7 +45,7 @@ func loadError(file string, err error) error {
 // reasonOf returns why a file cannot be used: the system's reason as C writes it.
 func reasonOf(err error) string {
 	var path *os.PathError
-	var link *os.LinkError // of a rename
+	var link *os.LinkError // the error of a rename
 	switch {
 	case errors.As(err, &path):
 		err = path.Err

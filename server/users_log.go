@@ -27,7 +27,7 @@ type refusedCall struct {
 	reason  string // command, key, channel or auth
 	context string // toplevel, multi or lua
 	object  string // the command's name, the key or the channel
-	user    string // of the client, or the name that it gave
+	user    string // user of the client, or the name that it gave
 }
 
 type denialEntry struct {

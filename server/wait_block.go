@@ -143,9 +143,9 @@ type blocked struct {
 	looks   bool          // that caused the current attempt
 	request commands.Request
 
-	denied     bool             // of an attempt, as in recorded
+	denied     bool             // an attempt was denied, as in recorded
 	judgedBy   *Users           // those that this node knew when the newest attempt had all keys
-	keyIndexes []int            // of the keys in the request's arguments; nil: not looked up
+	keyIndexes []int            // where the keys are in the request's arguments; nil: not looked up
 	due        map[int]struct{} // keys that changed since the newest attempt that ran
 	dueAll     bool             // all keys may have changed
 }

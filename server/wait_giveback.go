@@ -57,7 +57,7 @@ func popsLeft(args [][]byte) bool {
 type parts struct {
 	verb, key       []byte
 	commands        [][][]byte
-	elements, bytes int // of the last
+	elements, bytes int // what the last command has
 }
 
 // add adds the words of an element.

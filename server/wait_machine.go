@@ -46,8 +46,8 @@ type machineWaits struct {
 	named   sync.Once
 	node    []byte // this node's id
 	mu      lockorder.Mutex
-	era     uint64 // of the node's waits, as far as known
-	number  uint64 // of the newest
+	era     uint64 // era of the node's waits, as far as known
+	number  uint64 // number of the newest wait
 	waiting map[uint64]*waiter
 	left    []uint64 // the machine is to forget them: their clients are gone
 	leaving bool     // leaveAll runs
@@ -464,7 +464,7 @@ func (s *Server) watchNodes() {
 		}
 		if st.Term != term {
 			term, held = st.Term, time.Time{}
-			clear(started) // of nodes that were started again while another led
+			clear(started) // nodes that were started again while another led
 			// It ends no wait, but as an entry of the term it drops all.
 			if len(nodes) > 0 {
 				s.changeWaits(commands.SettingLeaveWait, "0")

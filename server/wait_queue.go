@@ -37,7 +37,7 @@ type waitKey struct {
 type keyQueues struct {
 	key  waitKey
 	gone bool      // the newest known change deleted the key: no need to retry
-	era  uint64    // of the database when gone was set
+	era  uint64    // era of the database when gone was set
 	head waitQueue // the first queue
 }
 
@@ -64,9 +64,9 @@ const waitedKeyCost = 256
 
 // waiter is one command that may wait.
 type waiter struct {
-	number  uint64   // of its wait in the machine; 0: it waits in the queues of this node
+	number  uint64   // number of its wait in the machine; 0: it waits in the queues of this node
 	order   uint64   // its place in the machine; 0: it has had none; its session's own
-	session *session // of a wait in the machine
+	session *session // set for a wait in the machine
 	conn    net.Conn
 	db      int
 	tickets []ticket
@@ -81,7 +81,7 @@ type waiter struct {
 	turn    bool      // a change caused the current attempt
 	waits   bool      // the command waits: it can be unblocked
 	unblock string
-	news    waitNews // of the machine
+	news    waitNews // what became of a wait in the machine
 }
 
 // Reasons of CLIENT UNBLOCK.

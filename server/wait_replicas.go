@@ -227,7 +227,7 @@ func (w *replicationWaiter) receive(h *Replication, applied uint64) {
 type replicationWatch struct {
 	mu      lockorder.Mutex
 	waiting map[*replicationWaiter]struct{}
-	end     context.CancelFunc // of the asking goroutine
+	end     context.CancelFunc // ends the goroutine that asks
 	came    chan struct{}      // a waiter arrived
 }
 
