@@ -32,7 +32,7 @@ const neverMegabytes = math.MaxInt32
 
 // Bounds of a line.
 const (
-	maxArgs = 16  // of an event
+	maxArgs = 16  // arguments of an event
 	maxText = 128 // bytes of one of its strings
 )
 
@@ -66,7 +66,7 @@ type Event struct {
 	Event   string    `json:"event"`          // the command's full name, or "denied"
 	Args    []string  `json:"args,omitempty"` // never values or secrets
 	Outcome string    `json:"outcome"`        // OK, or the code word of the error
-	// Of a denial: Redis's words in ACL LOG.
+	// For a denial: Redis's words in ACL LOG.
 	Reason  string `json:"reason,omitempty"`
 	Context string `json:"context,omitempty"`
 	Object  string `json:"object,omitempty"`
@@ -94,9 +94,9 @@ type lost struct {
 type Log struct {
 	also     *Log      // to syslog, with a queue of its own; nil: none
 	syslog   *syslog   // out; nil: it is another
-	out      io.Writer // of the writer
+	out      io.Writer // the writer's own
 	node     string
-	file     *lumberjack.Logger // of the writer; nil: stderr
+	file     *lumberjack.Logger // the writer's own; nil: it writes to no file
 	path     string             // as configured; empty: stderr
 	warnings *logging.Limited
 	wake     chan struct{} // a token: there is something to write
@@ -109,8 +109,8 @@ type Log struct {
 	reopen  []chan error // those who asked for another file, each with room for the answer
 	closed  bool
 
-	torn     bool   // of the writer: the newest line is incomplete
-	reported uint64 // of the writer: dropped events that the trail names
+	torn     bool   // the newest line is incomplete; the writer's own
+	reported uint64 // dropped events that the trail names; the writer's own
 }
 
 // Open opens the trail, or returns nil if none is configured.

@@ -26,7 +26,7 @@ var mostQueued = [...]int{users: maxQueued, strangers: strangersQueued,
 type queue struct {
 	most   int // events
 	events []queued
-	places map[share]int // of each share that has some
+	places map[share]int // how many each share has, of those that have some
 }
 
 type queued struct {

@@ -19,12 +19,12 @@ type kind int
 
 // Each kind of what somebody does has room of its own, so none hides another.
 const (
-	// Of strangers, who have not authenticated: what those of a host do, and all of them together.
+	// Strangers, who have not authenticated: what those of a host do, and all of them together.
 	ofHost kind = iota
 	ofStrangers
 	triesOfHost // to be a user
 	triesOfStrangers
-	// Of a user.
+	// A user.
 	ofUser // what changes nothing
 	tries
 	changes     // also of strangers
@@ -168,7 +168,7 @@ func (e *Event) key() string {
 func (e *Event) host() string {
 	a, err := netip.ParseAddrPort(e.Address)
 	if err != nil {
-		return e.Address // of a Unix socket
+		return e.Address // a client on a Unix socket
 	}
 	return halfopen.Prefix(a.Addr()).String()
 }

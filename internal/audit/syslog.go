@@ -41,7 +41,7 @@ type syslog struct {
 	network, addr string // unix: a path, empty: one of localSyslogs
 	host          string
 	warnings      *logging.Limited
-	conn          net.Conn // of the writer; nil: none
+	conn          net.Conn // the writer's own; nil: none
 	dialed        string   // the network of conn
 	once          sync.Once
 	closed        chan struct{} // by once: nothing is tried again

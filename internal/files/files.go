@@ -46,7 +46,7 @@ func Read(path string, limit int64) ([]byte, error) {
 // Replace writes a file that only its owner can read, completely or not at all. When it returns
 // nil, the file survives a power failure.
 func Replace(path string, content []byte) error {
-	return replace(path, content, func(*os.File) error { return nil }) // of mode 0600
+	return replace(path, content, func(*os.File) error { return nil }) // mode 0600
 }
 
 // ReplaceAlike is Replace for a file that exists. It keeps the permissions and, as far as the

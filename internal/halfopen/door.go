@@ -138,6 +138,6 @@ func Prefix(addr netip.Addr) netip.Prefix {
 	if addr.Is6() {
 		bits = 64
 	}
-	host, _ := addr.Prefix(bits) // of a valid length
+	host, _ := addr.Prefix(bits) // the length is valid
 	return host
 }

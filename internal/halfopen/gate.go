@@ -54,7 +54,7 @@ func (a Addresses) String() string {
 // Gate turns away connections by their addresses, before anything is read. It lets in those of the
 // same machine, so that nobody locks himself out.
 type Gate struct {
-	name     string // of the option
+	name     string // name of the option
 	before   *Gate  // whose addresses count while this gate has none; nil: all come in then
 	warnings *logging.Limited
 	only     atomic.Pointer[Addresses]

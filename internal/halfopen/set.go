@@ -27,9 +27,9 @@ type Set struct {
 	Limits
 
 	mu        lockorder.Mutex
-	byAge     *list.List // of *held, oldest first
+	byAge     *list.List // holds *held, oldest first
 	held      map[net.Conn]*list.Element
-	waiting   *list.List           // of *held, in order of arrival
+	waiting   *list.List           // holds *held, in order of arrival
 	displaced time.Time            // when the newest one was that had waited
 	count     map[netip.Prefix]int // connections of each host
 	hosts     map[int]int          // count → hosts that have so many

@@ -94,7 +94,7 @@ type node struct {
 }
 
 var (
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards what follows
 	sites = map[uintptr]*node{}
 	held  = map[string][]*kind{} // by goroutine, in the order of locking
 )

@@ -24,7 +24,7 @@ type sample struct {
 // timeLevel is a ring of samples.
 type timeLevel struct {
 	ring [timeSamples]sample
-	n    uint64 // of samples ever
+	n    uint64 // samples ever taken
 }
 
 // times maps revisions of entries to the cluster clock.

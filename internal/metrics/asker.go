@@ -19,7 +19,7 @@ type Asker[T any] struct {
 type question[T any] struct {
 	done   chan struct{}
 	answer T
-	at     time.Time // of the answer
+	at     time.Time // when answer came
 }
 
 // Ask returns what f returns. ok is false if there is no answer in time; one that comes soon after

@@ -55,7 +55,7 @@ func (h *Histogram) Reset() { h.counts.Store(nil) }
 
 // Reading is a copy of a histogram.
 type Reading struct {
-	Count  uint64   // of the values
+	Count  uint64   // how many values it has
 	counts []uint64 // by bucket; nil if there are none
 }
 

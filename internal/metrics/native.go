@@ -79,7 +79,7 @@ func classic(bound float64, cumulated uint64) *dto.Bucket {
 type native struct {
 	spans  []*dto.BucketSpan
 	deltas []int64
-	index  int32  // of the newest bucket
+	index  int32  // index of the newest bucket
 	count  uint64 // in it
 }
 

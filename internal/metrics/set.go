@@ -22,8 +22,8 @@ type Def struct {
 	Labels []string
 
 	desc  *prometheus.Desc
-	scale float64 // of a histogram: what its values are multiplied with
-	// of a histogram: the upper bounds of its classic buckets, in the metric's unit
+	scale float64 // what the values of a histogram are multiplied with
+	// upper bounds of the classic buckets of a histogram, in the metric's unit
 	bounds []float64
 }
 

@@ -35,7 +35,7 @@ type Report struct {
 	// skipped entries of consumer groups: the stream no longer has their messages
 	Pending int64
 
-	Libraries        int64 // of functions, copied
+	Libraries        int64 // function libraries that were copied
 	LibrariesPresent int64 // skipped: the target has a library of that name
 	// Key is the name; an empty one stands for all: the source did not list them
 	LibraryFailures []Failure
@@ -73,7 +73,7 @@ const (
 type run struct {
 	cfg    *Config
 	report *Report
-	prefix string // of temporary names in the target
+	prefix string // what temporary names in the target begin with
 	names  int
 	mortal map[string]bool // the kinds of which the source's elements may have a TTL
 

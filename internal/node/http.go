@@ -25,7 +25,7 @@ var webTimeout = 5 * time.Second
 // to log in and requests of sessions may last longer, and have connections of their own. So neither
 // keeps the other or a probe out.
 const (
-	webConnections = 32 // of which nobody has logged in, or tries to
+	webConnections = 32 // connections that have not logged in, and do not try to
 	webLogins      = 16
 	webSessions    = 24 // shared by users, and those of a user by hosts
 	webHeaderBytes = 8 << 10

@@ -129,7 +129,7 @@ func (n *Node) otherLeader(ctx context.Context, addr string) string {
 		return ""
 	}
 	defer client.Close()
-	said, _ := client.Do(ctx, "RAFT", "STATUS").Slice() // of another program, say: nothing
+	said, _ := client.Do(ctx, "RAFT", "STATUS").Slice() // nil if another program answers, say
 	lead, at := "", ""
 	for i := 0; i+1 < len(said); i += 2 {
 		switch value := fmt.Sprint(said[i+1]); said[i] {

@@ -31,7 +31,7 @@ const (
 // scavenger returns memory to the operating system when the process becomes quiet, once each time.
 // It also sets how far the heap may grow.
 type scavenger struct {
-	cycles    uint64 // of the collector, at the last look
+	cycles    uint64 // cycles of the collector, at the last look
 	allocated uint64 // bytes, at the last look
 	done      bool   // memory was returned, and the collector has not run since
 	percent   int    // how far the heap may grow

@@ -38,7 +38,7 @@ import (
 type Config struct {
 	ID      string // unique in the cluster and fixed for the data directory
 	AutoID  bool   // in place of ID: it is made with the data directory, and kept in it
-	Version string // of coordd, for INFO and the log
+	Version string // version of coordd, for INFO and the log
 
 	Listen         string      // host:port for clients; empty: none
 	ListenAlso     []string    // more of them
@@ -91,7 +91,7 @@ type Config struct {
 	HeartbeatTimeout  time.Duration
 	LeaderWait        time.Duration // 0: the default; negative: requests do not wait for a leader
 	Clock             clock.Clock   // nil: the system's
-	World             *World        // of a simulation; nil: the real one
+	World             *World        // set in a simulation; nil: the real one
 
 	server.Options
 	LockLabels string // rules by which locks and windows are counted, see locks.ParseRules
@@ -138,7 +138,7 @@ type Node struct {
 	http        *http.Server
 	webAddr     string
 	page        *web.Page              // nil: there is none
-	pageConns   *web.Listener          // of page
+	pageConns   *web.Listener          // connections of page to server
 	failed      chan error             // what ended the node
 	refused     atomic.Pointer[string] // see refusal
 	beside      atomic.Pointer[string] // see isBeside

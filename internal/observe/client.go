@@ -70,7 +70,7 @@ func NewClient(dial func(ctx context.Context) (net.Conn, error), user, password 
 type conn struct {
 	net.Conn
 	in *resp.Replies
-	at time.Time // of the authentication
+	at time.Time // when it last authenticated
 	db int
 }
 

@@ -21,7 +21,7 @@ type Connection struct {
 	AgeSec  int64  `json:"age"`
 	IdleSec int64  `json:"idle"`
 	Flags   string `json:"flags"`
-	Bytes   int64  `json:"bytes"` // of memory
+	Bytes   int64  `json:"bytes"` // memory that it takes
 }
 
 // Library counts the connections of a client library.
@@ -34,8 +34,8 @@ type Library struct {
 type Connections struct {
 	Total     int          `json:"total"`
 	Matching  int          `json:"matching"`
-	Libraries []Library    `json:"libraries"` // of all, the most used first
-	Shown     []Connection `json:"shown"`     // of the matching ones, the largest first
+	Libraries []Library    `json:"libraries"` // all of them, the most used first
+	Shown     []Connection `json:"shown"`     // the largest that match, the largest first
 }
 
 // Connections returns at most most clients, those that contain word in a field if one is given.

@@ -38,7 +38,7 @@ type Member struct {
 	UptimeSec int64  `json:"uptime"`
 	Permanent bool   `json:"permanent"` // a learner that never becomes a voter
 	Zone      string `json:"zone"`      // empty: none is configured
-	Build     string `json:"build"`     // of its binary; empty: unknown
+	Build     string `json:"build"`     // what its binary was built from; empty: unknown
 	State     string `json:"state"`     // equal to the leader's, or differs; empty: not compared yet
 	// Connections between it and whose view this is: up, or why not; empty: it is that node itself.
 	To   string `json:"to"`

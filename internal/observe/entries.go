@@ -25,10 +25,10 @@ type Entry struct {
 	Key   string `json:"key"` // as Show shows it
 	ID    string `json:"id"`  // names it in requests; empty: it is too long for that
 	Group string `json:"group"`
-	Kind  string `json:"kind"` // as LOCKS names it; of all keys: their type
+	Kind  string `json:"kind"` // as LOCKS names it; for All: the key's type
 	TTLMs int64  `json:"ttl"`  // -1: there is none
 
-	// Of a lock:
+	// For a lock:
 	Owner   string `json:"owner"`   // one or more, as Show shows them
 	OwnerID string `json:"ownerId"` // names the first one in requests
 	Owners  []Name `json:"owners"`  // the first ones
@@ -37,7 +37,7 @@ type Entry struct {
 	HeldMs  int64  `json:"held"`  // -1: unknown
 	Waiters int64  `json:"waiters"`
 
-	// Of others: elements, or the value of a number; -1: unknown.
+	// For others: elements, or the value of a number; -1: unknown.
 	Size int64 `json:"size"`
 
 	raw string
@@ -66,7 +66,7 @@ func newEntry(key string) Entry {
 type Query struct {
 	Group  string // Locks, Windows, Queues or All
 	DB     int
-	Prefix string // of the keys
+	Prefix string // what the keys begin with
 	Cursor string // where to go on; empty: from the start
 	Most   int    // entries
 }

@@ -32,8 +32,8 @@ type Health struct {
 const (
 	silent       = 3 * time.Second // two reports of an idle member are a second apart
 	behind       = 1000            // entries; from there /readyz reports a node as not ready
-	memoryShare  = 0.9             // of maxmemory
-	expiringDays = 14              // of a certificate
+	memoryShare  = 0.9             // share of maxmemory
+	expiringDays = 14              // before a certificate expires
 )
 
 // stateDiffers is Member.State of one whose state is not the leader's.

@@ -51,7 +51,7 @@ type Rates struct {
 	Errors   float64       `json:"errors"`
 	InBytes  float64       `json:"in"`
 	OutBytes float64       `json:"out"`
-	P50Us    float64       `json:"p50"` // of the commands; 0: there were none
+	P50Us    float64       `json:"p50"` // median latency of the commands; 0: there were none
 	P99Us    float64       `json:"p99"`
 	Top      []CommandRate `json:"top"`
 }

@@ -12,8 +12,8 @@ import (
 type Limits struct {
 	Line     int   // bytes of a line
 	Text     int64 // bytes of a string
-	Elements int64 // of one aggregate
-	Depth    int   // of aggregates inside each other, for Value
+	Elements int64 // elements of one aggregate
+	Depth    int   // aggregates inside each other, for Value
 }
 
 // DefaultLimits are those of NewReader: larger than what a working server sends.

@@ -37,7 +37,7 @@ type Listener struct {
 	waiting *halfopen.Set
 	wg      sync.WaitGroup // handshakes
 
-	failed chan error // of the inner listener, after the handshakes under way
+	failed chan error // the inner listener's error, after the handshakes under way
 }
 
 // NewListener returns a Listener over ln, which it owns.

@@ -23,7 +23,7 @@ type Files struct{ Cert, Key, CA string }
 // Config configures Open.
 type Config struct {
 	Files
-	Name   string // of the certificate, for the log
+	Name   string // what the log calls the certificate
 	Logger *slog.Logger
 	// Check returns why loaded files are not to be used; nil: they are always
 	Check func(*Loaded) error
@@ -34,11 +34,11 @@ type Config struct {
 type Store struct {
 	cfg     Config
 	now     atomic.Pointer[Loaded]
-	trouble atomic.Pointer[error] // of the newest reload; nil: none
+	trouble atomic.Pointer[error] // why the newest reload failed; nil: it did not
 
 	mu       lockorder.Mutex // reloads come one at a time
 	onChange []func()        // guarded by mu
-	warned   time.Time       // of the expiry
+	warned   time.Time       // when the log last warned that it expires
 }
 
 // Loaded is the content of the files at one time.

@@ -30,7 +30,7 @@ const HeadersVariable = "OTEL_EXPORTER_OTLP_HEADERS"
 
 // Config says where spans go.
 type Config struct {
-	URL     string  // of the collector; empty: there are no spans
+	URL     string  // where the collector is; empty: there are no spans
 	Sample  float64 // the share of requests that have spans, above 0 to 1
 	Node    string
 	Version string
@@ -58,7 +58,7 @@ type Request struct {
 	Batch    int    // requests that the client had sent at once; 1: this one alone
 	Outcome  string // ok, error, rejected, not_run or unknown, as in the metrics
 	Code     string // the code word of the error; empty: none
-	Address  string // of the client, host:port
+	Address  string // address of the client, host:port
 	Received time.Time
 	// How the machine was asked: write, read, local or dry run; empty: it was not. Asked and
 	// Answered are when, and Together is the number of requests that were asked together.

@@ -14,10 +14,10 @@ import (
 type actRequest struct {
 	Action  string `json:"action"`
 	Member  string `json:"member"`
-	Address string `json:"address"` // of its peer port
+	Address string `json:"address"` // where its peer port is
 
 	DB    int    `json:"db"`
-	ID    string `json:"id"`    // of an entry
+	ID    string `json:"id"`    // names the entry
 	Owner string `json:"owner"` // its OwnerID
 	Token string `json:"token"`
 	Ms    int64  `json:"ms"`

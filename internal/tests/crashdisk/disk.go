@@ -34,11 +34,11 @@ type node struct {
 	parent *node // nil: the root
 	called string
 
-	// of a file
+	// if it is a file
 	data, durable content
 	pending       []change // since the last sync, in their order
 
-	// of a directory
+	// if it is a directory
 	entries, saved map[string]*node
 }
 

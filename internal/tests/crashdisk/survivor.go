@@ -45,7 +45,7 @@ type survivor struct {
 	outcome Outcome
 	rnd     *rand.Rand
 	made    map[*node]*node            // by those of the old disk
-	names   map[*node]map[string]*node // of directories whose names are torn
+	names   map[*node]map[string]*node // names in each directory where they are torn
 }
 
 // tornNames returns the names in directories after the first operations that were not durable, by

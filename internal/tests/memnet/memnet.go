@@ -18,7 +18,7 @@ type Listener struct {
 	closed chan struct{}
 
 	mu   sync.Mutex
-	port int // of the newest client
+	port int // port of the newest client
 }
 
 // addr is of all listeners: each has its own clients.

@@ -97,7 +97,7 @@ type Mutation struct {
 	What  string // a sentence
 	Class string
 	Find  Command
-	Path  string // of the patch
+	Path  string // where the patch is
 }
 
 // Command is a run of tests.

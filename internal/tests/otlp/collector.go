@@ -30,7 +30,7 @@ type Collector struct {
 
 	mu     sync.Mutex
 	spans  []Span
-	header http.Header // of the newest message
+	header http.Header // headers of the newest message
 	answer func() (code int, body []byte)
 	goOn   chan struct{} // closed: no request hangs any more
 }

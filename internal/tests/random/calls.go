@@ -17,12 +17,12 @@ import (
 type Calls struct {
 	*rand.Rand
 	Specs   []*commands.Spec                  // that the machine runs
-	syntax  map[*commands.Spec][]commands.Arg // of all commands
+	syntax  map[*commands.Spec][]commands.Arg // syntax of every command
 	Pools   []Pool
 	Shunned []string
 	Strays  int    // one key in so many may not be of the command's group
 	OddCase bool   // some words have letters that only Unicode's rules fold
-	group   string // of the current command
+	group   string // group of the current command
 	Command string // its full name
 	clockMs int64
 	wallUs  int64

@@ -39,7 +39,7 @@ type Store struct {
 	Objects  map[string][]byte
 	Uploads  map[string]map[string][]byte // parts by upload and number
 	started  int                          // uploads so far
-	MaxParts int                          // of an upload
+	MaxParts int                          // most parts of an upload
 	Largest  int                          // body
 	// Hung, if it is there, keeps an object after its first byte until it is closed.
 	Hung chan struct{}

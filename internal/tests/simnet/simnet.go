@@ -30,13 +30,13 @@ type Network struct {
 	Trace func(format string, args ...any)
 
 	mu        sync.Mutex
-	lossy     float64 // of segments are lost once
+	lossy     float64 // share of segments that are lost once
 	slow      time.Duration
 	listeners map[string]*listener
 	cuts      map[Route]int // how many faults cut it
 	pipes     map[*pipe]bool
 	dials     map[Route]uint64
-	number    uint64 // of the newest end of a connection
+	number    uint64 // number of the newest end of a connection
 }
 
 // Route is one direction between two hosts.
@@ -297,7 +297,7 @@ type pipe struct {
 	ended    bool      // the writer has closed it
 	gone     bool      // the reader has
 	err      error     // it is broken
-	deadline time.Time // of reads
+	deadline time.Time // deadline for reads
 	wake     chan struct{}
 	stalled  time.Time // since when nothing is delivered; zero: it is
 	dead     bool      // for good: one end has lost power
