@@ -40,11 +40,11 @@ type snapshotStore struct {
 	// since the start: snapshots finished and not, and the time of the finished ones, ns
 	finished, failed atomic.Uint64
 	took             atomic.Int64
-	unopened         atomic.Pointer[error]             // of the latest that could not be opened
+	unopened         atomic.Pointer[error]             // error of the latest that failed to open
 	opened           atomic.Pointer[raft.SnapshotMeta] // the latest that could
 	arrived          atomic.Pointer[string]            // from the leader, and not restored yet
 	guard            *levelGuard                       // may be nil
-	growth           *growth                           // of the log since the newest snapshot
+	growth           *growth                           // log growth since the newest snapshot
 	dir              string                            // the data directory; empty in a simulation
 	space            *space
 	reads            readBack
@@ -313,7 +313,7 @@ type snapshotSink struct {
 	seen  bool
 	size  int64 // bytes written
 
-	own    bool // of this node's machine
+	own    bool // made by this node's machine
 	closed bool
 }
 

@@ -13,7 +13,7 @@ const (
 		"position"
 	errMembersCount Error = "ERR Number of members must be a positive integer"
 	errMembersMatch Error = "ERR The `nummembers` parameter must match the number of arguments"
-	// of the SEXPIRE family and SADDEX
+	// only the SEXPIRE family and SADDEX have these
 	errMembersFew     Error = "ERR MEMBERS requires at least nummembers and one member argument"
 	errMembersNumber  Error = "ERR Parameter `numMembers` should be greater than 0"
 	errMembersInvalid Error = "ERR invalid number of members"

@@ -14,7 +14,7 @@ const errMembersPositive Error = "ERR num-members should be greater than 0"
 
 // moveWords are the arguments of ZMOVE or BZMOVE for the members to move.
 type moveWords struct {
-	bounds  zbounds // of BYSCORE
+	bounds  zbounds // bounds that BYSCORE gives
 	byScore bool
 	highest bool
 	count   int64

@@ -38,12 +38,12 @@ var errManyFilters = commands.Errorf("ERR the filters exceed the %d bytes that o
 // clientsMeant are the connections that a CLIENT command means, while it runs.
 type clientsMeant struct {
 	filter *clientFilter
-	lines  []clientLine // of other nodes, for LIST
+	lines  []clientLine // lines of other nodes, for LIST
 	count  int64        // for KILL and UNBLOCK
 	silent []string     // nodes that did not answer in time
 	ran    bool         // KILL has closed those of this node
-	bytes  int          // of LIST's reply
-	words  [][]byte     // of KILL: the question to other nodes
+	bytes  int          // size of LIST's reply so far
+	words  [][]byte     // KILL's question to other nodes; nil: none
 }
 
 // clientLine is a line of CLIENT LIST.

@@ -31,7 +31,7 @@ var errNodeChannels = commands.Errorf("ERR too many channels: the names on a nod
 // counting tells the machine of this node's subscribers.
 type counting struct {
 	mu      lockorder.Mutex
-	era     uint64 // of this node's counts in the machine
+	era     uint64 // era of this node's counts in the machine
 	known   bool   // … is known
 	last    uint64 // sequence number of the newest request
 	drop    bool   // the machine's counts may be wrong: it must drop them
@@ -40,7 +40,7 @@ type counting struct {
 	turns   []*session
 	again   []change      // to be told besides, for nobody
 	untold  int           // changes of turns
-	most    int           // of untold
+	most    int           // what untold may reach: then who makes a change waits
 	running bool          // countSubscribers runs
 	blind   bool          // no leader is reached: all is told later
 	failing time.Time     // since when requests fail; zero: they do not
@@ -194,7 +194,7 @@ type told struct {
 	check bool           // it asks for the era
 	names []subscription // each once
 	of    []turnOf
-	again []change // of counting.again
+	again []change // changes taken from counting.again
 }
 
 // turnOf is the part of a session.

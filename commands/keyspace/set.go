@@ -20,7 +20,7 @@ type Set struct {
 	names    *nameSet // nil: the members are integers
 	sum      uint64
 	weight
-	*ttls // of the members
+	*ttls // deadlines of the members
 }
 
 // NewSet returns an empty set.

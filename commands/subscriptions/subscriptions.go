@@ -44,7 +44,7 @@ type node struct {
 
 // name is a channel or a pattern with subscribers.
 type name struct {
-	prefix string // of a pattern: the literal bytes with which it begins
+	prefix string // literal bytes with which a pattern begins
 	text   string
 	count  int64
 }
