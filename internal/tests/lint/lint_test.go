@@ -309,14 +309,7 @@ const mostFields = 31
 // TestStructsAreSmall: only options are many.
 func TestStructsAreSmall(t *testing.T) {
 	structs := 0
-	goSources(t, func(path string, src []byte) {
-		if !isProduct(path) {
-			return
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, src, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+	productFiles(t, func(at *token.FileSet, file *ast.File) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			def, ok := n.(*ast.TypeSpec)
 			if !ok {
@@ -328,7 +321,7 @@ func TestStructsAreSmall(t *testing.T) {
 			}
 			structs++
 			if n := s.Fields.NumFields(); n > mostFields && def.Name.Name != "Config" {
-				t.Errorf("%s: %s has %d fields", path, def.Name.Name, n)
+				t.Errorf("%s: %s has %d fields", at.Position(def.Pos()), def.Name.Name, n)
 			}
 			return true
 		})
@@ -336,4 +329,43 @@ func TestStructsAreSmall(t *testing.T) {
 	if structs < 100 {
 		t.Errorf("only %d structs: the test reads something else", structs)
 	}
+}
+
+// TestCommentsReadAlone: a comment says what a field is. One that begins with "of" leaves the noun
+// to the reader.
+func TestCommentsReadAlone(t *testing.T) {
+	comments := 0
+	productFiles(t, func(at *token.FileSet, file *ast.File) {
+		methods := map[*ast.CommentGroup]bool{} // those called of
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "of" {
+				methods[f.Doc] = true
+			}
+		}
+		for _, c := range file.Comments {
+			comments++
+			if strings.HasPrefix(c.Text(), "of ") && !methods[c] {
+				t.Errorf("%s: a comment begins with \"of\": say what it is", at.Position(c.Pos()))
+			}
+		}
+	})
+	if comments < 10_000 {
+		t.Errorf("only %d comments: the test reads something else", comments)
+	}
+}
+
+// productFiles calls f with each Go file of the product that people write.
+func productFiles(t *testing.T, f func(at *token.FileSet, file *ast.File)) {
+	t.Helper()
+	goSources(t, func(path string, src []byte) {
+		if !isProduct(path) {
+			return
+		}
+		at := token.NewFileSet()
+		file, err := parser.ParseFile(at, path, src, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(at, file)
+	})
 }
