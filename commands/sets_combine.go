@@ -4,6 +4,7 @@
 package commands
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"slices"
@@ -17,12 +18,16 @@ import (
 type setCombiner func(x *Call, sets []*keyspace.Set) (all []keyspace.Member, names bool)
 
 // findSets returns the sets at the keys for reading, empty ones for missing keys, or ErrWrongType.
+// The first is the same wherever its key is.
 func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 	sets := make([]*keyspace.Set, len(keys))
 	for i, key := range keys {
 		var err error
 		if sets[i], err = findSet(x, key); err != nil {
 			return nil, err
+		}
+		if bytes.Equal(key, keys[0]) {
+			sets[i] = sets[0] // one that rests is another each time
 		}
 	}
 	return sets, nil

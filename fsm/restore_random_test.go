@@ -121,8 +121,8 @@ func (g *restores) round(seed uint64) {
 	g.calls.Pools = slices.Concat(fewPools, g.calls.Pools)
 	g.calls.Strays = 1 // no group has keys of its own
 	g.specs = g.calls.Specs
-	groups := []string{"hash", "hash", "list", "set", "sorted-set", "stream", "stream", "stream",
-		"stream", "string", "geo", "bitmap", "scripting", "server"}
+	groups := []string{"hash", "hash", "list", "set", "set", "sorted-set", "stream", "stream",
+		"stream", "stream", "string", "geo", "bitmap", "scripting", "server"}
 	group := groups[g.calls.IntN(len(groups))]
 	some := slices.DeleteFunc(slices.Clone(g.specs), func(s *commands.Spec) bool {
 		return s.Group != group || s.Kind != commands.Write

@@ -213,3 +213,40 @@ func testWatchedAtRest(t *testing.T, set, count string) {
 		t.Errorf("%q; awake it was changed at %d, at rest at %d", exec, awake, atRest)
 	}
 }
+
+// Whether a value rests does not show: a set that rests is another at each look-up, also if one
+// command names it twice.
+func TestRestOfASetIsInvisible(t *testing.T) {
+	for _, call := range []string{"SDIFFSTORE d b a b a a a a", "SDIFF b a b a a a a",
+		"SINTERSTORE d b a b",
+		"SUNIONSTORE d b a b", "SDIFFCARD 3 b a b", "SMOVE b b x1", "ZDIFFSTORE d 3 b a b"} {
+		var want Result
+		for _, rests := range []bool{false, true} {
+			m := newestMachine(testTable())
+			at := func(index uint64, call string) Result {
+				q := &commands.Request{Proto: 2, Cmds: [][][]byte{
+					commandtest.Args(strings.Fields(call)...)}}
+				r, err := m.Apply(index, &Entry{Origin: 1, ClockMs: 1,
+					Batches: [][]byte{commands.AppendRequest(nil, q)}}, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			at(1, "SADD a x1 y")
+			at(2, "SADD b x1 x2 x3 x4 x5 x6 x7 x8 x9")
+			if rests {
+				_ = m.Snapshot()
+			}
+			r := at(3, call)
+			if !rests {
+				want = r
+				continue
+			}
+			if !bytes.Equal(r.Replies[0], want.Replies[0]) || r.Spent != want.Spent {
+				t.Errorf("%s: %q for %d units, if the sets rest %q for %d", call, want.Replies[0],
+					want.Spent, r.Replies[0], r.Spent)
+			}
+		}
+	}
+}
