@@ -28,9 +28,10 @@ var (
 
 // temp is a key under construction in the target, with a temporary name.
 type temp struct {
-	r     *run
-	name  string
-	begun bool
+	r      *run
+	name   string
+	begun  bool
+	mortal bool // elements have TTLs: all may have expired, and the key with them
 }
 
 // copyLarge copies one key. An error ends the import.
@@ -214,16 +215,15 @@ func (r *run) scanPieces(ctx context.Context, it *item, t *temp, count int64) er
 		}
 		cursor, _ = answer[0].(string)
 		list, _ := answer[1].([]any)
-		if len(list) > 0 {
-			cmds := types[it.kind].load(list)
-			if r.mortal[it.kind] {
-				lives, err := r.elementTTLs(ctx, it, list)
-				if err != nil {
-					return err
-				}
-				cmds = append(cmds, lives...)
+		var lives [][]any
+		if len(list) > 0 && r.mortal[it.kind] {
+			if list, lives, err = r.elementTTLs(ctx, it, list); err != nil {
+				return err
 			}
-			if err := t.put(ctx, cmds...); err != nil {
+		}
+		if len(list) > 0 {
+			t.mortal = t.mortal || len(lives) > 0
+			if err := t.put(ctx, append(types[it.kind].load(list), lives...)...); err != nil {
 				return err
 			}
 		}
@@ -240,8 +240,10 @@ var mortals = map[string]struct {
 	step           int
 }{"hash": {"HPTTL", "HPEXPIRE", "FIELDS", 2}, "set": {"SPTTL", "SPEXPIRE", "MEMBERS", 1}}
 
-// elementTTLs returns the commands that set the TTLs of elements, which list begins with.
-func (r *run) elementTTLs(ctx context.Context, it *item, list []any) ([][]any, error) {
+// elementTTLs returns what of a list of elements still exists, and the commands that set their
+// TTLs.
+func (r *run) elementTTLs(ctx context.Context, it *item, list []any) (rest []any, cmds [][]any,
+	err error) {
 	m := mortals[it.kind]
 	ask := []any{m.ask, it.key, m.word, len(list) / m.step}
 	for i := 0; i < len(list); i += m.step {
@@ -249,15 +251,21 @@ func (r *run) elementTTLs(ctx context.Context, it *item, list []any) ([][]any, e
 	}
 	ttls, err := r.askList(ctx, ask...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var cmds [][]any
 	for i, ttl := range ttls {
-		if ms, _ := ttl.(int64); ms >= 0 {
-			cmds = append(cmds, []any{m.set, theKey, ms, m.word, 1, list[m.step*i]})
+		const missing = -2
+		ms, _ := ttl.(int64)
+		if ms == missing { // since the scan
+			continue
+		}
+		element := list[m.step*i:][:m.step]
+		rest = append(rest, element...)
+		if ms >= 0 {
+			cmds = append(cmds, []any{m.set, theKey, ms, m.word, 1, element[0]})
 		}
 	}
-	return cmds, nil
+	return rest, cmds, nil
 }
 
 // put writes a piece.
@@ -277,7 +285,11 @@ func (t *temp) putAll(ctx context.Context, cmds ...[]any) ([]any, error) {
 		return t.r.exec(ctx, append(all[1:], all[0])...)
 	}
 	replies, err := t.r.exec(ctx, all...)
-	if err == nil && replies[0] != int64(1) {
+	switch {
+	case err != nil || replies[0] == int64(1):
+	case t.mortal:
+		err = errChanged
+	default:
 		err = t.r.targetError(errLost)
 	}
 	return replies, err
@@ -303,6 +315,8 @@ func (t *temp) appear(ctx context.Context, it *item) error {
 	}
 	replies, err := t.r.exec(ctx, life, []any{t.r.rename(), t.name, it.key}, []any{"DEL", t.name})
 	switch {
+	case err != nil && t.mortal && replyOf(err).Error() == "ERR no such key":
+		return errChanged // or vanished, which the next attempt notices
 	case err != nil:
 		return err
 	case replies[1] == int64(0):

@@ -512,6 +512,48 @@ func TestImportFromCoordd(t *testing.T) {
 	}
 }
 
+// TestImportWhileElementsExpire reads from a source whose elements vanish after a scan returned
+// them, or are in their last millisecond when it is asked for their TTLs.
+func TestImportWhileElementsExpire(t *testing.T) {
+	from, c := startSingle(t, filepath.Join(t.TempDir(), "from"))
+	do(t, c, "SADD", "s", "member", "stays")
+	do(t, c, "HSET", "h", "field", 1, "stays", 2)
+	do(t, c, "SADDEX", "all", "PX", 600_000, "MEMBERS", 1, "only")
+	do(t, c, "SADDEX", "brief", "PX", 123_456_789, "MEMBERS", 1, "m")
+	last := regexp.MustCompile(`\*1\r\n:1234\d{5}\r\n`)
+	var lasts atomic.Int32
+	addr := proxy(t, "tcp", from.addr, asItIs, func(to io.Writer, b []byte) {
+		switch {
+		case bytes.Contains(b, []byte("member")):
+			c.SRem(t.Context(), "s", "member")
+		case bytes.Contains(b, []byte("field")):
+			c.HDel(t.Context(), "h", "field")
+		case bytes.Contains(b, []byte("only")):
+			c.SRem(t.Context(), "all", "only")
+		case last.Match(b) && lasts.Add(1) == 1:
+			b = last.ReplaceAllLiteral(b, []byte("*1\r\n:0\r\n"))
+		}
+		asItIs(to, b)
+	})
+	to, d := startSingle(t, filepath.Join(t.TempDir(), "to"))
+	said := succeed(t, "import", "--from", "redis://"+addr+"/0", "--to", to.addr)
+	if n := lasts.Load(); n != 2 {
+		t.Errorf("%d answers of a last millisecond: the test proves nothing", n)
+	}
+	if !strings.Contains(said, "1 keys expired or were deleted meanwhile") {
+		t.Error(said)
+	}
+	if v := d.SMembers(t.Context(), "s").Val(); !slices.Equal(v, []string{"stays"}) {
+		t.Error(v)
+	}
+	if v := d.HGetAll(t.Context(), "h").Val(); !maps.Equal(v, map[string]string{"stays": "2"}) {
+		t.Error(v)
+	}
+	if keys := d.Keys(t.Context(), "*").Val(); len(keys) != 3 {
+		t.Error(keys)
+	}
+}
+
 // A node of a Redis Cluster has a part of the keys, and a Sentinel none: neither may look like
 // success.
 func TestImportFromClusterAndSentinel(t *testing.T) {
