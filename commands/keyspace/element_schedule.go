@@ -60,19 +60,22 @@ func nextElement(e *Entry) (atMs int64) {
 	return atMs
 }
 
-// schedule updates an entry's position in the order after a change of its elements.
+// schedule updates an entry's position in the order after a change of its elements. A collection
+// without deadlines can rest again.
 func (db *DB) schedule(e *Entry) {
 	t := ttlsIn(e)
 	if t == nil {
 		return
 	}
-	first, _ := t.order.Min()
-	if first.atMs == t.due {
-		return
+	first, some := t.order.Min()
+	if first.atMs != t.due {
+		db.unschedule(e)
+		if t.due = first.atMs; some {
+			db.elements.Set(deadline{first.atMs, e.hash(), e})
+		}
 	}
-	db.unschedule(e)
-	if t.due = first.atMs; first.atMs != 0 {
-		db.elements.Set(deadline{first.atMs, e.hash(), e})
+	if !some {
+		e.box().coll.(mortal).dropTTLs()
 	}
 }
 

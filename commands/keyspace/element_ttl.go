@@ -25,6 +25,8 @@ type mortal interface {
 	size() int
 	// bury removes an element, expired or not.
 	bury(name string)
+	// dropTTLs frees what deadlines take when there are none.
+	dropTTLs()
 }
 
 // elementDeadline is an element's position in the order of deadlines.

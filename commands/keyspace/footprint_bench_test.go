@@ -53,6 +53,20 @@ var footprints = []struct {
 		}
 		db.Changed(db.SetCollection(key, s))
 	}},
+	{"semaphore", func(db *DB, key []byte, r *rand.Rand) {
+		s := NewSet()
+		holder := token(r, 20)
+		s.Add(holder)
+		s.SetDeadline(db.ks, holder, 30_000+r.Int64N(570_000))
+		db.Changed(db.SetCollection(key, s))
+	}},
+	{"session-fields", func(db *DB, key []byte, r *rand.Rand) {
+		h := NewHash()
+		name := token(r, 20)
+		h.Set(name, []byte("1"))
+		h.SetDeadline(db.ks, name, 30_000+r.Int64N(570_000))
+		db.Changed(db.SetCollection(key, h))
+	}},
 }
 
 func token(r *rand.Rand, n int) []byte {
@@ -85,6 +99,38 @@ func BenchmarkFootprint(b *testing.B) {
 				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
 				b.ReportMetric(float64(after.HeapObjects-before.HeapObjects)/keys, "objects/key")
 				b.ReportMetric(float64(held.Size())/keys, "counted/key")
+			}
+		})
+	}
+}
+
+// BenchmarkMembers reports the live heap per member of one large set, of whose members none or all
+// have a deadline. Run it with -benchtime 1x.
+func BenchmarkMembers(b *testing.B) {
+	for _, f := range []struct {
+		name   string
+		mortal bool
+	}{{"lasting", false}, {"mortal", true}} {
+		b.Run(f.name, func(b *testing.B) {
+			const n = 1_000_000
+			r := rand.New(rand.NewPCG(1, 2))
+			for range b.N {
+				held = New()
+				before := liveHeap()
+				held.Begin(1, NewRevision(0, 1, 0))
+				s := NewSet()
+				e := held.DB(0).SetCollection([]byte("members"), s)
+				for range n {
+					member := token(r, 20)
+					s.Add(member)
+					if f.mortal {
+						s.SetDeadline(held, member, 30_000+r.Int64N(570_000))
+					}
+				}
+				held.DB(0).Changed(e)
+				held.End()
+				b.ReportMetric(float64(liveHeap().HeapAlloc-before.HeapAlloc)/n, "B/member")
+				b.ReportMetric(float64(held.Size())/n, "counted/member")
 			}
 		})
 	}

@@ -34,6 +34,8 @@ func (h *Hash) bury(name string) {
 	h.remove(f, position)
 }
 
+func (h *Hash) dropTTLs() { h.ttls = nil }
+
 // Pick returns a function that returns existing fields by position, 0 to Len-1, in the order of
 // Each. It is valid until the hash changes. It does work proportional to the number of fields only
 // if some have expired.

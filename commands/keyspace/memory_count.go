@@ -19,6 +19,11 @@ const (
 	// A stream holds its trees from the beginning; the others are little more than their elements.
 	collectionCost = 80
 	streamCost     = 700
+	// datedCost is what a hash or a set takes more if an element has a deadline: it has an order of
+	// them, does not rest and has a place among such collections.
+	datedCost = 128
+	// datedMemberCost is the deadline of a member, beside its name.
+	datedMemberCost = 64
 )
 
 // Size returns the bytes that a key with its value counts.
@@ -73,8 +78,11 @@ func (db *DB) recount(e *Entry, before int) {
 }
 
 func baseSize(c Collection) int {
-	if c.Kind() == KindStream {
+	switch {
+	case c.Kind() == KindStream:
 		return streamCost
+	case ttlsOf(c).Volatile() > 0:
+		return collectionCost + datedCost
 	}
 	return collectionCost
 }
@@ -101,7 +109,7 @@ func scoredSize(member string) int { return scoredCost + textBytes(len(member)) 
 func memberSize(n setName) int {
 	size := memberCost + textBytes(len(n.name))
 	if n.deadline != 0 {
-		size += deadlineCost
+		size += datedMemberCost
 	}
 	return size
 }

@@ -29,10 +29,10 @@ func recounted(c Collection) (n int) {
 			}
 			break
 		}
-		c.names.from(0, func(m setName) bool {
+		c.names.from(0, true, func(m setName) bool {
 			n += 32 + textBytes(len(m.name))
 			if m.deadline != 0 {
-				n += 48
+				n += 64
 			}
 			return true
 		})
@@ -84,6 +84,9 @@ func sizeIsRight(t *testing.T, ks *Keyspace) {
 				n += streamCost + recounted(e.Collection())
 			default:
 				n += collectionCost + recounted(e.Collection())
+			}
+			if ttlsIn(e).Volatile() > 0 {
+				n += 128
 			}
 			if e.Size() != int64(n) {
 				t.Fatalf("%q, a %v, counts %d bytes, want %d", e.Key(), e.Kind(), e.Size(), n)

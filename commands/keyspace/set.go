@@ -193,6 +193,8 @@ func (s *Set) bury(name string) {
 	s.removeName(n)
 }
 
+func (s *Set) dropTTLs() { s.ttls = nil }
+
 // Deadline returns when a member expires, ms of the cluster clock, 0 for never, and whether it
 // exists.
 func (s *Set) Deadline(member []byte) (atMs int64, exists bool) {
@@ -237,10 +239,10 @@ func (s *Set) Deadlines(f func(member string, atMs int64)) {
 // order, until f returns false.
 func (s *Set) from(hash uint64, f func(setName) bool) {
 	if s.Dead() == 0 {
-		s.names.from(hash, f)
+		s.names.from(hash, false, f)
 		return
 	}
-	s.names.from(hash, func(n setName) bool { return s.passed(n.deadline) || f(n) })
+	s.names.from(hash, true, func(n setName) bool { return s.passed(n.deadline) || f(n) })
 }
 
 // Pick returns a function that returns existing members by position, 0 to Len-1, in the order of
@@ -253,7 +255,7 @@ func (s *Set) Pick() func(i int) string {
 	}
 	return func(i int) string {
 		if s.names != nil {
-			return s.names.at(i).name
+			return s.names.at(i)
 		}
 		return strconv.FormatInt(s.integers[i], 10)
 	}
@@ -282,7 +284,7 @@ func (s *Set) Scan(cursor uint64, count int, f func(member string)) (next uint64
 		return 0
 	}
 	sc := scan{count: count}
-	s.names.from(cursorStart(cursor), func(n setName) bool {
+	s.names.from(cursorStart(cursor), s.Dead() > 0, func(n setName) bool {
 		if !sc.covers(n.hash) {
 			return false
 		}
@@ -316,7 +318,7 @@ func (s *Set) appendTo(dst []byte) []byte {
 		form |= mortalNamesRecord
 	}
 	dst = binary.AppendUvarint(append(dst, form), uint64(s.size()))
-	s.names.from(0, func(n setName) bool {
+	s.names.from(0, true, func(n setName) bool {
 		dst = wire.AppendBytes(dst, n.name)
 		if form&mortalNamesRecord != 0 {
 			dst = binary.AppendUvarint(dst, uint64(n.deadline))

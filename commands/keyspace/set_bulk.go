@@ -51,8 +51,16 @@ func (s *Set) Finder() func(Member) bool {
 		return func(m Member) bool { return s.hasName(setName{hash: m.Hash, name: m.Name}) }
 	}
 	find := finder(s.names.large)
+	if s.Dead() == 0 {
+		return func(m Member) bool {
+			_, ok := find(largeName{m.Hash, m.Name})
+			return ok
+		}
+	}
+	dated := finder(s.names.dated)
 	return func(m Member) bool {
-		n, ok := find(setName{hash: m.Hash, name: m.Name})
+		_, ok := find(largeName{m.Hash, m.Name})
+		n, _ := dated(setName{hash: m.Hash, name: m.Name})
 		return ok && !s.passed(n.deadline)
 	}
 }
@@ -90,12 +98,12 @@ func SetOf(members []Member, names bool, compared func(bytes int)) *Set {
 	}
 	s.names = &nameSet{}
 	if len(members) > smallNames {
-		s.names.large = newTree(setNameLess)
+		s.names.large = newTree(largeNameLess)
 	}
 	for _, m := range members {
 		n := setName{hash: m.Hash, name: m.Name}
 		if s.names.large != nil {
-			s.names.large.Load(n)
+			s.names.large.Load(largeName{m.Hash, m.Name})
 		} else {
 			s.names.small = append(s.names.small, n)
 		}

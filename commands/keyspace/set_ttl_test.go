@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"unsafe"
 )
 
 // mortalModel is a set beside a map of the deadlines of its members, 0 for none. names says that
@@ -197,5 +198,94 @@ func TestSetRecordWithoutTTLs(t *testing.T) {
 	s.SetDeadline(ks, []byte("m"), 0)
 	if got := string(s.appendTo(nil)); got != plain {
 		t.Errorf("record %q, want %q", got, plain)
+	}
+}
+
+// Members without deadlines take nothing for them, before and after there were any.
+func TestMembersWithoutTTLsTakeNoMore(t *testing.T) {
+	if size := unsafe.Sizeof(largeName{}); size > 24 {
+		t.Errorf("a member of a large set takes %d bytes", size)
+	}
+	ks := New()
+	s := NewSet()
+	for i := range 2 * smallNames {
+		s.Add(k(i))
+	}
+	for range 2 {
+		if s.names.dated != nil {
+			t.Fatal("deadlines of no member")
+		}
+		s.SetDeadline(ks, k(1), 7)
+		s.SetDeadline(ks, k(2), 8)
+		if s.names.dated.Len() != 2 {
+			t.Fatalf("%d deadlines", s.names.dated.Len())
+		}
+		s.SetDeadline(ks, k(1), 0)
+		s.Delete(k(2))
+		s.Add(k(2))
+	}
+}
+
+// A collection whose elements have no deadlines any more rests again and counts as before, whether
+// they were removed or have passed.
+func TestCollectionRestsWithoutTTLs(t *testing.T) {
+	for _, quiet := range []bool{false, true} {
+		for _, passes := range []bool{false, true} {
+			ks := New()
+			ks.SweepQuietly(quiet)
+			now := int64(1)
+			in := func(f func(db *DB)) {
+				ks.Begin(now, NewRevision(0, uint64(now), 0))
+				f(ks.DB(0))
+				ks.End()
+				now++
+			}
+			stays, goes := []byte("stays"), []byte("goes")
+			in(func(db *DB) {
+				h, s := NewHash(), NewSet()
+				h.Set(stays, nil)
+				s.Add(stays)
+				db.Changed(db.SetCollection([]byte("h"), h))
+				db.Changed(db.SetCollection([]byte("s"), s))
+			})
+			before := ks.Size()
+			in(func(db *DB) {
+				e := db.Edit([]byte("h"))
+				h := e.Collection().(*Hash)
+				h.Set(goes, nil)
+				h.SetDeadline(ks, goes, now+1)
+				db.Changed(e)
+				e = db.Edit([]byte("s"))
+				s := e.Collection().(*Set)
+				s.Add(goes)
+				s.SetDeadline(ks, goes, now+1)
+				db.Changed(e)
+			})
+			if least := before + 2*(datedCost+deadlineCost); ks.Size() < least {
+				t.Errorf("with deadlines %d bytes count, want %d at least", ks.Size(), least)
+			}
+			if passes {
+				now += 10
+			}
+			in(func(db *DB) {
+				for _, key := range []string{"h", "s"} {
+					if !passes {
+						e := db.Edit([]byte(key))
+						e.Collection().(interface{ Delete([]byte) bool }).Delete(goes)
+						db.Changed(e)
+					}
+				}
+			})
+			ks.Freeze()
+			for _, key := range []string{"h", "s"} {
+				if e := ks.DB(0).keys.find(hashOf(key), []byte(key)); e.form != rested {
+					t.Errorf("quiet %v, passes %v: %s does not rest", quiet, passes, key)
+				}
+			}
+			if n := ks.DB(0).VolatileCollections(); n != 0 || ks.Size() != before {
+				t.Errorf("quiet %v, passes %v: %d collections with deadlines, %d bytes count "+
+					"instead of %d", quiet, passes, n, ks.Size(), before)
+			}
+		}
 	}
 }
