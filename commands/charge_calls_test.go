@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -77,6 +78,23 @@ func dumpOf(kind byte, each int) func(int) []string {
 		b := rdb.AppendLength([]byte{kind}, uint64(n))
 		for i := range n * each {
 			b = rdb.AppendText(b, "element:"+strconv.Itoa(i))
+		}
+		return []string{string(rdb.Seal(b, rdbNewest))}
+	}
+}
+
+// mortalDump is dumpOf for elements that expire, in any order.
+func mortalDump(kind byte, each int) func(int) []string {
+	return func(n int) []string {
+		const firstMs = 1 << 40
+		r := rand.New(rand.NewPCG(1, 2))
+		b := binary.LittleEndian.AppendUint64([]byte{kind}, firstMs)
+		b = rdb.AppendLength(b, uint64(n))
+		for i := range n {
+			b = rdb.AppendLength(b, 1+r.Uint64N(1<<20))
+			for range each {
+				b = rdb.AppendText(b, "element:"+strconv.Itoa(i))
+			}
 		}
 		return []string{string(rdb.Seal(b, rdbNewest))}
 	}
@@ -182,7 +200,8 @@ var bigCalls = []bigCall{
 	{"DUMP ints", nil}, {"DUMP z", nil}, {"DUMP x", nil}, {"DUMP owned", nil},
 	{"RESTORE dst 0", dumpOf(rdbList, 1)}, {"RESTORE dst 0", dumpOf(rdbSet, 1)},
 	{"RESTORE dst 0", dumpOf(rdbHash, 2)}, {"RESTORE dst 0", packedDump},
-	{"RESTORE dst 0", groupsDump},
+	{"RESTORE dst 0", groupsDump}, {"RESTORE dst 0", mortalDump(rdbMembersSet, 1)},
+	{"RESTORE dst 0", mortalDump(rdbFieldsHash, 2)},
 	{"COPY str dst", nil}, {"COPY h dst", nil}, {"COPY l dst", nil}, {"COPY s dst", nil},
 	{"COPY z dst", nil}, {"COPY x dst", nil}, {"COPY hv dst", nil},
 	{"COPY owned dst", nil},
@@ -277,7 +296,8 @@ var bigCalls = []bigCall{
 	{"SPERSIST sv MEMBERS", counted("", "member:#")},
 	{"SMEMBERS sv", nil}, {"SUNIONSTORE dst sv s2", nil}, {"SINTERSTORE dst sv s", nil},
 	{"SDIFFSTORE dst sv s2", nil}, {"SPOP sv $n", nil}, {"SPOP sv 100", nil},
-	{"SREM sv", listed("member:#")}, {"DUMP sv", nil}, {"COPY sv dst", nil}, {"DEL sv", nil},
+	{"SREM sv", shuffled("member:#")}, {"HDEL hv", shuffled("field:#")},
+	{"DUMP sv", nil}, {"COPY sv dst", nil}, {"DEL sv", nil},
 	{"SCARD s", nil}, {"SDIFF s s2", nil}, {"SDIFF s tall", nil}, {"SDIFFSTORE dst s s2", nil},
 	{"SINTER s s2", nil}, {"SINTER s s3", nil}, {"SINTER long long2", nil},
 	{"SINTER sfew s", nil}, {"SINTER s s2 s3", nil}, {"SINTERSTORE dst s s3", nil},

@@ -240,6 +240,37 @@ func TestRepliesAreNotGatheredInVain(t *testing.T) {
 	}
 }
 
+// Who removes elements that expire pays for their deadlines, and who restores many elements for
+// entering each into a tree.
+func TestChargesOfElementsThatExpire(t *testing.T) {
+	const n = 20_000
+	r := newTestRun()
+	r.level = FeatureLevel
+	r.add("SADD s", n, func(i int) []string { return []string{"m" + strconv.Itoa(i)} })
+	r.add("HSET h", n, func(i int) []string { return []string{"m" + strconv.Itoa(i), "v"} })
+	r.do(commandtest.Args("COPY", "s", "sv"))
+	r.do(commandtest.Args("COPY", "h", "hv"))
+	r.do(commandtest.Args("SEXPIRE", "sv", "100", "MEMBERS", "1", "m9"))
+	r.do(commandtest.Args("HEXPIRE", "hv", "100", "FIELDS", "1", "m9"))
+	for _, c := range []struct{ plain, mortal string }{
+		{"SREM s m1 m2 m3", "SREM sv m1 m2 m3"}, {"HDEL h m1 m2 m3", "HDEL hv m1 m2 m3"},
+	} {
+		plain := r.charged(FeatureLevel, strings.Fields(c.plain)...)
+		mortal := r.charged(FeatureLevel, strings.Fields(c.mortal)...)
+		if mortal < plain+3*deadlineWork {
+			t.Errorf("%s: %d units, %s: %d", c.plain, plain, c.mortal, mortal)
+		}
+	}
+	for i, dump := range []func(int) []string{dumpOf(rdbSet, 1), dumpOf(rdbHash, 2),
+		mortalDump(rdbMembersSet, 1), mortalDump(rdbFieldsHash, 2)} {
+		few := r.charged(FeatureLevel, "RESTORE", "few", "0", dump(1000)[0], "REPLACE")
+		many := r.charged(FeatureLevel, "RESTORE", "many", "0", dump(n)[0], "REPLACE")
+		if many < n/1000*few+5*n {
+			t.Errorf("dump %d: %d units for 1,000 elements, %d for %d", i, few, many, n)
+		}
+	}
+}
+
 // Who walks over a hash or a set pays for its expired elements, which are skipped one by one.
 func TestExpiredElementsArePaidFor(t *testing.T) {
 	const elements = 20_000

@@ -185,6 +185,9 @@ func (x *Call) readValue(body []byte) (text []byte, c keyspace.Collection, ok bo
 // spend charges for elements.
 func (r *valueReader) spend(elements int) { r.x.Spend(restoredWork * elements) }
 
+// spendEntered charges for entering n elements into what they make, beside spend.
+func (r *valueReader) spendEntered(n int) { r.x.Spend(3 * deep(n) * n) }
+
 // texts reads as many strings as are announced, or twice as many.
 func (r *valueReader) texts(each int) (all [][]byte) {
 	n := r.Items(each)
@@ -242,6 +245,7 @@ func (r *valueReader) list(all [][]byte) *keyspace.List {
 // set makes a set, which has each member once.
 func (r *valueReader) set(all [][]byte) *keyspace.Set {
 	s := keyspace.NewSet()
+	r.spendEntered(len(all))
 	for _, member := range all {
 		if !s.Add(member) {
 			r.Fail()
@@ -257,6 +261,7 @@ func (r *valueReader) hash(all [][]byte) *keyspace.Hash {
 		r.Fail()
 		return h
 	}
+	r.spendEntered(len(all) / 2)
 	for i := 0; i < len(all); i += 2 {
 		if !h.Set(all[i], all[i+1]) {
 			r.Fail()
@@ -288,6 +293,7 @@ func (r *valueReader) mortal(packed bool, each int, c mortal, set func(texts [][
 	}
 	if packed {
 		all := r.compact(rdb.Listpack)
+		r.spendEntered(len(all) / (each + 1))
 		for ; len(all) > each; all = all[each+1:] {
 			at, ok := ParseInt(all[each])
 			if !ok || at < 0 {
@@ -302,6 +308,7 @@ func (r *valueReader) mortal(packed bool, each int, c mortal, set func(texts [][
 	}
 	n := r.Items(each + 1)
 	r.spend((each + 1) * n)
+	r.spendEntered(n)
 	texts := make([][]byte, each)
 	for range n {
 		wallMs := int64(0)

@@ -248,6 +248,9 @@ func hdel(x *Call) error {
 	}
 	x.spendLookups(h.Len()) // found, and removed
 	x.spendOld(h, x.Args[2:], 1)
+	if h.Volatile() > 0 {
+		x.spendDeadlines(h, x.Args[2:], 1)
+	}
 	edit := x.hashEdit(h)
 	var removed int64
 	for _, name := range x.Args[2:] {

@@ -142,6 +142,9 @@ func sadd(x *Call) error {
 	if err != nil {
 		return err
 	}
+	if s.Dead() > 0 { // they may be among those that come, and go first
+		x.Spend(deadlineWork * (len(x.Args) - 2))
+	}
 	var e *keyspace.Entry
 	var added int64
 	for _, member := range x.Args[2:] {
@@ -166,6 +169,9 @@ func srem(x *Call) error {
 	s, err := findSet(x, x.Args[1])
 	if err != nil {
 		return err
+	}
+	if s.Volatile() > 0 {
+		x.Spend(deadlineWork * (len(x.Args) - 2))
 	}
 	var e *keyspace.Entry
 	var removed int64
