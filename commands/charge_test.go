@@ -271,6 +271,36 @@ func TestChargesOfElementsThatExpire(t *testing.T) {
 	}
 }
 
+// Who names small sets or sorted sets many times pays for reading each from the block in which it
+// may rest.
+func TestChargesOfManyRestingSets(t *testing.T) {
+	const n, elements = 1000, 25
+	r := newTestRun()
+	r.level = FeatureLevel
+	for _, key := range []string{"a", "b"} {
+		r.add("SADD "+key, elements, func(i int) []string {
+			return []string{key + strconv.Itoa(i)}
+		})
+		r.add("ZADD z"+key, elements, func(i int) []string {
+			return []string{"1", key + strconv.Itoa(i)}
+		})
+	}
+	for _, c := range []struct{ call, keys string }{
+		{"SINTER none", "a b"}, {"SDIFFSTORE d none", "a b"}, {"SINTERCARD 2000", "a b"},
+		{"ZINTERCARD 2000", "za zb"}, {"ZINTERCARD 2000", "a zb"},
+	} {
+		args := strings.Fields(c.call)
+		for range n {
+			args = append(args, strings.Fields(c.keys)...)
+		}
+		r.ks.Freeze()
+		if got, least := r.charged(FeatureLevel, args...), 2*n*elements*wokenElement; got <
+			uint64(least) {
+			t.Errorf("%s: %d units, want %d at least", c.call, got, least)
+		}
+	}
+}
+
 // Who walks over a hash or a set pays for its expired elements, which are skipped one by one.
 func TestExpiredElementsArePaidFor(t *testing.T) {
 	const elements = 20_000

@@ -65,6 +65,21 @@ func (x *Call) spendDeadElements(c mortal, most int) {
 	}
 }
 
+// A collection with so many elements at most may rest, and is then read from its block. That takes
+// so many units of Env.Work for each.
+const (
+	restedElements = 40
+	wokenElement   = 3
+)
+
+// spendWaking adds the work of finding a collection, for who names many: any of them may rest.
+// Which do differs between nodes, so each is charged as if it did.
+func (x *Call) spendWaking(c keyspace.Collection) {
+	if n := c.Len(); x.Level >= LevelSecond && n <= restedElements {
+		x.Spend(wokenElement * n)
+	}
+}
+
 // findZSet is findHash for sorted sets.
 func findZSet(x *Call, key []byte) (*keyspace.ZSet, error) { return findCollection(x, key, noZSet) }
 

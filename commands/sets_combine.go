@@ -26,6 +26,7 @@ func findSets(x *Call, keys [][]byte) ([]*keyspace.Set, error) {
 		if sets[i], err = findSet(x, key); err != nil {
 			return nil, err
 		}
+		x.spendWaking(sets[i])
 		if bytes.Equal(key, keys[0]) {
 			sets[i] = sets[0] // one that rests is another each time
 		}

@@ -118,8 +118,10 @@ func findNames(x *Call, key []byte) (scoredNames, error) {
 	}
 	switch c := e.Collection().(type) {
 	case *keyspace.ZSet:
+		x.spendWaking(c)
 		return zsetNames{c}, nil
 	case *keyspace.Set: //set: dead members are paid for
+		x.spendWaking(c)
 		x.spendDeadElements(c, math.MaxInt)
 		return setNames{c}, nil
 	}
