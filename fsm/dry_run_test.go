@@ -474,4 +474,10 @@ func TestScriptCallsCountOnce(t *testing.T) {
 	want("an entry", "get 2 0 0 true", "lpush 1 1 0 true", "append 1 0 0 true")
 	mustApply(t, m, 5, &Entry{ClockMs: 1002, WallUs: 5_002_000, Batches: [][]byte{reads}}, true)
 	want("the next entry", "get 1 0 0 true")
+	mustApply(t, m, 6, &Entry{ClockMs: 1002, WallUs: 5_002_000,
+		Batches: [][]byte{settingOf("", 0, commands.SettingMaxMemory, "1")}}, true)
+	told = nil
+	full := eval("return redis.call('set', 'other', 'value')")
+	mustApply(t, m, 7, &Entry{ClockMs: 1002, WallUs: 5_002_000, Batches: [][]byte{full}}, true)
+	want("past maxmemory", "set 0 0 1 false")
 }

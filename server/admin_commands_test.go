@@ -339,10 +339,12 @@ func TestPauseOfWritesAndScripts(t *testing.T) {
 	}
 	for _, call := range [][2]string{{"EVAL", reads}, {"EVALSHA", sha[reads]}, {"FCALL", "looks"},
 		{"EVAL_RO", "return 'ran'"}, {"EVAL_RO", reads}, {"FCALL_RO", "looks"}} {
+		n.fake.set(func() { n.fake.lagsScripts = true }) // as a follower, just after SCRIPT LOAD
 		if got := c.call(call[0], call[1], "0"); got != ran {
 			t.Errorf("%q: %q", call, got)
 		}
 	}
+	n.fake.set(func() { n.fake.lagsScripts = true })
 	c.raw(pipeline([]string{"MULTI"}, []string{"EVAL", reads, "0"}, []string{"EXEC"}))
 	c.want("+OK\r\n", "+QUEUED\r\n", "*1\r\n"+ran)
 

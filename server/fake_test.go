@@ -61,6 +61,7 @@ type fakeBackend struct {
 	lastBatch       []byte        // of the newest Write
 	users           atomic.Pointer[Users]
 	lags            bool       // users stays as it is
+	lagsScripts     bool       // until a barrier it knows no script
 	founding        *acl.Users // of FoundingUsers
 	level           uint64
 	hidesWaits      bool      // Waits knows none
@@ -231,6 +232,9 @@ func (f *fakeBackend) ValueBytes(db int, keys [][]byte) (int, bool) {
 func (f *fakeBackend) ScriptFlags(s commands.Script) (commands.FunctionFlags, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.lagsScripts {
+		return 0, false
+	}
 	return f.machine.ScriptFlags(s)
 }
 
@@ -288,6 +292,7 @@ func (f *fakeBackend) AskOthers(question []byte) (answers [][]byte, silent []str
 }
 
 func (f *fakeBackend) Barrier(ctx context.Context) error {
+	f.set(func() { f.lagsScripts = false })
 	_, err := f.Replication(ctx)
 	return err
 }

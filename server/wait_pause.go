@@ -4,6 +4,7 @@
 package server
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -106,6 +107,13 @@ func (s *session) waitPaused(spec *commands.Spec, args [][]byte) bool {
 		return true
 	}
 	write := s.heldAsWrite(spec, args)
+	if write && (spec.Script != nil || spec.Has(commands.RunsQueue)) {
+		// A script that was loaded before is perhaps not known here yet.
+		ctx, cancel := context.WithTimeout(context.Background(), ownDelay)
+		_ = s.srv.backend.Barrier(ctx)
+		cancel()
+		write = s.heldAsWrite(spec, args)
+	}
 	if p.hold(s, write).IsZero() {
 		return true
 	}

@@ -171,7 +171,11 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 	} else {
 		failed = x.Handle(spec)
 	}
-	x.ScriptCalls.Ran(spec, x.Work-before, failed != nil || in.reply.err != "")
+	if failed == commands.ErrOOM { // as outside of scripts
+		x.ScriptCalls.Rejected(spec)
+	} else {
+		x.ScriptCalls.Ran(spec, x.Work-before, failed != nil || in.reply.err != "")
+	}
 	// also stops a script whose reply exceeded its budget
 	in.budget.Charge(L, int64(x.Work-before)+1)
 	copied = x.Copied - copied
