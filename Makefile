@@ -109,6 +109,7 @@ check-race:
 check-plain: export COORDD_CHECK = 1
 check-plain:
 	sh .ci/only 'tier[.]Check' '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
+	sh .ci/only 'detector[.]Skip' '$(RACE)' $(GO) test $(TESTFLAGS)
 
 # Much of what processes do is to wait: each of two runs has every other test.
 check-processes-%: export COORDD_CHECK = 1

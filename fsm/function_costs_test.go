@@ -7,6 +7,7 @@ package fsm
 
 import (
 	"bytes"
+	"crypto/sha1"
 	"fmt"
 	"runtime"
 	"slices"
@@ -76,6 +77,7 @@ func (s *functionState) calls() map[string][][]string {
 	own := strings.Replace(small, "name=small", "name="+s.library, 1)
 	absent, upper := s.function[:len(s.function)-1]+"x", strings.ToUpper(s.function)
 	sha := strings.Repeat("a", 40)
+	shown := fmt.Sprintf("%x", sha1.Sum([]byte(loadedScript(0))))
 	return map[string][][]string{
 		"fcall": {{"FCALL", s.function, "0"}, {"FCALL", upper, "0"}, {"FCALL", absent, "0"},
 			{"FCALL", upper, "x"}},
@@ -100,12 +102,15 @@ func (s *functionState) calls() map[string][][]string {
 		"script load":    {{"SCRIPT", "LOAD", "return 1"}},
 		"script exists": {{"SCRIPT", "EXISTS", sha},
 			append([]string{"SCRIPT", "EXISTS"}, slices.Repeat([]string{sha}, 1000)...)},
+		"script show":  {{"SCRIPT", "SHOW", sha}, {"SCRIPT", "SHOW", shown}},
 		"script flush": {{"SCRIPT", "FLUSH"}},
 		"script kill":  {{"SCRIPT", "KILL"}},
 		"script debug": {{"SCRIPT", "DEBUG", "NO"}, {"SCRIPT", "DEBUG", sha}},
 		"script help":  {{"SCRIPT", "HELP"}},
 	}
 }
+
+func loadedScript(i int) string { return fmt.Sprint("return ", i, strings.Repeat(" ", 100)) }
 
 // TestFunctionCommandsAreChargedForTheirTime measures transactions of each command of functions and
 // scripts.
@@ -116,8 +121,7 @@ func TestFunctionCommandsAreChargedForTheirTime(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	for name, state := range functionStates() {
 		for i := range 1000 {
-			state.data = append(state.data, []string{"SCRIPT", "LOAD",
-				fmt.Sprint("return ", i, strings.Repeat(" ", 100))})
+			state.data = append(state.data, []string{"SCRIPT", "LOAD", loadedScript(i)})
 		}
 		c := newCostsMachine(t, shortestCall, state.data)
 		state.data = state.data[:len(state.data)-1000]

@@ -219,7 +219,7 @@ func (g *longCalls) known(dump string) (calls [][]string) {
 func TestLongNamesAreCharged(t *testing.T) {
 	detector.Skip(t)
 	tier.Check(t)
-	const size, count, rounds = 1 << 20, 600, 12
+	const size, count, rounds = 1 << 20, 200, 4
 	for _, long := range namedParts {
 		t.Run(long, func(t *testing.T) {
 			runtime.LockOSThread()
