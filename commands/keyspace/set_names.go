@@ -40,10 +40,7 @@ func largeNameLess(a, b largeName) bool {
 }
 
 func setNameLess(a, b setName) bool {
-	if a.hash != b.hash {
-		return a.hash < b.hash
-	}
-	return a.name < b.name
+	return largeNameLess(largeName{a.hash, a.name}, largeName{b.hash, b.name})
 }
 
 func (s *nameSet) len() int {
