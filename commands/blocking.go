@@ -105,11 +105,17 @@ func CutLook(reply []byte) (ms int64, ok bool) {
 // takes elements from lists or sorted sets. Readers of streams are woken by their nodes.
 func (s *Spec) WaitsInMachine() bool { return s.Kind == Write && s.Group != "stream" }
 
+// Claims reports whether a node claims what the machine gives to a call that waited.
+func (s *Spec) Claims() bool { return s.Waits == WaitsOnWait }
+
 // WaitClass returns what tells of which keys a call that waits may take: its group, and how many
 // elements it needs if that is not one.
 func (s *Spec) WaitClass(args [][]byte) string {
-	if s.Least != nil {
-		if least := s.Least(args); least > 1 {
+	switch {
+	case s.Claims():
+		return lockClass(args)
+	case s.Keys.Least != nil:
+		if least := s.Keys.Least(args); least > 1 {
 			return s.Group + " " + strconv.FormatInt(least, 10)
 		}
 	}

@@ -5,8 +5,18 @@ import (
 
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/leases"
 	"github.com/coordd/coordd/commands/subscriptions"
 )
+
+// Beside is the state beside the keys, from LevelSecond on.
+type Beside struct {
+	// Subscribers are those of all nodes.
+	Subscribers *subscriptions.Counts
+	// Queues are those who wait for locks; nil: nobody does.
+	Queues LockQueues
+	Leases *leases.Registry
+}
 
 // Env is what a command knows of the machine and of the entry or read that it is part of.
 type Env struct {
@@ -54,16 +64,17 @@ type Env struct {
 	// Notify receives a keyspace notification; nil if notifications are off. It copies the key, and
 	// from LevelSecond on charges for its messages.
 	Notify func(class NotifyClass, event string, db int, key []byte)
+	// TellLock receives that an owner took a lock, or gave it back: a LockTaken or LockGivenBack.
+	// nil in reads.
+	TellLock func(kind EventKind, db int, key, owner []byte, token keyspace.Revision)
 	// Table is the machine's commands.
 	Table *Table
-	// Subscribers are those of all nodes, from LevelSecond on.
-	Subscribers *subscriptions.Counts
+	Beside
 	// Users are the machine's; Call.SetUsers changes them.
 	Users *acl.Users
 	// ChangeUsers takes other users, and the names of those that differ.
 	ChangeUsers func(users *acl.Users, changed ...string)
-	// User is who sent the request. nil: it may do everything.
-	User *acl.User
+	Asker
 	// Deny takes what a script was denied, for the ACL LOG of its node.
 	Deny func(d acl.Denial)
 	// DryRun reports whether a command that may write runs on a state that must not change: its
@@ -73,13 +84,25 @@ type Env struct {
 
 	// Times is how many times MaxRequestWork a request may do; 0: once.
 	Times uint64
-	// Found and Missed count the keys that commands which only read looked up, for the node alone.
-	Found, Missed uint64
+	LookUps
 	// ScriptCalls are the commands that scripts called, for the node alone.
 	ScriptCalls ScriptCalls
 
 	instantUs int64 // instant of the running command; 0: not asked for yet
 }
+
+// Asker is who sent a request.
+type Asker struct {
+	// User is the user, nil if he may do everything.
+	User *acl.User
+	// Sender is the user as the request names him.
+	Sender UserID
+	// Holder is the connection, nil if the request names none.
+	Holder *Holder
+}
+
+// LookUps counts the keys that commands which only read looked up, for the node alone.
+type LookUps struct{ Found, Missed uint64 }
 
 // BeginCommand starts a command, which gets its own instant. What a script calls is part of the
 // script, whose time stands still.
@@ -106,21 +129,30 @@ const (
 	// the machine has dropped the counts of this node's subscribers
 	SubscribersDropped
 	WaitEnded // a wait was left: the machine does not have it any more, if it ever had
+	// the machine has shortened all leases of this node's connections: they seem to be gone
+	HoldersDropped
+	// a LOCK command had an owner hold a lock, or hold it longer. Like LockGivenBack it is for the
+	// keys that KeyChanged is for, and comes before or behind that.
+	LockTaken
+	LockGivenBack // LOCK.RELEASE let an owner hold a lock no more
 )
 
 // Event is what other connections and waiters on a node receive after an entry was applied.
 type Event struct {
-	Kind             EventKind
-	Channel, Payload []byte   // those of a Message; for Served, Payload is for RepliesOf
+	Kind EventKind
+	// those of a Message; for Served, Payload is for RepliesOf; for LockTaken and LockGivenBack
+	// it is the owner
+	Channel, Payload []byte
 	Shard            bool     // a Message that SPUBLISH sent
 	Gone             bool     // KeyChanged: the key does not exist after the entry
 	DB               int      // database of KeyChanged, DBChanged and ScriptCall
 	Args             [][]byte // command of ScriptCall
-	Key              string   // the key that changed, for KeyChanged
-	// Request.Client of the request that caused KeyChanged or ScriptCall, or 0
+	Key              string   // the key that changed, for KeyChanged, or of the lock
+	// Request.Client of the request that caused KeyChanged, ScriptCall, LockTaken or LockGivenBack,
+	// or 0
 	Client uint64
 	// the Wait.Number of Served and WaitEnded, the new Place.Era of WaitsDropped, the new era of
-	// SubscribersDropped
+	// SubscribersDropped, the token of LockTaken and LockGivenBack
 	Wait uint64
 }
 
@@ -172,6 +204,18 @@ type Tx struct {
 	Behind bool // a blocking command with other waiters before it: it takes nothing
 	// Blocked is set when a command found nothing and is to wait.
 	Blocked bool
+	// Order is the command's place among all that wait, if it waited before; 0: it is new.
+	Order uint64
+	// Served means that the machine serves a command that waited: nobody is before it.
+	Served bool
+	// QueuedMs is when a command that the machine serves joined the queue for a lock, ms of the
+	// cluster clock.
+	QueuedMs int64
+	// Claims means that the command waited, or may have: what it gets is claimed.
+	Claims bool
+	// Undo are the calls that give back what the command, which waited, has got: its node claims
+	// that before the client learns of it. nil: there is nothing to claim.
+	Undo [][][]byte
 	// OOM means that the data exceeded maxmemory when the request began. It ends for a script at
 	// its first write: what has begun to change is not left half done.
 	OOM bool
@@ -213,6 +257,10 @@ func (x *Call) find(key []byte) *keyspace.Entry {
 	return e
 }
 
+// Committed reports whether the command that ran has said that it changes something outside of the
+// keyspace. A script always says so.
+func (x *Call) Committed() bool { return x.meter.committed && x.Spec.Script == nil }
+
 // DB returns the selected database.
 func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
 
@@ -220,6 +268,9 @@ func (x *Call) DB() *keyspace.DB { return x.Keyspace.DB(x.Tx.DB) }
 // error to x.Out.
 func (x *Call) Run(spec *Spec, err error) {
 	x.meter = meter{}
+	if err == nil && spec.Keys.Carried {
+		spec, err = x.unwrap(spec)
+	}
 	if err == nil && (spec.Handler == nil || x.Level < spec.HandlerLevel) {
 		err = Errorf("ERR '%s' cannot be run here", spec.FullName())
 	}

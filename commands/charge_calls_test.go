@@ -13,6 +13,7 @@ import (
 
 	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/leases"
 	"github.com/coordd/coordd/commands/rdb"
 )
 
@@ -170,13 +171,18 @@ var bigKeys = map[string][]bigCall{
 	"k:0":   {{"MSET", listed("k:#", "#")}},
 	"x": {{"BULKXADD x", listed("1-#1")}, {"XGROUP CREATE x fresh 0", nil},
 		{"XGROUP CREATE x g 0", nil}, {"XREADGROUP GROUP g c STREAMS x >", nil}},
-	"xread": {{"BULKXADD xread", listed("1-#1")}, {"XGROUP CREATE xread g $", nil}},
-	"xnew":  {{"BULKXADD xnew", listed("1-#1")}, {"XGROUP CREATE xnew fresh 0", nil}},
-	"one":   {{"SET one 1", nil}},
-	"tall":  {{"SADD tall 1", nil}},
-	"zone":  {{"ZADD zone 1 one", nil}},
-	"lone":  {{"RPUSH lone one", nil}},
-	"owned": {{"XGROUP CREATE owned g 0 MKSTREAM", nil}, {"BULKGROUP owned g", listed("c#")}},
+	"xread":    {{"BULKXADD xread", listed("1-#1")}, {"XGROUP CREATE xread g $", nil}},
+	"xnew":     {{"BULKXADD xnew", listed("1-#1")}, {"XGROUP CREATE xnew fresh 0", nil}},
+	"wexact":   {{"WINDOW.HIT wexact 10000 PX 100 COST $n", nil}},
+	"wcounted": {{"WINDOW.HIT wcounted 20000 PX 100 COST $n", nil}},
+	"wold":     {{"ZADD wold", listed("0", "0-1#")}},
+	"readers":  {{"HSET readers", listed("owner:#", "shared 1 1")}},
+	"permits":  {{"HSET permits", listed("owner:#", "permits 1 1")}},
+	"one":      {{"SET one 1", nil}},
+	"tall":     {{"SADD tall 1", nil}},
+	"zone":     {{"ZADD zone 1 one", nil}},
+	"lone":     {{"RPUSH lone one", nil}},
+	"owned":    {{"XGROUP CREATE owned g 0 MKSTREAM", nil}, {"BULKGROUP owned g", listed("c#")}},
 }
 
 // bigCalls are the calls. Each key is fresh for each of them.
@@ -196,6 +202,9 @@ var bigCalls = []bigCall{
 	{"ZMOVE z dst BYSCORE -inf inf", nil}, {"ZMOVEMEMBER z dst MEMBERS", counted("", "member:#")},
 	{"BZMPOP 0 1 z MIN COUNT $n", nil}, {"BZPOPMAX z 0", nil}, {"BZPOPMIN", ended("0", "none:#")},
 	{"CL.THROTTLE one2 5 5 5", nil}, {"GCRA one2 5 5 5", nil}, {"INCREX one BYINT 1", nil},
+	{"FENCE.CHECK one 5", nil}, {"WINDOW.HIT dst 10000 PX 100 COST $n", nil},
+	{"WINDOW.HIT wexact 10000 PX 100 COST $n", nil}, {"WINDOW.HIT wcounted 10000 PX 100", nil},
+	{"WINDOW.HIT wexact 20000 PX 100", nil}, {"WINDOW.HIT wold 10000 PX 1", nil},
 	{"DUMP str", nil}, {"DUMP h", nil}, {"DUMP hv", nil}, {"DUMP l", nil}, {"DUMP s", nil},
 	{"DUMP ints", nil}, {"DUMP z", nil}, {"DUMP x", nil}, {"DUMP owned", nil},
 	{"RESTORE dst 0", dumpOf(rdbList, 1)}, {"RESTORE dst 0", dumpOf(rdbSet, 1)},
@@ -237,6 +246,7 @@ var bigCalls = []bigCall{
 	}}, {"STRLEN str", nil},
 	{"MGET k:0", listed("k:#")}, {"MGET", listed("str")}, {"MSET", listed("new:#", "v")},
 	{"MSET k:0 x", listed("k:#", "v")}, {"MSETNX", listed("new:#", "v")},
+	{"IDEMPOTENT request MSET", listed("new:#", "v")},
 	{"MSETEX", func(n int) []string {
 		return append([]string{strconv.Itoa(n)}, listed("new:#", "v")(n)...)
 	}},
@@ -264,6 +274,8 @@ var bigCalls = []bigCall{
 	{"HSCAN hv 0 COUNT $n", nil}, {"KEYS *", nil}, {"KEYS *0*1*2*", nil},
 	{"KEYS ?:[a-z]*[0-9]*[0-8]x", nil},
 	{"SCAN 0 COUNT $n", nil}, {"SCAN 0 COUNT $n MATCH *1*2*", nil},
+	{"LEASE KEEPALIVE 1", nil}, {"LEASE REVOKE 1", nil}, {"LEASE INFO 1", nil},
+	{"LEASE KEEPALIVE", counted("", "#")}, {"LEASE LIST COUNT $n", nil},
 	{"LOCKS LIST COUNT $n", nil}, {"LOCKS WINDOWS COUNT $n", nil}, {"LOCKS QUEUES COUNT $n", nil},
 	{"SCAN 0 COUNT $n TYPE list", nil}, {"RANDOMKEY", nil},
 	{"LINDEX l -2", nil}, {"LINDEX l 5000", nil}, {"LINSERT l BEFORE none x", nil},
@@ -380,17 +392,22 @@ var bigCalls = []bigCall{
 	{"ZREVRANK z member:77", nil}, {"ZSCAN z 0 COUNT $n", nil}, {"ZSCORE z x", nil},
 	{"ZUNION 2 z z2 WITHSCORES", nil}, {"ZUNIONSTORE dst 2 z z2", nil},
 	{"ZUNIONSTORE dst 1 s", nil},
+	{"LOCK.ACQUIRE permits me PX 100 PERMITS 1 OF 1000000", nil},
+	{"LOCK.ACQUIRE readers me PX 100 SHARED", nil}, {"LOCK.RELEASE readers owner:1", nil},
+	{"LOCK.EXTEND readers owner:1 PX 100", nil}, {"LOCK.INFO readers", nil},
+	{"LOCK.WAITERS readers", nil}, {"LOCK.LIST COUNT $n", nil},
 }
 
 // bigRun is a keyspace for one of the calls.
 type bigRun struct {
-	table *Table
-	ks    *keyspace.Keyspace
+	table  *Table
+	ks     *keyspace.Keyspace
+	leases *leases.Registry
 }
 
 // newBigRun fills the keys that the call names.
 func newBigRun(t testing.TB, table *Table, c bigCall, n int) *bigRun {
-	r := &bigRun{table, keyspace.New()}
+	r := &bigRun{table, keyspace.New(), leases.New()}
 	r.ks.Begin(1, keyspace.NewRevision(0, 1, 0))
 	words := strings.Fields(c.words)
 	if c.tail != nil {
@@ -405,8 +422,24 @@ func newBigRun(t testing.TB, table *Table, c bigCall, n int) *bigRun {
 			r.fill(t, make, n)
 		}
 	}
+	if slices.Contains(words, "LEASE") {
+		r.grant(n)
+	}
 	r.ks.SetRevision(keyspace.NewRevision(0, 2, 0))
 	return r
+}
+
+// grant makes n leases, of which the first has n keys.
+func (r *bigRun) grant(n int) {
+	for range n {
+		r.leases.Grant(0, leases.Lease{TTLMs: 1000, UntilMs: 1000, User: "default"})
+	}
+	for i := range n {
+		key := fmt.Appendf(nil, "leased:%d", i)
+		e := r.ks.DB(0).SetString(key, key)
+		r.ks.DB(0).SetDeadline(e, 1000)
+		r.leases.Attach(1, leases.Item{Key: string(key), Created: uint64(e.Created())})
+	}
 }
 
 // fill runs a call that creates data.
@@ -453,7 +486,7 @@ type bigMay struct {
 func (r *bigRun) run(args [][]byte, proto int, may bigMay, answer bool) bigResult {
 	resp := &RESP{Proto: proto}
 	x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 1, WallUs: 1000, Level: FeatureLevel,
-		Known: nothingKnown{}},
+		Known: nothingKnown{}, Beside: Beside{Leases: r.leases}},
 		Tx: &Tx{Proto: proto}, Args: args, Out: Discard{}, Stop: may.work, Room: may.bytes}
 	if answer {
 		x.Out = resp

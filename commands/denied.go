@@ -9,7 +9,7 @@ func (x *Call) Denied(spec *Spec) (d acl.Denial, denied bool) {
 	if x.User == nil {
 		return d, false
 	}
-	d, denied, units := spec.Check(x.User, x.Args)
+	d, denied, units := spec.checkAt(x.Level, x.User, x.Args)
 	x.Work += uint64(units)
 	return d, denied
 }

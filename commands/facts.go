@@ -33,13 +33,15 @@ const (
 	FormSliding                    // a window: a sorted set of requests
 	FormFixed                      // a window: a counter with a TTL
 	FormBucket                     // a window: what is left of a rate, and since when
+	FormShared                     // a lock of LOCK.ACQUIRE SHARED: a hash of its owners
+	FormPermits                    // permits of LOCK.ACQUIRE: a hash of their owners
 	formNames
 )
 
 // String returns the word that commands and metrics show.
 func (f LeaseForm) String() string {
 	return [formNames]string{"string", "reentrant", "read-write", "semaphore", "sliding", "fixed",
-		"bucket"}[f]
+		"bucket", "shared", "permits"}[f]
 }
 
 // maxOwner bounds what a fact tells of an owner, bytes.
@@ -67,4 +69,6 @@ type Fact struct {
 	DeadlineMs int64
 	// BeforeMs is when it would have ended, of LockRenewed.
 	BeforeMs int64
+	// QueuedMs is when who was granted it had joined its queue, of LockGranted; 0: never.
+	QueuedMs int64
 }

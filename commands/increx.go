@@ -17,7 +17,8 @@ var increxSpec = Spec{Name: "increx", Kind: Write, Arity: -2, Flags: DenyOOM | F
 	Syntax: "key [BYFLOAT increment:double | BYINT increment:integer] [LBOUND lowerbound] " +
 		"[UBOUND upperbound] [SATURATE] " +
 		"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT " +
-		"unix-time-milliseconds:unix-time | PERSIST] [ENX]",
+		"unix-time-milliseconds:unix-time | PERSIST] [ENX] [ID request]",
+	RequestID:  func(args [][]byte) []byte { return requestID(args, 2) },
 	Summary:    "Increments the number of a key within bounds and sets its time to live.",
 	Complexity: "O(1)", Grows: growsKey, Handler: increx}
 
@@ -115,7 +116,7 @@ func (o *increxOptions) pair(word, value []byte) int {
 
 func increx(x *Call) error {
 	var o increxOptions
-	if err := o.parse(x, x.Args[2:]); err != nil {
+	if err := o.parse(x, x.withoutID(2)[2:]); err != nil {
 		return err
 	}
 	if o.byFloat != nil {

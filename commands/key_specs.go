@@ -126,6 +126,9 @@ type KeyUse struct {
 
 // KeyUses returns the keys of a call and what happens to them, in the order of KeyIndexes.
 func (s *Spec) KeyUses(args [][]byte) ([]KeyUse, error) {
+	if s.Keys.Carried {
+		return s.carriedKeyUses(args)
+	}
 	positions, err := s.KeyIndexes(args)
 	if err != nil {
 		return nil, err
@@ -209,6 +212,12 @@ func (k KeySpec) does(first KeyFlag, rest ...KeyFlag) KeySpec {
 	return k
 }
 
+// needs sets how many elements a call that waits needs.
+func (k KeySpec) needs(least func(args [][]byte) int64) KeySpec {
+	k.Least = least
+	return k
+}
+
 // KeySpec says where a command's keys are: at First, First+Step … Last (negative: counted from the
 // end) or, if Numkeys is not 0, after the argument at Numkeys, which counts them. A command without
 // keys has First and Numkeys 0.
@@ -225,6 +234,12 @@ type KeySpec struct {
 	// flags.
 	Flags KeyFlag
 	Parts []KeyPart
+	// Least returns how many elements of its key a call that waits needs; nil: one.
+	Least func(args [][]byte) int64
+	// Carried makes the command run the call that Spec.Carries says, in place of a handler of its
+	// own. Keys and rights are those of that call.
+	Carried bool
+	table   *Table // for Carried
 }
 
 const errInvalidArguments Error = "ERR Invalid arguments specified for command"

@@ -189,6 +189,7 @@ var keySpecs = []Spec{
 	},
 	objectSpec,
 	locksSpec,
+	leaseSpec,
 }
 
 var objectSpec = Spec{

@@ -129,9 +129,10 @@ var listSpecs = []Spec{
 		Summary: "Moves an element from one list to another and returns it. Blocks until one " +
 			"is available.",
 		Complexity: "O(log n)", Handler: blmove},
-	{Name: "blmovem", Kind: Write, Waits: AlwaysWaits, Least: leastMoved, Arity: -6,
+	{Name: "blmovem", Kind: Write, Waits: AlwaysWaits, Arity: -6,
 		Flags: DenyOOM | Blocking | Ends, Level: LevelSecond,
-		Keys: twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert), Group: "list",
+		Keys:  twoKeys.does(KeyRW|KeyAccess|KeyDelete, KeyRW|KeyInsert).needs(leastMoved),
+		Group: "list",
 		Since: "8.10.0",
 		Syntax: "source:key destination:key <LEFT | RIGHT> <LEFT | RIGHT> timeout:double " +
 			"[<COUNT count:integer | EXACTLY exactly:integer> <OBO | BULK>]",

@@ -123,7 +123,15 @@ func (x *Call) lockSeen() (e *keyspace.Entry, form LeaseForm, same bool, err err
 	if !ok {
 		return nil, form, false, ErrNotInteger
 	}
-	if e = x.find(key); e == nil || int64(x.DB().Creation(key)) != token {
+	if e = x.find(key); e == nil {
+		return nil, form, false, nil
+	}
+	if own, held := holdingIn(e, owner); held && own.form.several() {
+		// LOCKS SHOW has both: the token of the owner, and that of the key
+		same = token == int64(own.token) || token == int64(x.DB().Creation(key))
+		return e, own.form, same, nil
+	}
+	if int64(x.DB().Creation(key)) != token {
 		return nil, form, false, nil
 	}
 	switch c := e.Collection().(type) {
@@ -153,7 +161,7 @@ func locksRelease(x *Call) error {
 	case form == FormSemaphore && e.Deadline() == 0:
 		return errPermits
 	}
-	key, others := x.Args[2], 0
+	key, others, acquired := x.Args[2], 0, e.Acquired()
 	channels := x.lockChannels(string(key), form)
 	x.ExpectMessages(len(channels) * len(key))
 	// first: a message without room for its reply is not sent
@@ -174,9 +182,13 @@ func locksRelease(x *Call) error {
 		h, _ := e.Collection().(*keyspace.Hash) //hash: one field of it
 		h.Delete(x.Args[3])
 		x.changed(e, NotifyHash, "hdel")
+		if form.several() {
+			x.lockFact(LockReleased, form, key, x.Args[3], 0, 0)
+		}
 	default:
 		x.deleteKey(key)
 	}
+	x.lost(x.Tx.DB, key, acquired)
 	for _, channel := range channels {
 		x.Send([]byte(channel), []byte("0"), false)
 	}
@@ -218,7 +230,12 @@ func locksExtend(x *Call) error {
 	case form == FormSemaphore:
 		return errSlotLease
 	}
-	x.setDeadline(x.Args[2], x.deadline(ms, false))
 	x.Out.Int(1)
+	key, until := x.Args[2], x.deadline(ms, false)
+	own := holding{form: form}
+	x.holdUntil(own, key, x.Args[3], lockUntil{deadlineMs: until, endMs: until})
+	if form.several() {
+		x.lockFact(LockRenewed, form, key, x.Args[3], 0, until)
+	}
 	return nil
 }

@@ -72,6 +72,12 @@ func (x *Call) lockOf(e *keyspace.Entry) (l heldLock, ok bool) {
 		return heldLock{value: e.Bytes(), holders: 1}, e.Lease()
 	case keyspace.KindHash:
 		h, _ := x.walkHashOf(e)
+		if form, shared := sharedForm(h); shared && e.Lease() {
+			l, _ = lockHash(h)
+			l.form, l.holders = form, h.Len()
+			x.Spend(walkedWork * len(l.owners))
+			return l, true
+		}
 		if e.Deadline() == 0 || !e.Lease() && !isReadWrite(h) {
 			return l, false
 		}
@@ -107,6 +113,9 @@ func lockHash(h *keyspace.Hash) (l heldLock, ok bool) {
 			return true
 		}
 		depth, isInt := ParseInt(value)
+		if _, several := holdingOf(value); several {
+			depth, isInt = 1, true
+		}
 		if ok = isInt && depth > 0; ok {
 			l.owners = append(l.owners, name)
 		}
@@ -146,13 +155,14 @@ const lockWork = 40
 // replyLock writes a lock as a map, with more details.
 func (x *Call) replyLock(e *keyspace.Entry, l *heldLock, known KnownLock, detailed bool) {
 	x.Spend(lockWork)
-	waiters := len(known.Waiters)
+	queued := x.waiting([]byte(e.Key()))
+	waiters := max(len(known.Waiters), queued)
 	if l.queued != nil {
 		waiters = max(waiters, l.queued.Len())
 	}
-	fields := 8
+	fields := 10
 	if detailed {
-		fields += 2
+		fields += 4
 	}
 	x.Out.Map(fields)
 	x.Out.BulkString("key")
@@ -171,20 +181,57 @@ func (x *Call) replyLock(e *keyspace.Entry, l *heldLock, known KnownLock, detail
 	}
 	x.replyNumber("holders", int64(l.holders))
 	x.replyNumber("token", int64(x.DB().Creation([]byte(e.Key()))))
-	x.replyLeft(e)
+	own, several := owners{}, l.form.several()
+	if several || detailed {
+		own, _, _ = x.holders(e)
+	}
+	if several {
+		x.replyLeft(own.lastMs())
+	} else {
+		x.replyLeft(e.Deadline())
+	}
 	x.replyNumber("held-ms", known.HeldMs)
 	x.replyNumber("waiters", int64(waiters))
+	x.replyNumber("queued", int64(queued))
+	field := "" // the lease of a lock that several hold is the first owner's
+	if several && len(l.owners) > 0 {
+		field = l.owners[0]
+	}
+	x.replyNumber("lease", int64(x.leaseOf(e.Key(), field)))
 	if !detailed {
 		return
 	}
+	x.Out.BulkString("holds")
+	x.Out.Array(len(own.shown))
+	for i := range own.shown {
+		x.replyOwner(&own.shown[i])
+	}
+	x.replyQueued([]byte(e.Key()))
 	x.replyKnown(known)
 }
 
-// replyLeft writes how long a key has left.
-func (x *Call) replyLeft(e *keyspace.Entry) {
+// replyQueued writes who is in the queue for a lock, as a field of a map.
+func (x *Call) replyQueued(key []byte) {
+	x.Out.BulkString("queue")
+	x.replyQueue(key)
+}
+
+// lastMs returns the deadline of the last owner that is shown, 0 for none.
+func (o *owners) lastMs() (deadlineMs int64) {
+	for i := range o.shown {
+		if o.shown[i].deadlineMs == 0 {
+			return 0
+		}
+		deadlineMs = max(deadlineMs, o.shown[i].deadlineMs)
+	}
+	return deadlineMs
+}
+
+// replyLeft writes how long it is until a deadline, 0 for none.
+func (x *Call) replyLeft(deadlineMs int64) {
 	leftMs := int64(-1)
-	if e.Deadline() != 0 {
-		leftMs = x.remainingMs(e.Deadline())
+	if deadlineMs != 0 {
+		leftMs = x.remainingMs(deadlineMs)
 	}
 	x.replyNumber("ttl-ms", leftMs)
 }
@@ -220,14 +267,15 @@ func (x *Call) replyKnown(known KnownLock) {
 }
 
 // iterate replies the next cursor and those of the next keys that are wanted, as SCAN does. show
-// writes one.
-func (x *Call) iterate(wanted func(*keyspace.Entry) bool, show func(*keyspace.Entry)) error {
+// writes one. The options begin at an argument.
+func (x *Call) iterate(from int, wanted func(*keyspace.Entry) bool,
+	show func(*keyspace.Entry)) error {
 	if x.Known == nil {
 		return errUnlogged
 	}
 	var options [][]byte
 	cursor := uint64(0)
-	for i := 2; i < len(x.Args); i++ {
+	for i := from; i < len(x.Args); i++ {
 		if i+1 < len(x.Args) && isWord(x.Args[i], "CURSOR") {
 			var err error
 			if cursor, err = parseCursor(x.Args[i+1]); err != nil {
@@ -272,8 +320,11 @@ func (x *Call) mayShow(key string) bool {
 }
 
 // locksList replies locks.
-func locksList(x *Call) error {
-	return x.iterate(func(e *keyspace.Entry) bool {
+func locksList(x *Call) error { return x.listLocks(2) }
+
+// listLocks replies locks. The options begin at an argument.
+func (x *Call) listLocks(options int) error {
+	return x.iterate(options, func(e *keyspace.Entry) bool {
 		_, ok := x.lockOf(e)
 		return ok
 	}, func(e *keyspace.Entry) {
@@ -284,21 +335,28 @@ func locksList(x *Call) error {
 
 // locksWindows replies windows.
 func locksWindows(x *Call) error {
-	return x.iterate(func(e *keyspace.Entry) bool {
+	return x.iterate(2, func(e *keyspace.Entry) bool {
 		return e.Window() &&
 			!(e.Kind() == keyspace.KindZSet && x.Known.Semaphore(x.Tx.DB, []byte(e.Key())))
 	}, func(e *keyspace.Entry) {
-		form, fill := fillOf(e)
+		form, fill := fillOf(e, x.ClockMs)
 		x.replyKey(e, form.String(), "fill", fill)
 	})
 }
 
 // fillOf returns the form of a window and how much is in it, -1 if the key does not say that: it
 // knows no limit.
-func fillOf(e *keyspace.Entry) (form LeaseForm, fill int64) {
+func fillOf(e *keyspace.Entry, nowMs int64) (form LeaseForm, fill int64) {
 	switch e.Kind() {
 	case keyspace.KindZSet:
 		return FormSliding, int64(e.Collection().Len())
+	case keyspace.KindHash:
+		h, _ := e.Collection().(*keyspace.Hash) //hash: four fields of it
+		var c windowCounters
+		if c.read(h) {
+			c.roll(nowMs, c.end-c.start)
+			return FormSliding, c.used(nowMs)
+		}
 	case keyspace.KindString:
 		// what CL.THROTTLE keeps is the time at which it expires, ns
 		if n, ok := ParseInt(e.Bytes()); ok && (n+nsPerMs-1)/nsPerMs != e.Deadline() {
@@ -310,7 +368,7 @@ func fillOf(e *keyspace.Entry) (form LeaseForm, fill int64) {
 
 // locksQueues replies lists and streams.
 func locksQueues(x *Call) error {
-	return x.iterate(func(e *keyspace.Entry) bool {
+	return x.iterate(2, func(e *keyspace.Entry) bool {
 		return e.Kind() == keyspace.KindList || e.Kind() == keyspace.KindStream
 	}, func(e *keyspace.Entry) {
 		x.replyKey(e, e.Kind().String(), "length", int64(e.Collection().Len()))
@@ -325,7 +383,7 @@ func (x *Call) replyKey(e *keyspace.Entry, kind, name string, n int64) {
 	x.Out.BulkString("kind")
 	x.Out.BulkString(kind)
 	x.replyNumber(name, n)
-	x.replyLeft(e)
+	x.replyLeft(e.Deadline())
 }
 
 // locksShow replies a lock. A key that is none replies what is known of it, with an empty kind.
@@ -341,16 +399,18 @@ func locksShow(x *Call) error {
 			return nil
 		}
 	}
-	known := x.Known.Lock(x.Tx.DB, key, 0, x.ClockMs)
-	if len(known.Past)+len(known.Waiters) == 0 {
+	known, queued := x.Known.Lock(x.Tx.DB, key, 0, x.ClockMs), x.waiting(key)
+	if len(known.Past)+len(known.Waiters)+queued == 0 {
 		x.Out.Null()
 		return nil
 	}
-	x.Out.Map(4)
+	x.Out.Map(6)
 	x.Out.BulkString("key")
 	x.Out.Bulk(key)
 	x.Out.BulkString("kind")
 	x.Out.BulkString("")
+	x.replyNumber("queued", int64(queued))
+	x.replyQueued(key)
 	x.replyKnown(known)
 	return nil
 }

@@ -108,10 +108,28 @@ func (t *Table) newCatalog(level uint64) *acl.Catalog {
 // Check returns what a user lacks for a call whose number of arguments is right; denied is false if
 // it may make the call. units is the work done, at most about MaxRequestWork.
 func (s *Spec) Check(u *acl.User, args [][]byte) (d acl.Denial, denied bool, units int) {
+	return s.checkAt(FeatureLevel, u, args)
+}
+
+// checkAt is Check for a machine of a feature level. A command that runs the call that it carries
+// needs the right to both.
+func (s *Spec) checkAt(
+	level uint64, u *acl.User, args [][]byte,
+) (d acl.Denial, denied bool, units int) {
 	if u.Full() {
 		return d, false, 0
 	}
 	call := s.aclCall(args)
+	if s.Keys.Carried {
+		if inner, err := s.carriedAt(level, args); err == nil {
+			call.Keys = nil
+			if d, denied, units = u.Check(&call, MaxRequestWork); denied {
+				return d, denied, units
+			}
+			d, denied, more := inner.checkAt(level, u, args[s.Carries:])
+			return d, denied, units + more
+		}
+	}
 	d, denied, units = u.Check(&call, MaxRequestWork)
 	return d, denied, units + keyUseWork*len(call.Keys)
 }

@@ -35,7 +35,8 @@ const (
 var rateSpecs = []Spec{
 	{Name: "cl.throttle", Kind: Write, Acts: actRate | actAlone, Arity: -5, Flags: DenyOOM | Fast,
 		Keys: collectionKey.does(KeyRW | KeyAccess | KeyUpdate), Group: "string", Since: "0.1.0",
-		Syntax:     "key max_burst count_per_period:integer period [quantity]",
+		Syntax:     "key max_burst count_per_period:integer period [quantity] [ID request]",
+		RequestID:  func(args [][]byte) []byte { return requestID(args, 5) },
 		Summary:    "Takes tokens from a rate limit, or returns how long to wait for them.",
 		Complexity: "O(1)", Grows: growsKey, Handler: clThrottle},
 	{Name: "gcra", Kind: Write, Acts: actRate | actAlone, Arity: -5, Flags: DenyOOM | Fast,
@@ -256,24 +257,25 @@ func parsePositive(arg []byte) (int64, error) {
 
 // clThrottle is the command of redis-cell: all numbers are integers, the period is in seconds.
 func clThrottle(x *Call) error {
-	if len(x.Args) > 6 {
+	args := x.withoutID(5)
+	if len(args) > 6 {
 		return x.Spec.ArityError()
 	}
 	l := rateLimit{quantity: 1}
-	err := l.setBurst(x.Args[2])
+	err := l.setBurst(args[2])
 	if err != nil {
 		return err
 	}
-	if l.count, err = parsePositive(x.Args[3]); err != nil {
+	if l.count, err = parsePositive(args[3]); err != nil {
 		return err
 	}
-	seconds, err := parsePositive(x.Args[4])
+	seconds, err := parsePositive(args[4])
 	if err != nil {
 		return err
 	}
-	if len(x.Args) == 6 {
+	if len(args) == 6 {
 		var ok bool
-		if l.quantity, ok = ParseInt(x.Args[5]); !ok || l.quantity < 0 {
+		if l.quantity, ok = ParseInt(args[5]); !ok || l.quantity < 0 {
 			return ErrNotPositive
 		}
 	}

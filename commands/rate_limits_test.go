@@ -20,6 +20,7 @@ import (
 type limitRun struct {
 	table *Table
 	ks    *keyspace.Keyspace
+	level uint64
 	index uint64
 	nowMs int64
 }
@@ -34,8 +35,9 @@ func (r *limitRun) do(call ...string) (reply string, changed bool) {
 	r.ks.Begin(r.nowMs, keyspace.NewRevision(0, r.index, 0))
 	before := r.ks.Sum()
 	out := &RESP{Proto: 2}
-	r.table.Run(&Call{Env: &Env{Keyspace: r.ks, ClockMs: r.nowMs, WallUs: r.nowMs * 1000},
-		Tx: &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
+	r.table.Run(&Call{
+		Env: &Env{Keyspace: r.ks, Level: r.level, ClockMs: r.nowMs, WallUs: r.nowMs * 1000},
+		Tx:  &Tx{Proto: 2}, Args: commandtest.Args(call...), Out: out})
 	r.ks.End()
 	return string(out.Buf), r.ks.Sum() != before
 }

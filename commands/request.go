@@ -34,8 +34,11 @@ type Request struct {
 	TellReads bool
 	// Wait makes the machine keep a blocking command that finds nothing, and serve it in the entry
 	// that brings something. nil: the client's node tries again. It needs LevelSecond.
-	Wait  *Wait
-	Watch []WatchedKey // only with Multi
+	Wait *Wait
+	// Holder is the client's connection, if Spec.Binds says so: a lease may end with it. It needs
+	// LevelSecond.
+	Holder *Holder
+	Watch  []WatchedKey // only with Multi
 	// Conditional means that the first of Cmds is EXEC with conditions, on which the others depend.
 	// It needs Multi and LevelSecond.
 	Conditional bool
@@ -49,6 +52,12 @@ type Wait struct {
 	Number uint64 // unique in the cluster
 	// Order is the command's place among all that wait, if it waited before; 0: it is new.
 	Order uint64
+}
+
+// Holder names a connection that leases can be bound to.
+type Holder struct {
+	Node []byte // id of the client's node
+	ID   uint64 // id of the connection, which is unique in the cluster
 }
 
 // UserID names a user by name and by the revision that created it, since a later user of the same
@@ -81,8 +90,9 @@ const (
 	requestTellReads
 	requestWait // node, era, number and order follow the user
 	requestConditional
+	requestHolder // node and connection follow what waits
 
-	requestFlags = requestConditional<<1 - 1
+	requestFlags = requestHolder<<1 - 1
 )
 
 // AppendRequest appends the encoding of r to dst.
@@ -118,6 +128,9 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	if r.Conditional {
 		flags |= requestConditional
 	}
+	if r.Holder != nil {
+		flags |= requestHolder
+	}
 	if more := byte(flags >> 8); more != 0 {
 		dst = append(dst, byte(flags)|requestMore, more, byte(r.DB))
 	} else {
@@ -135,6 +148,10 @@ func AppendRequest(dst []byte, r *Request) []byte {
 		dst = binary.AppendUvarint(dst, w.Era)
 		dst = binary.AppendUvarint(dst, w.Number)
 		dst = binary.AppendUvarint(dst, w.Order)
+	}
+	if h := r.Holder; h != nil {
+		dst = wire.AppendBytes(dst, h.Node)
+		dst = binary.AppendUvarint(dst, h.ID)
 	}
 	if r.Multi {
 		dst = binary.AppendUvarint(dst, uint64(len(r.Watch)))
@@ -157,6 +174,7 @@ type RequestReader struct {
 	in   wire.Cursor
 	req  Request
 	wait Wait
+	hold Holder
 	args [][]byte
 }
 
@@ -197,6 +215,11 @@ func (r *RequestReader) head() (flags int) {
 		r.wait = Wait{Node: r.in.Bytes(), Era: r.in.Uvarint(), Number: r.in.Uvarint(),
 			Order: r.in.Uvarint()}
 		q.Wait = &r.wait
+	}
+	q.Holder = nil
+	if flags&requestHolder != 0 {
+		r.hold = Holder{Node: r.in.Bytes(), ID: r.in.Uvarint()}
+		q.Holder = &r.hold
 	}
 	return flags
 }
@@ -239,7 +262,8 @@ func (r *RequestReader) body(flags int) (*Request, error) {
 	if r.in.Failed() || q.DB >= keyspace.Databases || flags&^requestFlags != 0 ||
 		(q.Multi && (q.Woken || q.Behind || q.Setting)) ||
 		(q.Conditional && (!q.Multi || len(q.Cmds) == 0)) ||
-		(q.Wait != nil && (q.Multi || q.Setting)) {
+		(q.Wait != nil && (q.Multi || q.Setting)) ||
+		(q.Holder != nil && (len(q.Holder.Node) == 0 || q.Holder.ID == 0 || q.Setting)) {
 		r.in.Fail()
 		return nil, ErrCorruptRequest
 	}

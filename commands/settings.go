@@ -30,9 +30,12 @@ const (
 	// SettingRequestWork is how many times MaxRequestWork a request may do, in decimal, from 1 to
 	// MostRequestWork.
 	SettingRequestWork = "coordd-request-work"
-	// SettingLeaveWait ends the wait whose number follows, in decimal. The reply is OK, or
-	// ErrNotWaiting.
+	// SettingLeaveWait ends the wait whose number follows, in decimal, and gives up what it was
+	// granted. The reply is OK, or ErrNotWaiting.
 	SettingLeaveWait = "leave-wait"
+	// SettingClaim claims what the wait whose number follows, in decimal, was granted. The reply is
+	// OK, also if it was claimed before, or ErrNotWaiting: then somebody else may have it.
+	SettingClaim = "claim"
 	// SettingGiveBack puts back what a wait was given whose client was gone by then, in parts: its
 	// number follows, that of the part, from 0, how many parts there are, all in decimal, and a
 	// command that puts it back, which runs for nobody. The reply is OK, also if that part was put
@@ -40,6 +43,9 @@ const (
 	SettingGiveBack = "give-back"
 	// SettingDropWaits ends all waits of the node whose id follows: the leader does not reach it.
 	SettingDropWaits = "drop-waits"
+	// SettingForgetWaits has nobody wait for the waits of the node whose id follows that a change
+	// of leader has dropped: the new leader does not reach it. Its places in queues for locks stay.
+	SettingForgetWaits = "forget-waits"
 	// SettingServeWaits serves those who wait although not all waits are back that a change of
 	// leader has dropped: their nodes have had their time.
 	SettingServeWaits = "serve-waits"
@@ -53,6 +59,18 @@ const (
 	SettingDropSubscribers = "drop-subscribers"
 	// SettingClientIDs gives a node ClientIDBlock ids for its connections. The reply is the first.
 	SettingClientIDs = "client-ids"
+	// SettingEndHolder has the leases of a connection end after their grace, since it has closed:
+	// the node's id and the connection's follow. The reply is 1 if there is more to do, else 0.
+	SettingEndHolder = "end-holder"
+	// SettingDropHolders has the leases of all connections of the node whose id follows end after
+	// their grace: the leader does not reach it. If an id follows too, only those of connections of
+	// smaller ids: the node has just begun, and they were of an earlier process. The reply is as
+	// for SettingEndHolder.
+	SettingDropHolders = "drop-holders"
+	// SettingKeepHolder takes back what SettingDropHolders has done to the leases of a connection
+	// that is there: the node's id and the connection's follow. The reply is as for
+	// SettingEndHolder.
+	SettingKeepHolder = "keep-holder"
 	// SettingRefuseScript refuses a script from now on: the ID of a ScriptVerdict and its TookMs,
 	// in decimal, follow. A node sends it whose processor time the script took in an entry.
 	SettingRefuseScript = "refuse-script"

@@ -22,7 +22,7 @@ const (
 )
 
 // Flag is a property of a command, with Redis's name if Redis has one.
-type Flag uint32
+type Flag uint64
 
 // The flags that COMMAND shows. Those that Redis derives from the kind (write, readonly, admin)
 // are not repeated.
@@ -77,6 +77,9 @@ const (
 	// Shows marks commands that change nothing and stop nobody, though they are dangerous or part
 	// of an audited container: the audit trail does not have them. Those of kind Read need it not.
 	Shows
+
+	// NamesConnection marks commands whose requests name the connection: see Spec.Binds.
+	NamesConnection
 )
 
 // Waits says which calls of a command may wait.
@@ -89,6 +92,8 @@ const (
 	AlwaysWaits
 	// WaitsOnBlock is a command that may wait if BLOCK is among its arguments.
 	WaitsOnBlock
+	// WaitsOnWait is LOCK.ACQUIRE, which may wait if WAIT is among its options.
+	WaitsOnWait
 )
 
 // Handler runs a data command. If it returns an error, it has changed nothing and written
@@ -132,8 +137,6 @@ type Spec struct {
 	Handler     Handler
 	// Waits says when a call may wait, by Call.Block.
 	Waits Waits
-	// Least returns how many elements of its key a call that waits needs; nil: one.
-	Least func(args [][]byte) int64
 	// Level is the feature level that introduced the command. A machine of a lower level does not
 	// know it. 0: the first release had it.
 	Level uint64
@@ -158,6 +161,10 @@ type Spec struct {
 	// Carries is where a call of another command begins in the arguments, as in those of COMMAND
 	// GETKEYS. 0: there is none.
 	Carries int
+	// RequestID returns the id of a request that runs once: a repeat gets the first reply, and the
+	// handler does not run, which the machine sees to. nil: the call has none. It needs
+	// LevelSecond.
+	RequestID func(args [][]byte) []byte
 	// Acts says what the command does to its first key, for a Witness. 0: nothing that it notes.
 	Acts acts
 	// Audit says what the audit trail shows of a call. nil: nothing, or for a subcommand what its
@@ -208,8 +215,16 @@ func (s *Spec) MayWait(args [][]byte) bool {
 				return true
 			}
 		}
+	case WaitsOnWait:
+		return lockMayWait(args)
 	}
 	return false
+}
+
+// Binds reports whether a call may bind a lease to its connection, which its request then names.
+func (s *Spec) Binds(args [][]byte) bool {
+	s, args = s.Carried(args)
+	return s.Has(NamesConnection) && (s.Name != "grant" || bindsLease(args))
 }
 
 // Usage returns the call as the documentation writes it: name and arguments, without types.

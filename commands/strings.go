@@ -10,7 +10,7 @@ var stringSpecs = []Spec{
 		Syntax: "key value [NX | XX | IFEQ value | IFNE value | IFDEQ digest | IFDNE digest] " +
 			"[GET] " +
 			"[EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | " +
-			"PXAT unix-time-milliseconds:unix-time | KEEPTTL]",
+			"PXAT unix-time-milliseconds:unix-time | KEEPTTL | LEASE id:integer]",
 		Summary: "Sets the string value of a key, optionally with a condition and a time to " +
 			"live.",
 		Complexity: "O(1)", Grows: growsByValue, Handler: setCommand,

@@ -17,6 +17,7 @@ type setOptions struct {
 	keepTTL bool
 	unit    ttlUnit
 	ttl     []byte
+	lease   []byte // id of the lease that the key is attached to; nil: of none
 }
 
 // setCondition says when SET sets and DELEX deletes. Conditions exclude each other.
@@ -54,7 +55,7 @@ func (o *setOptions) parse(args [][]byte) error {
 		arg := args[i]
 		more := i+1 < len(args)
 		if unit := parseTTLUnit(arg); unit != ttlNone {
-			if !more || o.keepTTL || (o.unit != ttlNone && o.unit != unit) {
+			if !more || o.keepTTL || o.lease != nil || (o.unit != ttlNone && o.unit != unit) {
 				return ErrSyntax
 			}
 			i++
@@ -70,8 +71,12 @@ func (o *setOptions) parse(args [][]byte) error {
 		case isWord(arg, "GET"):
 			o.get = true
 			continue
-		case isWord(arg, "KEEPTTL") && o.unit == ttlNone:
+		case isWord(arg, "KEEPTTL") && o.unit == ttlNone && o.lease == nil:
 			o.keepTTL = true
+			continue
+		case isWord(arg, "LEASE") && more && o.unit == ttlNone && !o.keepTTL:
+			i++
+			o.lease = args[i]
 			continue
 		default:
 			if when = ifWord(arg); when == setAlways || !more {
@@ -102,19 +107,35 @@ func setCommand(x *Call) error {
 			return err
 		}
 	}
+	if o.lease != nil {
+		return setLeased(x, &o)
+	}
 	if o.when == setAlways && !o.get {
 		x.set(x.Args[1], x.Args[2], o.keepTTL, deadlineMs)
 		x.Out.Status("OK")
 		return nil
 	}
+	_, err := x.setIf(&o, deadlineMs, nil)
+	return err
+}
+
+// setIf sets the key of SET if it meets the condition, and ready, if there is one, returns no
+// error. It returns the key's entry if it was set.
+func (x *Call) setIf(o *setOptions, deadlineMs int64, ready func() error) (*keyspace.Entry, error) {
 	e := x.find(x.Args[1])
 	if e != nil && e.Kind() != keyspace.KindString && (o.get || o.when >= setIFEQ) {
-		return ErrWrongType
+		return nil, ErrWrongType
 	}
 	holds, err := o.when.holds(x, e, o.operand)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if holds && ready != nil {
+		if err := ready(); err != nil {
+			return nil, err
+		}
+	}
+	holds = holds && (o.when != setNX || !x.queued(x.Args[1]))
 	switch {
 	case o.get && e != nil:
 		x.Out.Bulk(e.Bytes()) // first: what cannot be answered is not replaced
@@ -135,9 +156,11 @@ func setCommand(x *Call) error {
 			x.asked(e, true)
 		}
 	case holds:
-		x.set(x.Args[1], x.Args[2], o.keepTTL, deadlineMs)
+		e = x.set(x.Args[1], x.Args[2], o.keepTTL, deadlineMs)
+	default:
+		e = nil
 	}
-	return nil
+	return e, nil
 }
 
 // holds reports whether e, a string or nil, meets the condition. The error is for an operand that
@@ -165,12 +188,13 @@ func (c setCondition) holds(x *Call, e *keyspace.Entry, operand []byte) (bool, e
 	return true, nil
 }
 
-// set sets key to a string that expires at deadlineMs, never if 0, or as before with keepTTL.
-func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
+// set sets key to a string that expires at deadlineMs, never if 0, or as before with keepTTL. It
+// returns nil if the key is past its deadline at once.
+func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) *keyspace.Entry {
 	db := x.DB()
 	if deadlineMs != 0 && x.past(deadlineMs) {
 		x.notifyExpired(key, !db.Delete(key))
-		return
+		return nil
 	}
 	before := x.kindAt(x.Tx.DB, key)
 	e := x.overwrite(key, value)
@@ -182,6 +206,7 @@ func (x *Call) set(key, value []byte, keepTTL bool, deadlineMs int64) {
 	if deadlineMs != 0 {
 		x.notify(NotifyGeneric, "expire", key)
 	}
+	return e
 }
 
 // overwrite sets key to a string, whatever it held. Who writes another value is a new holder, from
@@ -223,7 +248,7 @@ func (x *Call) notifyExpired(key []byte, fresh bool) {
 }
 
 func setnxCommand(x *Call) error {
-	if e := x.find(x.Args[1]); e != nil {
+	if e := x.find(x.Args[1]); e != nil || x.queued(x.Args[1]) {
 		x.asked(e, false)
 		x.Out.Int(0)
 		return nil
@@ -296,7 +321,7 @@ func msetexCommand(x *Call) error {
 	if err := o.parse(rest); err != nil {
 		return err
 	}
-	if o.get || o.when >= setIFEQ {
+	if o.get || o.when >= setIFEQ || o.lease != nil {
 		return ErrSyntax
 	}
 	var deadlineMs int64
@@ -307,7 +332,8 @@ func msetexCommand(x *Call) error {
 		}
 	}
 	for i := 0; o.when != setAlways && i < len(pairs); i += 2 {
-		if (x.find(pairs[i]) == nil) != (o.when == setNX) {
+		absent := x.find(pairs[i]) == nil
+		if absent != (o.when == setNX) || absent && x.queued(pairs[i]) {
 			x.Out.Int(0)
 			return nil
 		}
@@ -324,7 +350,7 @@ func msetnxCommand(x *Call) error {
 		return x.Spec.ArityError()
 	}
 	for i := 1; i < len(x.Args); i += 2 {
-		if x.find(x.Args[i]) != nil {
+		if x.find(x.Args[i]) != nil || x.queued(x.Args[i]) {
 			x.Out.Int(0)
 			return nil
 		}

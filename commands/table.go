@@ -13,7 +13,8 @@ import (
 func Specs() []Spec {
 	return slices.Concat(stringSpecs, bitSpecs, hllSpecs, keySpecs, dumpSpecs, hashSpecs,
 		hashTTLSpecs, setSpecs, setTTLSpecs, zsetSpecs, geoSpecs, listSpecs, sortSpecs, streamSpecs,
-		limitSpecs, scriptSpecs, functionSpecs, nextSpecs)
+		lockSpecs, limitSpecs, windowSpecs, fenceSpecs, onceSpecs, scriptSpecs, functionSpecs,
+		nextSpecs)
 }
 
 // Table is the set of all commands.
@@ -39,6 +40,9 @@ func NewTable(groups ...[]Spec) *Table {
 			t.byName[s.Name] = &s
 			t.names = append(t.names, s.Name)
 			t.addSubcommands(&s)
+			if s.Keys.Carried {
+				s.carryFrom(t)
+			}
 		}
 	}
 	slices.Sort(t.names)

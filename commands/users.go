@@ -178,8 +178,12 @@ func aclDryRun(x *Call) error {
 		return Errorf("ERR Command '%s' not found", resp.Shown(args[0]))
 	case err != nil:
 		return err
+	case spec.Keys.Carried:
+		if _, err := spec.carriedAt(x.Level, args); err != nil {
+			return err
+		}
 	}
-	d, denied, units := spec.Check(u, args)
+	d, denied, units := spec.checkAt(x.Level, u, args)
 	x.Spend(units)
 	object := resp.CText(d.Object)
 	switch {

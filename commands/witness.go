@@ -178,6 +178,11 @@ func (w *Witness) enter(x *Call, act acts, key int) {
 	w.lowers = w.lowers || act&actLower != 0
 }
 
+// releases notes that a command is about to delete a key that it does not name.
+func (w *Witness) releases(db int, key []byte) {
+	w.enter(&Call{Tx: &Tx{DB: db}, Args: [][]byte{nil, key}}, actDelete, 1)
+}
+
 // ownerOf returns what facts tell of an owner: a token may be megabytes long.
 func ownerOf(b []byte) []byte { return b[:min(len(b), maxOwner)] }
 
@@ -202,11 +207,42 @@ func (x *Call) asked(e *keyspace.Entry, created bool) {
 		Owner: ownerOf(x.Args[2]), Token: e.Created(), DeadlineMs: e.Deadline()})
 }
 
+// lockFact reports what a LOCK command did to a lock, or found. deadlineMs is when the lock ends, 0
+// if that is not known.
+func (x *Call) lockFact(kind FactKind, form LeaseForm, key, owner []byte,
+	token keyspace.Revision, deadlineMs int64) {
+	w := x.Witness
+	if w == nil {
+		return
+	}
+	if w.locks = true; w.quiet { // marks depend on it
+		return
+	}
+	w.facts = append(w.facts, Fact{Kind: kind, Form: form, DB: x.Tx.DB, Key: w.keep(key),
+		Owner: w.keep(ownerOf(owner)), Token: token, DeadlineMs: deadlineMs,
+		Shared: form.several()})
+	if kind == LockGranted {
+		w.facts[len(w.facts)-1].QueuedMs = x.Tx.QueuedMs
+	}
+}
+
 // renews reports that SET gives a key that has the right value a new TTL, before it does.
 func (x *Call) renews() {
 	if x.Witness != nil && !x.Tx.Script && !x.Tx.Multi {
 		x.Witness.enter(x, actSet|actExpire, 1)
 	}
+}
+
+// window reports what a window did, which WINDOW.HIT tells itself. e is its key, or nil.
+func (w *Witness) window(x *Call, kind FactKind, key []byte, e *keyspace.Entry) {
+	if w == nil || w.quiet {
+		return
+	}
+	f := Fact{Kind: kind, Form: FormSliding, DB: x.Tx.DB, Key: w.keep(key)}
+	if e != nil {
+		f.Token, f.DeadlineMs = e.Created(), e.Deadline()
+	}
+	w.facts = append(w.facts, f)
 }
 
 // interpret completes a command's acts by its arguments, and notes the owner that they name.
@@ -256,7 +292,7 @@ func conditionOf(options [][]byte) acts {
 			return actNX
 		case isWord(o, "XX"), isWord(o, "IFEQ"):
 			same = true
-		case parseTTLUnit(o) != ttlNone:
+		case parseTTLUnit(o) != ttlNone, isWord(o, "LEASE"):
 			timed = true
 			i++
 		}

@@ -8,7 +8,7 @@ import "github.com/coordd/coordd/commands/keyspace"
 // Judge ends a request: it records the facts of its keys, and marks those that are locks now.
 func (w *Witness) Judge() {
 	if len(w.seen) == 0 {
-		w.first = len(w.facts)
+		w.first, w.locks = len(w.facts), false
 		return
 	}
 	for i := range w.seen {

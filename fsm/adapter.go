@@ -48,6 +48,7 @@ type Adapter struct {
 	held      atomic.Bool  // nobody is served
 	// the machine counts subscribers
 	subscribed atomic.Bool
+	holders    atomic.Bool   // connections hold leases
 	refused    atomic.Int64  // scripts
 	worked     atomic.Uint64 // work of the applied entries
 	panics     atomic.Uint64 // requests that panicked
@@ -140,6 +141,7 @@ func (a *Adapter) Apply(log *raft.Log) any {
 	a.users.Store(a.m.Users())
 	a.waits.Store(a.m.waiting.size())
 	a.subscribed.Store(a.m.subscribers.Bytes() > 0)
+	a.holders.Store(a.m.leases.Bound())
 	a.held.Store(a.m.Held())
 	a.refused.Store(int64(a.m.engine.Refused()))
 	if a.observer != nil {
@@ -399,6 +401,13 @@ func (a *Adapter) Waits(number uint64) bool {
 	return a.m.Waits(number)
 }
 
+// LockTokens is Machine.LockTokens.
+func (a *Adapter) LockTokens(of []commands.HeldLock) (tokens []uint64, newest uint64) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.LockTokens(of)
+}
+
 // Held is Machine.Held. It never blocks.
 func (a *Adapter) Held() bool { return a.held.Load() }
 
@@ -412,6 +421,16 @@ func (a *Adapter) WaitingNodes() []string {
 	return a.m.WaitingNodes()
 }
 
+// EarlierWaits is Machine.EarlierWaits. It blocks only if there are any waits.
+func (a *Adapter) EarlierWaits(first uint64) []uint64 {
+	if a.waits.Load() == 0 {
+		return nil
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.EarlierWaits(first)
+}
+
 // SubscribedNodes is Machine.SubscribedNodes. It blocks only if there are any.
 func (a *Adapter) SubscribedNodes() []string {
 	if !a.subscribed.Load() {
@@ -420,6 +439,16 @@ func (a *Adapter) SubscribedNodes() []string {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.m.SubscribedNodes()
+}
+
+// HolderNodes is Machine.HolderNodes. It blocks only if there are any.
+func (a *Adapter) HolderNodes() []string {
+	if !a.holders.Load() {
+		return nil
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.HolderNodes()
 }
 
 // Stats counts what the machine holds.
@@ -485,6 +514,7 @@ func (a *Adapter) Restore(from io.ReadCloser) error {
 	a.users.Store(m.Users())
 	a.waits.Store(m.waiting.size())
 	a.subscribed.Store(m.subscribers.Bytes() > 0)
+	a.holders.Store(m.leases.Bound())
 	a.held.Store(m.Held())
 	a.refused.Store(int64(m.engine.Refused()))
 	a.saved.Store(0)

@@ -22,14 +22,17 @@ type runner struct {
 	notifies bool               // for dry runs: keyspace notifications are wanted
 	view     *keyspace.Keyspace // for dry runs: what they see while keys are past their deadline
 	resp     commands.RESP
-	limit    int         // size limit of resp, bytes
-	room     int         // bytes left for replies, counted also on a node that builds none
-	full     bool        // the reply to the newest request did not fit
-	before   uint64      // env.Work when the batch began
-	share    uint64      // work after which the batch begins no further request
-	woken    *woken      // what waited and runs now; nil: the batch's requests
-	tx       commands.Tx // what the commands of the running request share
-	call     commands.Call
+	limit    int    // size limit of resp, bytes
+	room     int    // bytes left for replies, counted also on a node that builds none
+	full     bool   // the reply to the newest request did not fit
+	before   uint64 // env.Work when the batch began
+	share    uint64 // work after which the batch begins no further request
+	// what the running request was granted, to be remembered once claimed; nil: nothing with an id
+	unclaimed *grantedCall
+	waits     uint64      // the number that the running request has if it waits
+	woken     *woken      // what waited and runs now; nil: the batch's requests
+	tx        commands.Tx // what the commands of the running request share
+	call      commands.Call
 }
 
 // Work limits, in units of commands.Env.Work: past them a batch starts no further request and an
@@ -162,10 +165,19 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	}
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken,
 		Behind: q.Behind || q.Wait != nil && r.m.Held(),
-		OOM:    r.m.oom()}
+		OOM:    r.m.oom(), Served: r.woken != nil}
+	if r.unclaimed, r.waits = nil, 0; q.Wait != nil {
+		r.tx.Order, r.waits = q.Wait.Order, q.Wait.Number
+	}
+	// a command that is sent again can have lost its client meanwhile
+	r.tx.Claims = r.tx.Served || q.Wait != nil && q.Woken
+	if r.woken != nil {
+		r.tx.QueuedMs = r.woken.queuedMs
+	}
 	stop := r.stop()
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call
+	x.Holder, x.Sender = q.Holder, q.User
 	context, first := "toplevel", [][]byte{[]byte("exec")}
 	if q.Multi {
 		context = "multi"
@@ -180,9 +192,13 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		start := len(r.resp.Buf)
+		r.sentAgain(q)
 		from, changes := r.source(q), r.m.changes
 		r.command(x)
 		r.wait(q, start)
+		if r.tx.Undo != nil && q.Wait != nil && !r.readOnly {
+			r.openClaim(q.Wait.Number, string(q.Wait.Node), q.DB)
+		}
 		if from != nil && r.m.changes != changes { // else it has taken nothing
 			r.m.lend(r.env, *from)
 		}
@@ -312,8 +328,21 @@ func (r *runner) command(x *commands.Call) {
 			return
 		}
 	}
+	var once *onceCall
+	if err == nil {
+		if once, err = r.onceCall(x, spec); once != nil && r.recall(x, spec, once) {
+			r.resp.Limit = 0
+			return
+		} else if once != nil {
+			err = r.underWay(once)
+		}
+	}
 	before := r.m.ks.Sum()
-	x.Run(spec, err)
+	if once != nil && err == nil {
+		r.runOnce(x, spec, once)
+	} else {
+		x.Run(spec, err)
+	}
 	if r.m.ks.Sum() != before {
 		r.m.changes++
 	}

@@ -22,6 +22,7 @@ type events struct {
 	notify commands.NotifyFlags
 	client uint64  // that sent the request; 0: none
 	work   *uint64 // work of the entry, for charging messages; nil: they cost nothing
+	sent   uint64  // messages of commands, of all entries
 	named  []byte  // channel that is named after the key of the newest notification
 	// databases that were flushed, and of which no key was reported since
 	flushed [keyspace.Databases]bool
@@ -71,6 +72,7 @@ func (v *events) emit(e commands.Event) {
 	v.charge(len(e.Channel) + len(e.Payload))
 	e.Channel, e.Payload = bytes.Clone(e.Channel), bytes.Clone(e.Payload)
 	v.list = append(v.list, e)
+	v.sent++
 }
 
 // calledBytes bounds the arguments of the script calls reported for one entry; later calls are not
@@ -161,6 +163,9 @@ func (v *events) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 			c = keyspace.Expired
 		}
 	}
+	if (c == keyspace.Expired || c == keyspace.ElementsExpired) && e.Acquired() {
+		v.own(commands.NotifyGeneric, commands.EventLockLost, db, e)
+	}
 	if v.interest != nil && v.interest(db, e.Key()) {
 		v.change(db, e.Key(), c)
 	}
@@ -209,6 +214,23 @@ func (v *events) change(db int, key string, c keyspace.Change) {
 	v.list = append(v.list, commands.Event{
 		Kind: commands.KeyChanged, DB: db, Key: key, Gone: gone, Client: client,
 	})
+}
+
+// lockCost is what an event of a lock counts besides its texts, bytes.
+const lockCost = 64
+
+// lock reports that an owner took or gave back a lock of interest. Like the changes of keys such
+// events are bounded: beyond that, any key of the database may have changed.
+func (v *events) lock(kind commands.EventKind, db int, key, owner []byte, token keyspace.Revision) {
+	if v.interest == nil || !v.interest(db, string(key)) {
+		return
+	}
+	if v.changed += len(key) + len(owner) + lockCost; v.changed > changedBytes {
+		v.flush(db)
+		return
+	}
+	v.list = append(v.list, commands.Event{Kind: kind, DB: db, Key: string(key),
+		Payload: bytes.Clone(owner), Wait: uint64(token), Client: v.client})
 }
 
 // notifying returns the function that commands send notifications to, nil if none are enabled.

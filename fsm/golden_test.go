@@ -133,6 +133,24 @@ var waitRequests = []commands.Request{
 	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("drop-waits", "n1")}},
 }
 
+// holderRequests are the requests of the golden entry "holders": commands that bind leases to
+// connections, alone and with all that can be combined, and the ends of connections.
+var holderRequests = []commands.Request{
+	{Proto: 2, Holder: &commands.Holder{Node: []byte("n1"), ID: 1 << 32},
+		Cmds: [][][]byte{commandtest.Args("LEASE", "KEEPALIVE", "1")}},
+	{DB: 9, Proto: 3, Client: 7, User: commands.UserID{Name: []byte("alice"), Created: 1},
+		TellReads: true, Multi: true, Conditional: true,
+		Holder: &commands.Holder{Node: []byte("n\x00"), ID: 1 << 62},
+		Watch:  []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}},
+		Cmds: [][][]byte{commandtest.Args("EXEC", "NX", "k"),
+			commandtest.Args("LEASE", "GRANT", "9", "CONNECTION")}},
+	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("end-holder", "n1", "1")}},
+	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("drop-holders", "n1")}},
+	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("keep-holder", "n1", "1")}},
+}
+
+func holdersEntry() *Entry { return entryOf(7, holderRequests) }
+
 func waitsEntry() *Entry { return entryOf(6, waitRequests) }
 
 func toldEntry() *Entry { return entryOf(5, toldRequests) }
@@ -159,7 +177,7 @@ func goldenRaise() *Entry {
 func TestGoldenEntries(t *testing.T) {
 	for name, e := range map[string]*Entry{"entry": goldenEntry(), "tick": goldenTick(),
 		"asked": askedEntry(), "users": usersEntry(), "told": toldEntry(), "waits": waitsEntry(),
-		"raise": goldenRaise()} {
+		"holders": holdersEntry(), "raise": goldenRaise()} {
 		current := fmt.Sprintf("%s%s-v%d.bin", goldenFiles, name, entryVersion)
 		makeGolden(t, current, AppendEntry(nil, e))
 		for version := 1; version <= entryVersion; version++ {
@@ -186,6 +204,7 @@ func TestGoldenRequests(t *testing.T) {
 	checkRequests(t, "users-v1.bin", userRequests)
 	checkRequests(t, "told-v1.bin", toldRequests)
 	checkRequests(t, "waits-v1.bin", waitRequests)
+	checkRequests(t, "holders-v1.bin", holderRequests)
 }
 
 // checkRequests reads the requests of an entry, and compares those of each batch with the next
@@ -216,11 +235,14 @@ func checkRequests(t *testing.T, file string, requests []commands.Request) {
 }
 
 func requestText(q commands.Request) string {
-	wait := commands.Wait{}
+	wait, holder := commands.Wait{}, commands.Holder{}
 	if q.Wait != nil {
 		wait, q.Wait = *q.Wait, nil
 	}
-	return fmt.Sprintf("%v %v", q, wait)
+	if q.Holder != nil {
+		holder, q.Holder = *q.Holder, nil
+	}
+	return fmt.Sprintf("%v %v %v", q, wait, holder)
 }
 
 // goldenCalls create the state of the golden snapshot: each kind of value, small and large, with

@@ -174,7 +174,7 @@ func TestGiveBackUndoesNothing(t *testing.T) {
 // A loan ends if and only if the command says something of its key: it changed it, notifies that it
 // did, if only for a moment, or says what is not there. No dry run answers such a command.
 func TestGiveBackBehindAnyCommand(t *testing.T) {
-	const callsPerSpec = 100
+	const callsPerSpec = 150
 	w := newWaitMachine(t)
 	w.events.notify, _ = commands.ParseNotifyFlags("KA")
 	w.run("SET text v")
@@ -215,6 +215,13 @@ func TestGiveBackBehindAnyCommand(t *testing.T) {
 			before := w.ks.DB(0).LastChange([]byte("k"))
 			reply := w.text(w.apply(q))
 			changed := w.notified("k") || w.ks.DB(0).LastChange([]byte("k")) != before
+			spec, call := spec, call
+			if spec.Name == "idempotent" { // what it runs decides
+				call = call[2:]
+				if spec, _ = testTable().Resolve(call); spec == nil {
+					continue
+				}
+			}
 			name, want := spec.FullName(), "+OK"
 			switch {
 			case changed && name == "eval", flushes[name], name == "increx" && !there,

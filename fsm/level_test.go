@@ -145,7 +145,8 @@ func TestSnapshotHeader(t *testing.T) {
 		"no block of ids":          {0, commands.FeatureLevel, 0, 0, partIDBlocks, 0},
 		"too many blocks of ids": binary.AppendUvarint([]byte{0, commands.FeatureLevel, 0, 0,
 			partIDBlocks}, maxIDBlocks+1),
-		"unknown parts": {0, commands.FeatureLevel, 0, 0, knownParts + 1}} {
+		"unknown parts": binary.AppendUvarint([]byte{0, commands.FeatureLevel, 0, 0},
+			knownParts+1)} {
 		c := wire.NewCursor(append(bytes.Clone(begin), rest...))
 		if readHeader(&c); !c.Failed() {
 			t.Errorf("%s is read", name)

@@ -10,6 +10,8 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/leases"
+	"github.com/coordd/coordd/commands/once"
 	"github.com/coordd/coordd/commands/subscriptions"
 	"github.com/coordd/coordd/fsm/script"
 )
@@ -33,9 +35,11 @@ type Machine struct {
 
 	waiting     waiting
 	subscribers *subscriptions.Counts
-	idBlocks    uint64 // blocks of ids that commands.SettingClientIDs has given
-	position    uint64 // the next request's place in the entry
-	changes     uint64 // commands in entries that changed something; not part of the state
+	leases      *leases.Registry
+	once        *once.Calls // replies to requests that run once
+	idBlocks    uint64      // blocks of ids that commands.SettingClientIDs has given
+	position    uint64      // the next request's place in the entry
+	changes     uint64      // commands in entries that changed something; not part of the state
 	requests    commands.RequestReader
 	ahead       ahead
 	events      *events
@@ -64,7 +68,7 @@ func NewMachine(table *commands.Table) *Machine {
 		table: table, ks: ks, witness: commands.NewWitness(ks), level: firstLevel,
 		users:  newUsers(acl.New(table.Catalog(firstLevel)), firstLevel, 0),
 		engine: script.NewEngine(table), waiting: newWaiting(),
-		subscribers: &subscriptions.Counts{},
+		subscribers: &subscriptions.Counts{}, leases: leases.New(), once: once.New(),
 	}
 	m.engine.SetLevel(m.level)
 	m.events = newEvents()
@@ -85,12 +89,16 @@ func (m *Machine) Revision() keyspace.Revision {
 }
 
 // NextDeadline returns the earliest deadline of any key, ms of the cluster clock. It has passed if
-// the newest entry left commands to serve.
+// the newest entry left commands to serve. A grant that is not claimed has one, too.
 func (m *Machine) NextDeadline() (clockMs int64, ok bool) {
-	if len(m.waiting.ready) > 0 && !m.Held() {
+	if len(m.waiting.ready) > 0 && !m.Held() || len(m.waiting.locks.ready) > 0 {
 		return 0, true
 	}
-	return m.ks.NextDeadline()
+	clockMs, ok = m.ks.NextDeadline()
+	if untilMs, some := m.waiting.locks.claims.next(); some && (!ok || untilMs < clockMs) {
+		return untilMs, true
+	}
+	return clockMs, ok
 }
 
 // Sum returns the running hash over all changes, with the index that it is for.
@@ -112,7 +120,9 @@ func (m *Machine) StateSum() Check {
 		}
 		for _, v := range [...]uint64{uint64(m.memory()), uint64(m.limit.bytes),
 			uint64(m.waiting.bytes), uint64(m.waiting.lent.bytes),
-			uint64(m.subscribers.Bytes()), m.idBlocks} {
+			uint64(m.waiting.locks.claims.bytes),
+			uint64(m.subscribers.Bytes()), m.idBlocks, uint64(m.leases.Bytes()),
+			m.leases.Last()} {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
 	}
@@ -156,6 +166,16 @@ func (m *Machine) Watch(on bool) { m.events.watched = on }
 // entries mark what they use as such.
 func (m *Machine) Witness(on bool) { m.facts = on }
 
+// LockTokens returns the tokens by which owners hold locks, 0 for those that do not, and the
+// largest token that there may be.
+func (m *Machine) LockTokens(of []commands.HeldLock) (tokens []uint64, newest uint64) {
+	tokens = make([]uint64, len(of))
+	for i, l := range of {
+		tokens[i] = uint64(commands.LockToken(m.ks.DB(l.DB), []byte(l.Key), []byte(l.Owner)))
+	}
+	return tokens, uint64(keyspace.NewRevision(m.epoch, m.index, keyspace.MaxPosition))
+}
+
 // Notify returns the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 
@@ -184,15 +204,17 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.witness.Begin(answer && m.facts)
 	env := &commands.Env{
 		Keyspace: m.ks, Level: m.level, Scripts: m.engine, Table: m.table,
-		Users: m.users.Users, ChangeUsers: m.changeUsers, Subscribers: m.subscribers,
+		Users: m.users.Users, ChangeUsers: m.changeUsers, Beside: m.beside(),
 		Emit: m.events.emit, Notify: m.events.notifying(), Called: m.events.calling(),
-		Witness: m.witness, Overseer: m.ofEntries, Times: m.times,
+		TellLock: m.events.lock,
+		Witness:  m.witness, Overseer: m.ofEntries, Times: m.times,
 		ScriptCalls: m.scriptCalls,
 	}
 	env.ScriptCalls.On = answer && m.scripted != nil
 	limits := limitsAt(m.level)
 	m.sweep(env, e.ClockMs, &limits)
 	m.waiting.lent.expire(m.ks.Now())
+	m.once.Sweep(m.ks.Now(), entrySweep)
 	env.Runs = m.lends()
 	m.beginTime(env, e)
 	result := Result{}
@@ -203,6 +225,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	m.position = 0
 	r := runner{m: m, env: env}
 	env.Deny = r.deny
+	m.giveUpLate(env, limits.entry)
 	m.serveWaiting(env, limits.entry)
 	m.ahead.begin(m.ks, e.Batches)
 	for _, batch := range e.Batches {
@@ -242,6 +265,12 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	return result, nil
 }
 
+// beside returns the state beside the keys.
+func (m *Machine) beside() commands.Beside {
+	return commands.Beside{Subscribers: m.subscribers, Queues: &m.waiting.locks,
+		Leases: m.leases}
+}
+
 // tellScripted passes on what scripts have called, and forgets it.
 func (m *Machine) tellScripted(env *commands.Env) {
 	if calls := &env.ScriptCalls; len(calls.Counts) > 0 {
@@ -264,6 +293,7 @@ func (m *Machine) sweep(env *commands.Env, clockMs int64, limits *workLimits) {
 	if second {
 		m.ks.MendStreams()
 	}
+	env.Work += leaseDropped * uint64(m.leases.Drop(m.ks.Now(), entryLeases))
 	limits.entry += env.Work
 }
 
@@ -347,9 +377,13 @@ type Stats struct {
 	RequestWork    uint64 // how many times commands.MaxRequestWork a request may do
 	ScriptBytes    int    // memory of the scripts in the cache
 	LibraryBytes   int    // and of libraries
-	Found, Missed  uint64 // keys that the node's reads looked up: of Adapter
-	Keys, Volatile [keyspace.Databases]int
-	MeanTTL        [keyspace.Databases]int64 // mean over the Volatile keys, ms
+	// commands that wait for locks, and what some were granted and have not claimed
+	LockWaiters, UnclaimedGrants int
+	Leases                       int
+	OnceRequests                 int    // requests that run once, whose replies are remembered
+	Found, Missed                uint64 // keys that the node's reads looked up: of Adapter
+	Keys, Volatile               [keyspace.Databases]int
+	MeanTTL                      [keyspace.Databases]int64 // mean over the Volatile keys, ms
 }
 
 // Stats counts what the machine holds.
@@ -360,6 +394,8 @@ func (m *Machine) Stats() Stats {
 		Memory: m.memory(), MaxMemory: m.limit.bytes, RequestWork: max(m.times, 1),
 	}
 	s.ScriptBytes, s.LibraryBytes = m.engine.Sizes()
+	s.LockWaiters, s.UnclaimedGrants = m.waiting.locks.waits, len(m.waiting.locks.claims.opened)
+	s.Leases, s.OnceRequests = m.leases.Len(), m.once.Len()
 	for _, l := range m.engine.Libraries() {
 		s.Libraries++
 		s.Functions += len(l.Functions)

@@ -45,9 +45,10 @@ func decodeLimit(n uint64) memoryLimit {
 	return memoryLimit{bytes: int64(n - 1), set: true}
 }
 
-// memory returns what counts: keys, scripts, libraries and users.
+// memory returns what counts: keys, scripts, libraries, users, leases, and requests that run once.
 func (m *Machine) memory() int64 {
-	return m.ks.Size() + int64(m.engine.Size()) + int64(m.users.Size())
+	return m.ks.Size() + int64(m.engine.Size()) + int64(m.users.Size()) +
+		int64(m.leases.Bytes()) + int64(m.once.Bytes())
 }
 
 // oom reports whether the data exceeds the limit.

@@ -52,7 +52,7 @@ func (m *Machine) readWitnessed(
 	env := &commands.Env{
 		Witness: witness, Known: m.known, Overseer: m.ofReads,
 		Keyspace: m.ks, Level: m.level, Seed: uint64(wallUs), Scripts: m.engine.DryRun(),
-		Table: m.table, Users: m.users.Users, Subscribers: m.subscribers,
+		Table: m.table, Users: m.users.Users, Beside: m.beside(),
 		ChangeUsers: func(*acl.Users, ...string) { abort() },
 		Most:        most, Times: m.times,
 		ScriptCalls: commands.ScriptCalls{On: m.scripted != nil},

@@ -60,10 +60,15 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 		return m.replaceUsers(r.env, values[0])
 	case name == commands.SettingLeaveWait && len(values) == 1:
 		return m.leaveWait(r.env, values[0])
+	case name == commands.SettingClaim && len(values) == 1:
+		return m.claim(r.env, values[0])
 	case name == commands.SettingGiveBack && len(values) > 3:
 		return m.putBack(r, values)
 	case name == commands.SettingDropWaits && len(values) == 1:
 		m.dropWaits(r.env, string(values[0]))
+		return nil
+	case name == commands.SettingForgetWaits && len(values) == 1:
+		m.forgetWaits(r.env, string(values[0]))
 		return nil
 	case name == commands.SettingServeWaits && len(values) == 0:
 		m.waiting.returning = returning{}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/leases"
+	"github.com/coordd/coordd/commands/once"
 	"github.com/coordd/coordd/commands/subscriptions"
 	"github.com/coordd/coordd/internal/wire"
 )
@@ -18,9 +20,10 @@ import (
 // A snapshot file is a magic, the format version (4 bytes), records (a length in 8 bytes, then the
 // content), an empty record, and a CRC-32C of all that. The first record is the header, the second
 // the scripts and libraries, from commands.LevelSecond on the third the users, then what the header
-// says that there is: what waits, the scripts that were refused, a time that was set, what requests
-// may do, and the counts of subscribers. Then comes one record per key in the keyspace's order,
-// from that level on with what the key is used for: equal machines give equal bytes.
+// says that there is: what waits, what waits for locks, the scripts that were refused, a time that
+// was set, what requests may do, the counts of subscribers, leases, and the requests that run once.
+// Then comes one record per key in the keyspace's order, from that level on with what the key is
+// used for: equal machines give equal bytes.
 const (
 	snapshotMagic   = "coordd snapshot\n"
 	snapshotVersion = 1
@@ -57,6 +60,9 @@ const (
 	partTimes                   // commands.Env.Times, if it is above 1
 	partSubscribers             // counts of subscribers, several records
 	partIDBlocks                // header.blocks is not 0; it has no record
+	partLocks                   // those who wait for locks, and what is not claimed
+	partLeases                  // leases, several records
+	partOnce                    // requests that run once, several records
 	knownParts      = 1<<iota - 1
 )
 
@@ -126,10 +132,13 @@ type Snapshot struct {
 	scripts  []byte
 	users    []byte   // nil below commands.LevelSecond
 	waits    *waiting // nil: nothing has waited yet
+	locks    bool     // waits has something of locks
 	verdicts []byte   // nil: none
 	shift    []byte   // nil: none
 	times    []byte   // nil: once
 	counts   *subscriptions.Counts
+	leases   *leases.Frozen // nil: there has been none
+	once     *once.Frozen   // nil: none
 	keys     *keyspace.Frozen
 	marks    bool
 }
@@ -144,6 +153,9 @@ func (m *Machine) Snapshot() *Snapshot {
 	if !m.waiting.empty() {
 		h.parts |= partWaits
 	}
+	if !m.waiting.locks.empty() {
+		h.parts |= partLocks
+	}
 	verdicts := m.engine.AppendVerdicts(nil)
 	if verdicts != nil {
 		h.parts |= partVerdicts
@@ -157,19 +169,32 @@ func (m *Machine) Snapshot() *Snapshot {
 	if !m.subscribers.Empty() {
 		h.parts |= partSubscribers
 	}
+	if m.once.Len() > 0 {
+		h.parts |= partOnce
+	}
 	if h.blocks = m.idBlocks; h.blocks != 0 {
 		h.parts |= partIDBlocks
+	}
+	if !m.leases.Empty() {
+		h.parts |= partLeases
 	}
 	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
 		verdicts: verdicts}
 	if h.parts&partWaits != 0 {
 		s.waits = m.waiting.freeze()
 	}
+	s.locks = h.parts&partLocks != 0
 	if h.parts&partShift != 0 {
 		s.shift = binary.AppendVarint(nil, m.time.shiftMs)
 	}
 	if h.parts&partSubscribers != 0 {
 		s.counts = m.subscribers.Freeze()
+	}
+	if h.parts&partLeases != 0 {
+		s.leases = m.leases.Freeze()
+	}
+	if h.parts&partOnce != 0 {
+		s.once = m.once.Freeze()
 	}
 	if h.parts&partTimes != 0 {
 		s.times = binary.AppendUvarint(nil, m.times)
@@ -194,6 +219,9 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if s.waits != nil {
 		out.record(s.waits.appendTo(nil))
 	}
+	if s.locks {
+		out.record(s.waits.appendLocks(nil))
+	}
 	if s.verdicts != nil {
 		out.record(s.verdicts)
 	}
@@ -205,6 +233,12 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	if s.counts != nil {
 		s.counts.Records(out.record)
+	}
+	if s.leases != nil {
+		s.leases.Records(out.record)
+	}
+	if s.once != nil {
+		s.once.Records(out.record)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -280,6 +314,11 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 			return nil, r.error(err.Error())
 		}
 	}
+	if h.parts&partLocks != 0 {
+		if err := m.waiting.restoreLocks(r.record()); err != nil {
+			return nil, r.error(err.Error())
+		}
+	}
 	if h.parts&partVerdicts != 0 {
 		if err := m.engine.RestoreVerdicts(r.record()); err != nil {
 			return nil, r.error(err.Error())
@@ -300,6 +339,16 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 	}
 	if h.parts&partSubscribers != 0 {
 		if m.subscribers, err = subscriptions.Restore(r.record); err != nil {
+			return nil, r.error(err.Error())
+		}
+	}
+	if h.parts&partLeases != 0 {
+		if m.leases, err = leases.Restore(r.record); err != nil {
+			return nil, r.error(err.Error())
+		}
+	}
+	if h.parts&partOnce != 0 {
+		if m.once, err = once.Restore(r.record, m.ks.Now()); err != nil {
 			return nil, r.error(err.Error())
 		}
 	}

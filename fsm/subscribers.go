@@ -19,6 +19,10 @@ func (m *Machine) numberReply(
 	switch name := string(q.Cmds[0][0]); {
 	case m.level < commands.LevelSecond:
 		return 0, false, nil
+	case name == commands.SettingEndHolder || name == commands.SettingKeepHolder ||
+		name == commands.SettingDropHolders:
+		n, err = m.changeHolders(env, name, words)
+		return n, true, err
 	case name == commands.SettingDropSubscribers && len(words) == 1:
 		m.dropSubscribers(string(words[0]))
 		return int64(m.index), true, nil

@@ -9,8 +9,6 @@ package fsm
 
 import (
 	"cmp"
-	"encoding/binary"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +16,6 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/commands/keyspace"
-	"github.com/coordd/coordd/internal/wire"
 )
 
 // waiting holds the commands that wait. It is part of the state.
@@ -41,6 +38,7 @@ type waiting struct {
 	lent    lent
 	// while there are any, serving is held
 	returning returning
+	locks     lockQueues
 
 	// not part of the state
 	node   string // this node's id: it builds the replies of its own waiters
@@ -56,6 +54,7 @@ type waiter struct {
 	class         string // see serveKey
 	request       []byte // encoded
 	keys          []changedKey
+	lock          *lockPlace // nil: it waits for elements
 }
 
 // woken is a command that waited and runs for one of its keys.
@@ -64,6 +63,7 @@ type woken struct {
 	// rules may name the first argument.
 	admitted [][]byte
 	from     *source // what it takes is lent from here; nil: it moves it elsewhere
+	queuedMs int64   // since when it waits for a lock
 }
 
 // nodeEra is the era of a node's waits.
@@ -107,7 +107,7 @@ func (v *waiting) size() int64 {
 
 func newWaiting() waiting {
 	return waiting{numbers: map[uint64]*waiter{}, queues: map[changedKey][]*waiter{},
-		isReady: map[changedKey]struct{}{}}
+		isReady: map[changedKey]struct{}{}, locks: newLockQueues()}
 }
 
 // eraOf returns the era of a node's waits.
@@ -121,12 +121,17 @@ func (v *waiting) eraOf(node []byte) uint64 {
 }
 
 // join keeps a command that found nothing at any of its keys, unless it belongs to an era that has
-// ended, or there is no room. The work is that without its keys.
-func (v *waiting) join(q *commands.Request, class string, keys []changedKey) (p commands.Place,
-	work uint64) {
+// ended, or there is no room. call is the callName of its request, "" if it has no id. The work is
+// that without its keys.
+func (v *waiting) join(q *commands.Request, class, call string, keys []changedKey,
+	nowMs int64) (p commands.Place, work uint64) {
 	p.Era = v.eraOf(q.Wait.Node)
 	if q.Wait.Era != p.Era {
 		return p, 0
+	}
+	lock := placeOf(class, call, nowMs)
+	if before := v.numbers[q.Wait.Number]; before != nil && before.lock != nil && lock != nil {
+		lock.sinceMs = before.lock.sinceMs
 	}
 	_, work = v.leave(q.Wait.Number) // an attempt whose reply its node did not get
 	waited := q.Wait.Order != 0 && q.Wait.Order <= v.newest
@@ -135,12 +140,12 @@ func (v *waiting) join(q *commands.Request, class string, keys []changedKey) (p 
 		q.Wait.Order = v.newest
 	}
 	w := &waiter{order: q.Wait.Order, number: q.Wait.Number, node: string(q.Wait.Node),
-		class: class, request: commands.AppendRequest(nil, q), keys: keys}
-	if v.bytes+v.lent.bytes+w.bytes() > maxWaiting {
+		class: class, request: commands.AppendRequest(nil, q), keys: keys, lock: lock}
+	if v.bytes+v.lent.bytes+v.locks.claims.bytes+w.bytes() > maxWaiting {
 		return p, work
 	}
 	work += v.add(w)
-	if p.Order = w.order; len(v.returning.counts) > 0 {
+	if p.Order = w.order; len(v.returning.counts) > 0 && lock == nil {
 		for _, k := range keys { // it has taken nothing, whatever is there
 			v.changed(k)
 		}
@@ -154,9 +159,10 @@ func (v *waiting) add(w *waiter) (work uint64) {
 	v.count(w, 1)
 	v.numbers[w.number] = w
 	var moved, more int
-	v.all, moved = inserted(v.all, w)
+	v.all, moved = inserted(v.all, w, compareWaiters)
+	queues, order := v.queuesOf(w)
 	for _, k := range w.keys {
-		v.queues[k], more = inserted(v.queues[k], w)
+		queues[k], more = inserted(queues[k], w, order)
 		moved += more
 	}
 	return uint64(moved / movedPerUnit)
@@ -169,6 +175,7 @@ func (v *waiting) count(w *waiter, sign int) {
 		v.inDB[w.keys[0].db] += sign
 	}
 	v.counts.add(w.node, sign)
+	v.locks.count(w, sign)
 }
 
 // leave removes a command. It reports whether it was there, and the work.
@@ -179,22 +186,35 @@ func (v *waiting) leave(number uint64) (was bool, work uint64) {
 	}
 	delete(v.numbers, number)
 	v.count(w, -1)
-	all, moved := removed(v.all, w)
+	all, moved := removed(v.all, w, compareWaiters)
 	v.all = all
+	queues, order := v.queuesOf(w)
 	for _, k := range w.keys {
-		queue, more := removed(v.queues[k], w)
-		v.setQueue(k, queue)
+		if w.lock != nil && queues[k][0] == w {
+			v.locks.addReady(k) // the next may have waited for it alone
+		}
+		queue, more := removed(queues[k], w, order)
+		setQueue(queues, k, queue)
 		moved += more
 	}
 	return true, uint64(waitedKeyWork*len(w.keys) + moved/movedPerUnit)
 }
 
-func (v *waiting) setQueue(k changedKey, queue []*waiter) {
+// queuesOf returns the queues in which a waiter is, and their order.
+func (v *waiting) queuesOf(w *waiter) (queues map[changedKey][]*waiter,
+	order func(a, b *waiter) int) {
+	if w.lock != nil {
+		return v.locks.byKey, compareTurns
+	}
+	return v.queues, compareWaiters
+}
+
+func setQueue(queues map[changedKey][]*waiter, k changedKey, queue []*waiter) {
 	if len(queue) == 0 {
-		delete(v.queues, k)
+		delete(queues, k)
 		return
 	}
-	v.queues[k] = queue
+	queues[k] = queue
 }
 
 func compareWaiters(a, b *waiter) int {
@@ -202,14 +222,16 @@ func compareWaiters(a, b *waiter) int {
 }
 
 // inserted returns the queue with w, and how many it moved.
-func inserted(queue []*waiter, w *waiter) (with []*waiter, moved int) {
-	at, _ := slices.BinarySearchFunc(queue, w, compareWaiters)
+func inserted(queue []*waiter, w *waiter, order func(a, b *waiter) int) (with []*waiter,
+	moved int) {
+	at, _ := slices.BinarySearchFunc(queue, w, order)
 	return slices.Insert(queue, at, w), len(queue) - at
 }
 
 // removed returns the queue without w, and how many it moved.
-func removed(queue []*waiter, w *waiter) (without []*waiter, moved int) {
-	at, there := slices.BinarySearchFunc(queue, w, compareWaiters)
+func removed(queue []*waiter, w *waiter, order func(a, b *waiter) int) (without []*waiter,
+	moved int) {
+	at, there := slices.BinarySearchFunc(queue, w, order)
 	switch {
 	case !there:
 		return queue, 0
@@ -220,18 +242,33 @@ func removed(queue []*waiter, w *waiter) (without []*waiter, moved int) {
 	return slices.Delete(queue, at, at+1), len(queue) - at
 }
 
-// enter begins an entry: the first of a term drops all waits.
+// enter begins an entry: the first of a term drops all waits but those for locks, whose grants are
+// claimed.
 func (v *waiting) enter(term, index uint64) (dropped bool) {
 	if term == v.term {
 		return false
 	}
-	v.returning.expect(v.all)
+	var stay, end []*waiter
+	for _, w := range v.all {
+		if w.lock != nil {
+			stay = append(stay, w)
+		} else {
+			end = append(end, w)
+		}
+	}
+	v.returning.expect(end)
 	v.term, v.era, v.eras = term, index, nil
 	v.all, v.counts, v.ready, v.bytes = nil, nil, nil, 0
 	v.inDB = [keyspace.Databases]int{}
 	clear(v.numbers)
 	clear(v.queues)
 	clear(v.isReady)
+	v.locks.waits = 0
+	v.all = stay
+	for _, w := range stay {
+		v.count(w, 1)
+		v.numbers[w.number] = w
+	}
 	return true
 }
 
@@ -240,7 +277,7 @@ func (v *waiting) drop(node string, index uint64) (work uint64) {
 	v.eras = append(slices.DeleteFunc(v.eras, func(e nodeEra) bool { return e.node == node }),
 		nodeEra{node, index})
 	goes := func(w *waiter) bool { return w.node == node }
-	done := map[changedKey]bool{}
+	done := map[droppedFrom]bool{}
 	walked := len(v.all)
 	for _, w := range v.all {
 		if !goes(w) {
@@ -249,16 +286,26 @@ func (v *waiting) drop(node string, index uint64) (work uint64) {
 		work += uint64(lookWork + waitedKeyWork*len(w.keys))
 		delete(v.numbers, w.number)
 		v.count(w, -1)
+		queues, _ := v.queuesOf(w)
 		for _, k := range w.keys {
-			if !done[k] { // each queue once: many may wait for one key
-				done[k] = true
-				walked += len(v.queues[k])
-				v.setQueue(k, slices.DeleteFunc(v.queues[k], goes))
+			if w.lock != nil {
+				v.locks.addReady(k)
+			}
+			if place := (droppedFrom{k, w.lock != nil}); !done[place] {
+				done[place] = true // each queue once: many may wait for one key
+				walked += len(queues[k])
+				setQueue(queues, k, slices.DeleteFunc(queues[k], goes))
 			}
 		}
 	}
 	v.all = slices.DeleteFunc(v.all, goes)
 	return work + uint64(walked/walkedPerUnit)
+}
+
+// droppedFrom names a queue.
+type droppedFrom struct {
+	changedKey
+	lock bool
 }
 
 // observe learns of a change of the keyspace.
@@ -267,8 +314,12 @@ func (v *waiting) observe(db int, e *keyspace.Entry, c keyspace.Change) {
 	switch {
 	case c == keyspace.Flushed:
 		v.changedAll(db)
-	case c == keyspace.Modified && len(v.all) > 0:
+	case len(v.all) == 0:
+	case c == keyspace.Modified:
 		v.changed(changedKey{db, e.Key()})
+		v.locks.changed(changedKey{db, e.Key()})
+	case c == keyspace.Removed || c == keyspace.Expired || c == keyspace.ElementsExpired:
+		v.locks.changed(changedKey{db, e.Key()})
 	}
 }
 
@@ -290,14 +341,19 @@ func (v *waiting) addReady(k changedKey) {
 // there are any.
 func (v *waiting) changedAll(db int) { v.replaced[db] = true }
 
-// findReady is changed for the keys that a database has got from another one, and returns its work.
+// findReady is changed for the keys that a database has got from another one, and for those of the
+// locks that it had. It returns its work.
 func (v *waiting) findReady(db int) (work uint64) {
 	work = uint64(len(v.all) / walkedPerUnit)
 	for _, w := range v.all {
 		if len(w.keys) > 0 && w.keys[0].db == db {
 			work += foundKeyWork * uint64(len(w.keys))
 			for _, k := range w.keys {
-				v.changed(k)
+				if w.lock != nil {
+					v.locks.addReady(k)
+				} else {
+					v.changed(k)
+				}
 			}
 		}
 	}
@@ -327,8 +383,20 @@ func (r *runner) wait(q *commands.Request, start int) {
 		}
 	}
 	v := &r.m.waiting
-	place, work := v.join(q, spec.WaitClass(q.Cmds[0]), keys)
+	class := spec.WaitClass(q.Cmds[0])
+	call := ""
+	if id, err := r.call.RequestID(spec, q.Cmds[0]); id != nil && err == nil && spec.Claims() {
+		call = callName(r.m.onceUser(q.User), id)
+	}
+	place, work := v.join(q, class, call, keys, r.m.ks.Now())
 	r.env.Work += waitedKeyWork*uint64(len(keys)) + work
+	if place.Order == 0 && place.Era == q.Wait.Era && spec.Claims() {
+		r.resp.Buf = r.resp.Buf[:start] // unlike others it has no place beside the machine
+		r.call.Out.Error(errQueueFull.Error())
+		r.tx.Blocked = false
+		r.room -= headBytes
+		return
+	}
 	if len(r.resp.Buf) > start {
 		r.resp.Buf = append(r.resp.Buf[:start], place.AddTo(r.resp.Buf[start:])...)
 	}
@@ -367,11 +435,13 @@ func (r *runner) source(q *commands.Request) *source {
 func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 	v := &m.waiting
 	for db := range v.replaced {
-		if v.replaced[db] && v.inDB[db] > 0 && m.ks.DB(db).Size() > 0 {
+		if v.replaced[db] && v.inDB[db] > 0 &&
+			(m.ks.DB(db).Size() > 0 || len(v.locks.byKey) > 0) {
 			env.Work += v.findReady(db)
 		}
 	}
 	v.replaced = [keyspace.Databases]bool{}
+	m.serveLocks(env, limit)
 	for len(v.ready) > 0 && !m.Held() && env.Work < limit && m.morePositions() {
 		key := v.ready[0]
 		if len(v.queues[key]) > 0 {
@@ -384,6 +454,7 @@ func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 		if v.ready = v.ready[1:]; len(v.ready) == 0 {
 			v.ready = nil
 		}
+		m.serveLocks(env, limit) // what was served may have had the key of a lock
 	}
 }
 
@@ -452,6 +523,9 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	env.Work += requestWord * uint64(len(q.Cmds[0]))
 	q.Woken, q.Wait = true, nil
 	r := runner{m: m, env: env, woken: &woken{admitted: q.Cmds[0]}}
+	if w.lock != nil {
+		r.woken.queuedMs = w.lock.sinceMs
+	}
 	if spec, err := m.table.ResolveAt(m.level, q.Cmds[0]); err == nil {
 		indexes := spec.WaitedKeys(q.Cmds[0])
 		if takes(spec, q.Cmds[0], len(indexes)) {
@@ -474,6 +548,9 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	m.witness.Judge()
 	_, work := v.leave(w.number)
 	env.Work += work
+	if r.tx.Undo != nil {
+		r.openClaim(w.number, w.node, q.DB)
+	}
 	if w.node == v.node {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,
 			Wait: w.number, Payload: r.resp.Buf})
@@ -497,12 +574,27 @@ func (m *Machine) WaitingNodes() (ids []string) {
 	return ids
 }
 
+// waitNumbers is how many numbers a process gives to its waits, at most.
+const waitNumbers = 1 << 48
+
+// EarlierWaits returns the numbers of this node's waits that are not among those from first on,
+// which its process gives: an earlier one has sent them.
+func (m *Machine) EarlierWaits(first uint64) (numbers []uint64) {
+	for _, w := range m.waiting.all {
+		if w.node == m.waiting.node && w.number-first >= waitNumbers {
+			numbers = append(numbers, w.number)
+		}
+	}
+	return numbers
+}
+
 // leaveWait ends the wait of a number in decimal.
 func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
 	n, ok := commands.ParseInt(number)
 	had, work := false, uint64(0)
 	if ok {
 		had, work = m.waiting.leave(uint64(n))
+		had = m.giveUp(env, uint64(n)) || had
 	}
 	env.Work += work
 	m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
@@ -516,8 +608,14 @@ func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
 // dropWaits ends the waits of a node.
 func (m *Machine) dropWaits(env *commands.Env, node string) {
 	env.Work += m.waiting.drop(node, m.index)
-	env.Work += uint64(m.waiting.returning.forget(node) / walkedPerUnit)
+	m.giveUpNode(env, node)
+	m.forgetWaits(env, node)
 	m.tellDropped(node)
+}
+
+// forgetWaits expects no dropped waits of a node back.
+func (m *Machine) forgetWaits(env *commands.Env, node string) {
+	env.Work += uint64(m.waiting.returning.forget(node) / walkedPerUnit)
 }
 
 // tellDropped tells this node that its waits were dropped.
@@ -530,83 +628,3 @@ func (m *Machine) tellDropped(node string) {
 
 // empty reports whether the state is that of a new machine.
 func (v *waiting) empty() bool { return v.term == 0 && v.newest == 0 }
-
-var errWaitingCorrupt = errors.New("its waits are invalid")
-
-// freeze returns what appendTo needs, while the machine goes on. It copies no waiter.
-func (v *waiting) freeze() *waiting {
-	return &waiting{term: v.term, era: v.era, eras: slices.Clone(v.eras), newest: v.newest,
-		all: slices.Clone(v.all), ready: slices.Clone(v.ready),
-		lent: v.lent.freeze(), returning: v.returning.freeze()}
-}
-
-// appendTo appends the encoding for a snapshot.
-func (v *waiting) appendTo(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, v.term)
-	dst = binary.AppendUvarint(dst, v.era)
-	dst = binary.AppendUvarint(dst, v.newest)
-	dst = binary.AppendUvarint(dst, uint64(len(v.eras)))
-	for _, e := range v.eras {
-		dst = wire.AppendBytes(dst, e.node)
-		dst = binary.AppendUvarint(dst, e.era)
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(v.all)))
-	for _, w := range v.all {
-		dst = wire.AppendBytes(dst, w.class)
-		dst = wire.AppendBytes(dst, w.request)
-		dst = binary.AppendUvarint(dst, uint64(len(w.keys)))
-		for _, k := range w.keys {
-			dst = wire.AppendBytes(dst, k.key)
-		}
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(v.ready)))
-	for _, k := range v.ready {
-		dst = append(dst, byte(k.db))
-		dst = wire.AppendBytes(dst, k.key)
-	}
-	if len(v.lent.queue)+len(v.returning.waits) == 0 {
-		return dst // as before there were these
-	}
-	return v.returning.appendTo(v.lent.appendTo(dst))
-}
-
-// restore reads what appendTo wrote.
-func (v *waiting) restore(record []byte) error {
-	c := wire.NewCursor(record)
-	v.term, v.era, v.newest = c.Uvarint(), c.Uvarint(), c.Uvarint()
-	for range c.Count(2) {
-		v.eras = append(v.eras, nodeEra{c.Text(), c.Uvarint()})
-	}
-	for range c.Count(3) {
-		if w := v.readWaiter(&c); w != nil {
-			v.add(w)
-		}
-	}
-	for range c.Count(2) {
-		v.addReady(changedKey{int(c.Byte()), c.Text()}) // also if who waited for it has left
-	}
-	if c.Len() > 0 {
-		v.lent.restore(&c)
-		v.returning.restore(&c)
-	}
-	if !c.Done() {
-		return errWaitingCorrupt
-	}
-	return nil
-}
-
-// readWaiter reads a waiter, or fails c.
-func (v *waiting) readWaiter(c *wire.Cursor) *waiter {
-	w := &waiter{class: c.Text(), request: slices.Clone(c.Bytes())}
-	v.reader.Reset(w.request)
-	q, err := v.reader.Next()
-	if err != nil || q.Wait == nil || v.numbers[q.Wait.Number] != nil {
-		c.Fail()
-		return nil
-	}
-	w.order, w.number, w.node = q.Wait.Order, q.Wait.Number, string(q.Wait.Node)
-	for range c.Count(1) {
-		w.keys = append(w.keys, changedKey{q.DB, c.Text()})
-	}
-	return w
-}

@@ -413,6 +413,31 @@ func TestFactsOfEachRequest(t *testing.T) {
 	}
 }
 
+// What keys are used for does not depend on whether a machine tells of it. A LOCK command concerns
+// a lock for its own request, and for nothing behind it.
+func TestMarksOfSilentMachines(t *testing.T) {
+	e := &Entry{ClockMs: 1000, WallUs: 1, Batches: [][]byte{calls("LOCK.ACQUIRE l a PX 100",
+		"CL.THROTTLE alone 0 1 60", "INCREX n")}}
+	script := lineRequest("")
+	script.Cmds[0] = eval(`redis.call("lock.acquire", KEYS[1], "a", "PX", 100)
+		return redis.call("cl.throttle", KEYS[2], 0, 1, 60)`, "2 m beside")
+	e.Batches = append(e.Batches, commands.AppendRequest(nil, &script))
+	tells, silent := newestMachine(testTable()), newestMachine(testTable())
+	tells.Witness(true)
+	mustApply(t, tells, 10, e, true)
+	mustApply(t, silent, 10, e, false)
+	if !bytes.Equal(snapshotBytes(t, tells.Snapshot()), snapshotBytes(t, silent.Snapshot())) {
+		t.Error("a machine that tells what requests do to locks has another state")
+	}
+	for key, want := range map[string]bool{"alone": true, "n": true, "beside": false} {
+		for _, m := range []*Machine{tells, silent} {
+			if got := m.ks.DB(0).Find([]byte(key)).Window(); got != want {
+				t.Errorf("%s is a window: %v, want %v", key, got, want)
+			}
+		}
+	}
+}
+
 // A dry run whose request runs again as an entry tells nothing.
 func TestFactsOfAbortedDryRuns(t *testing.T) {
 	m := newestMachine(testTable())
@@ -606,8 +631,10 @@ func TestLocksAreShown(t *testing.T) {
 		t.Errorf("a reader is shown: %s", got)
 	}
 	for line, want := range map[string]string{
-		"LOCKS SHOW app:l": "*20 $3 key $5 app:l $4 kind $6 string $6 owners *1 $1 a " +
+		"LOCKS SHOW app:l": "*28 $3 key $5 app:l $4 kind $6 string $6 owners *1 $1 a " +
 			"$7 holders :1 $5 token :40960 $6 ttl-ms :100 $7 held-ms :7 $7 waiters :1 " +
+			"$6 queued :0 $5 lease :0 $5 holds *1 *10 $5 owner $1 a $5 count :1 " +
+			"$5 token :40960 $6 ttl-ms :100 $5 lease :0 $5 queue *0 " +
 			"$7 waiting *1 *8 $5 owner $1 w $8 waits-ms :1 " +
 			"$11 seen-ms-ago :2 $8 attempts :3 $7 history *0 ",
 		"LOCKS SHOW free":         "$-1 ",

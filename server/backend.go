@@ -83,12 +83,22 @@ type Backend interface {
 	Level() uint64
 	// Waits reports whether the state, as this node has applied it, has the wait of a number.
 	Waits(number uint64) bool
+	// LockTokens returns the tokens by which owners hold locks in the state, as this node has
+	// applied it, 0 for those that do not, and the largest token that there may be. Deliver calls
+	// it.
+	LockTokens(of []commands.HeldLock) (tokens []uint64, newest uint64)
 	// WaitingNodes returns the ids of the nodes with commands that wait in the state. It is cheap
 	// if there are none.
 	WaitingNodes() []string
+	// EarlierWaits returns the numbers of the waits in the state that this node has not sent since
+	// it numbers them from first on: those of an earlier process.
+	EarlierWaits(first uint64) []uint64
 	// SubscribedNodes returns the ids of the nodes whose subscribers the state counts. It is cheap
 	// if there are none.
 	SubscribedNodes() []string
+	// HolderNodes returns the ids of the nodes with connections that hold leases in the state, and
+	// are there, as far as it knows. It is cheap if there are none.
+	HolderNodes() []string
 	// WaitsHeld reports whether the state serves nobody until waits are back that a change of
 	// leader has dropped. It never waits.
 	WaitsHeld() bool
@@ -178,9 +188,13 @@ type Stats struct {
 	ScriptRuns, ScriptsStopped uint64
 	ScriptSeconds              float64
 	Notify                     commands.NotifyFlags
-	Memory, MaxMemory          int64  // what the data counts and may count, bytes; 0: no limit
-	ScriptBytes, LibraryBytes  int    // memory of the scripts in the cache, and of libraries
-	RequestWork                uint64 // how many times commands.MaxRequestWork a request may do
+	Memory, MaxMemory          int64 // what the data counts and may count, bytes; 0: no limit
+	ScriptBytes, LibraryBytes  int   // memory of the scripts in the cache, and of libraries
+	// commands of all nodes that wait for locks, grants that their nodes have not claimed yet
+	LockWaiters, UnclaimedGrants int
+	Leases                       int
+	OnceRequests                 int    // requests that run once, whose replies are remembered
+	RequestWork                  uint64 // how many times commands.MaxRequestWork a request may do
 	// keys that reads which this node ran looked up, since it was started
 	Found, Missed uint64
 }

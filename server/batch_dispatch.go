@@ -48,6 +48,7 @@ type pending struct {
 	block    []queued       // commands of an executed transaction
 	looks    bool           // no command of block can write
 	recorded                // for a client that tracks; of executed, for the scripts of the block
+	locks    bool           // it may take locks: see expectLocks
 	hint     hintKey
 	spec     *commands.Spec
 }
@@ -116,6 +117,10 @@ func (s *session) dispatch(args [][]byte) {
 		defer s.cachingPast(spec)
 	}
 	if err := s.admit(spec, args); err != nil {
+		s.refuse(spec, err)
+		return
+	}
+	if err := spec.CarriedError(args); err != nil { // its arguments may be secret
 		s.refuse(spec, err)
 		return
 	}
@@ -414,9 +419,14 @@ func (s *session) addRequest(write bool, cmds [][][]byte, owed pending) {
 	if b.count > 0 && (b.count >= most || len(b.bytes)+size > maxBatchBytes) {
 		s.flush()
 	}
-	b.req = commands.Request{DB: s.db, Proto: s.proto, Client: s.requestClient(),
-		User: s.userID(), Behind: owed.behind, TellReads: owed.asks, Wait: owed.wait, Cmds: cmds}
+	b.req = commands.Request{DB: s.db, Proto: s.proto, User: s.userID(), Behind: owed.behind,
+		TellReads: owed.asks, Wait: owed.wait, Cmds: cmds}
+	if owed.bindsLease() {
+		b.req.Holder = s.holder()
+	}
 	owed.db = s.db
+	owed.locks = s.expectLocks(&owed)
+	b.req.Client = s.requestClient()
 	if owed.step == executed {
 		b.req.Multi, b.req.Watch = true, s.tx.watch
 		if b.req.Conditional = len(owed.args) > 1; b.req.Conditional {
@@ -594,6 +604,7 @@ func (s *session) takeReplies(replies commands.Replies, err error, share time.Du
 		replied := s.written(&s.reply)
 		s.pushed = false
 		if err != nil {
+			s.lockReply(p, nil)
 			s.decide(&p.recorded, commands.Answer{})
 			s.failWatch(p)
 			s.fail(err)
@@ -608,6 +619,7 @@ func (s *session) takeReplies(replies commands.Replies, err error, share time.Du
 			}
 			s.noteDenied(a.Denied)
 			s.decide(&p.recorded, a)
+			s.lockReply(p, a.Reply)
 			end = replyEnding(a.Reply)
 			s.learn(p.hint, a.Reply)
 			s.answerRequest(p, a.Reply, share)

@@ -50,6 +50,7 @@ type hintKey struct {
 // hintKeyOf returns the key of a command, or of a transaction if there are several commands or
 // spec is EXEC's.
 func hintKeyOf(db int, spec *commands.Spec, cmds [][][]byte) hintKey {
+	spec, cmds = carried(spec, cmds)
 	m := hintKey{known: true, opaque: spec.Group == "scripting" || spec.Group == "transactions"}
 	var h uint64
 	for _, args := range cmds {

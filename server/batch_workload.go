@@ -16,6 +16,7 @@ const hashStep = 0x9e3779b97f4a7c15
 // workloadOf describes a command, or a transaction if there are several commands or spec is EXEC's:
 // by command name or script, and by the first key.
 func workloadOf(db int, spec *commands.Spec, cmds [][][]byte) Workload {
+	spec, cmds = carried(spec, cmds)
 	h := uint64(len(cmds))
 	for _, args := range cmds[:min(len(cmds), 16)] {
 		h = h*hashStep + xxhash.Sum64(args[0])
@@ -38,6 +39,15 @@ func workloadOf(db int, spec *commands.Spec, cmds [][][]byte) Workload {
 		load.Shape = (h*hashStep+xxhash.Sum64(args[first]))*hashStep + uint64(db) | 1
 	}
 	return load
+}
+
+// carried returns the call that a call runs that it carries, or the call itself.
+func carried(spec *commands.Spec, cmds [][][]byte) (*commands.Spec, [][][]byte) {
+	if spec == nil || !spec.Keys.Carried || len(cmds) != 1 {
+		return spec, cmds
+	}
+	spec, args := spec.Carried(cmds[0])
+	return spec, [][][]byte{args}
 }
 
 // isLight reports whether a command does O(log n) work besides its bytes. What SET may do more is

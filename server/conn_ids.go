@@ -119,3 +119,13 @@ func (s *session) clientID() int64 {
 
 // connection returns the session with an id, or nil.
 func (s *Server) connection(id uint64) *session { return s.session(s.clientIDs.number(id)) }
+
+// first returns the smallest id that a connection of the process may have, 0 if none has one yet.
+func (ids *clientIDs) first() uint64 {
+	ids.mu.Lock()
+	defer ids.mu.Unlock()
+	if len(ids.blocks) == 0 {
+		return 0
+	}
+	return ids.blocks[0]
+}

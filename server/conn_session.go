@@ -149,6 +149,7 @@ type shared struct {
 	memory        account
 	place         atomic.Int32             // a place, see seat
 	user          atomic.Pointer[identity] // nil: nobody has authenticated
+	holds         atomic.Uint64            // its id, once it may hold leases
 	noEvict       atomic.Bool              // CLIENT NO-EVICT
 	state         atomic.Int32             // what it waits for: see cron
 	beats         atomic.Uint32            // incremented by each read and write
@@ -179,6 +180,9 @@ type noted struct {
 	// keys with pending invalidations, and their bytes as charged; guarded by tracking.mu
 	tracked      map[string]uint32
 	trackedBytes int
+	// those that may be lost; guarded by lockHolds.mu
+	locks      map[heldLock]*lockHold
+	holdsLocks atomic.Int64 // how many
 }
 
 // view is what CLIENT LIST and CLIENT KILL see of another session.
@@ -462,6 +466,7 @@ func (s *session) send() error {
 // close closes the connection and removes all references to it.
 func (s *session) close() {
 	s.leaves.Store(true)
+	s.srv.holders.leave(s)
 	if s.quit && s.subscribed() {
 		s.awaitDelivery(context.Background()) // messages published before QUIT was answered
 	}

@@ -260,6 +260,8 @@ func (f *fakeBackend) Stats() (st Stats) {
 	st.Notify, st.Scripts, st.Libraries, st.Functions = m.Notify, m.Scripts, m.Libraries,
 		m.Functions
 	st.Memory, st.MaxMemory = m.Memory, m.MaxMemory
+	st.LockWaiters, st.UnclaimedGrants = m.LockWaiters, m.UnclaimedGrants
+	st.Leases, st.OnceRequests = m.Leases, m.OnceRequests
 	return st
 }
 
@@ -464,6 +466,11 @@ func (f *fakeBackend) Waits(number uint64) bool {
 	return !f.hidesWaits && f.machine.Waits(number)
 }
 
+// LockTokens implements Backend. Only Deliver calls it, while the fake is locked.
+func (f *fakeBackend) LockTokens(of []commands.HeldLock) (tokens []uint64, newest uint64) {
+	return f.machine.LockTokens(of)
+}
+
 // ScriptVerdicts implements Backend.
 func (f *fakeBackend) ScriptVerdicts() []commands.ScriptVerdict {
 	f.mu.Lock()
@@ -485,11 +492,25 @@ func (f *fakeBackend) SubscribedNodes() []string {
 	return f.machine.SubscribedNodes()
 }
 
+// HolderNodes implements Backend.
+func (f *fakeBackend) HolderNodes() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.HolderNodes()
+}
+
 // WaitingNodes implements Backend.
 func (f *fakeBackend) WaitingNodes() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.machine.WaitingNodes()
+}
+
+// EarlierWaits implements Backend.
+func (f *fakeBackend) EarlierWaits(first uint64) []uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.machine.EarlierWaits(first)
 }
 
 func (f *fakeBackend) Observe(wants func(db int, key string) bool) {

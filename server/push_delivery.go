@@ -57,6 +57,7 @@ type parcel struct {
 	events  []commands.Event // from one entry: Message, ScriptCall, StateReplaced or UsersChanged
 	changes []keyChange      // from one entry, for tracking
 	evicted invalidation     // keys that are not in the tracking table
+	locks   bool             // holders of lockHolds.lost lost their locks
 	overdue bool             // those of tracking.overdue drop all that they cache
 	line    []byte           // for monitors
 	hidden  bool             // monitors miss a line here

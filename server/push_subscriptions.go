@@ -355,6 +355,7 @@ func (s *Server) Deliver(events []commands.Event) {
 	for i := range events {
 		s.tellWaits(&events[i])
 		s.counting.heard(s, &events[i])
+		s.holders.heard(s, &events[i])
 		switch e := &events[i]; e.Kind {
 		case commands.Message:
 			if subscribed && s.pubsub.mayReach(e.Channel, e.Shard) {
@@ -376,15 +377,18 @@ func (s *Server) Deliver(events []commands.Event) {
 		}
 	}
 	pack()
+	if s.lockHolds.applied(s, events) {
+		parcels = append(parcels, parcel{locks: true})
+	}
 	if len(parcels) > 0 {
 		s.pubsub.delivery.put(parcels...)
 	}
 	s.waitQueues.changed(events)
 }
 
-// wants reports whether a client of this node waits for a key or tracks it.
+// wants reports whether a client of this node waits for a key, tracks it, or holds it as a lock.
 func (s *Server) wants(db int, key string) bool {
-	return s.waitQueues.wants(db, key) || s.tracking.wants(key)
+	return s.waitQueues.wants(db, key) || s.tracking.wants(key) || s.lockHolds.wants(db, key)
 }
 
 // observe tells the backend whether to report changed keys. It is called after a client becomes
@@ -423,6 +427,7 @@ func (s *Server) deliverParcel(p *parcel) {
 		s.warnings.Warn("delivery queue overflowed: dropped pending messages", "limit_bytes",
 			s.pubsub.delivery.limit)
 		t.resetSubscribers()
+		t.tellLost()
 		s.monitors.closeAll(t)
 		s.revoke()
 	case p.hidden:
@@ -432,6 +437,8 @@ func (s *Server) deliverParcel(p *parcel) {
 		s.monitors.show(t, p.line)
 	case p.changes != nil:
 		s.tracking.changed(p.changes, p.number, t.invalidate)
+	case p.locks:
+		t.tellLost()
 	case p.overdue:
 		v := s.tracking.takeOverdue()
 		t.invalidate(&v)

@@ -139,6 +139,7 @@ func (tr *tracking) stop(s *session) {
 	if t == nil {
 		return
 	}
+	s.srv.lockHolds.forget(s)
 	for more := true; more; {
 		more = tr.forget(s)
 	}

@@ -359,10 +359,10 @@ func (s *session) redirect() int64 {
 	}
 }
 
-// requestClient returns the client number that requests carry: 0, unless the client has NOLOOP, or
-// a monitor shows what its scripts call.
+// requestClient returns the client number that requests carry: 0, unless the client has NOLOOP or
+// locks that it may lose, or a monitor shows what its scripts call.
 func (s *session) requestClient() uint64 {
-	if s.track.Load().quiet() || s.srv.monitors.size.Load() > 0 {
+	if s.track.Load().quiet() || s.srv.monitors.size.Load() > 0 || s.holdsLocks.Load() > 0 {
 		return s.clientNumber()
 	}
 	return 0
@@ -384,6 +384,7 @@ type recorded struct {
 // The machine decides whether the user may, by users that this node may not have applied yet. And
 // only the machine knows which of its keys a script reads.
 func (s *session) remember(spec *commands.Spec, args [][]byte) (r recorded) {
+	spec, args = spec.Carried(args)
 	t := s.track.Load()
 	if t == nil || t.bcast || t.optin && !s.caching || t.optout && s.caching {
 		return r
@@ -456,7 +457,9 @@ func keysRead(spec *commands.Spec, args [][]byte) []string {
 
 // uncache invalidates, after the reply, what a command has read although this node did not permit
 // it: the keys are not tracked.
-func (s *session) uncache(spec *commands.Spec, args [][]byte) { s.invalidate(keysRead(spec, args)) }
+func (s *session) uncache(spec *commands.Spec, args [][]byte) {
+	s.invalidate(keysRead(spec.Carried(args)))
+}
 
 // invalidate tells the client, after the reply, that keys have changed; nil: all keys.
 func (s *session) invalidate(keys []string) {

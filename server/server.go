@@ -204,10 +204,12 @@ type doors struct {
 type answers struct {
 	pubsub       *pubsub
 	counting     counting
+	holders      holders
 	waitQueues   waitQueues
 	machineWaits machineWaits
 	clientIDs    clientIDs
 	tracking     tracking
+	lockHolds    lockHolds
 	hints        hints
 	config       settings
 	configured   configured
@@ -328,6 +330,7 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // serve is Serve. The listener's connections came in by the gate.
 func (s *Server) serve(ln net.Listener, gate *halfopen.Gate) error {
+	began := s.leavesEarlier()
 	s.mu.Lock()
 	if s.retired.Load() {
 		s.mu.Unlock()
@@ -337,7 +340,7 @@ func (s *Server) serve(ln net.Listener, gate *halfopen.Gate) error {
 	if len(s.listeners) == 0 {
 		s.background.Add(2)
 		go s.cron()
-		go s.watchNodes()
+		go s.watchNodes(began)
 	}
 	s.listeners[ln] = struct{}{}
 	s.startFollowing()

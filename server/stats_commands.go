@@ -131,7 +131,7 @@ func (s *session) count(spec *commands.Spec, args [][]byte, end ending, took tim
 	s.noteCall(spec, args, took, replied)
 	s.srv.latency.note(spec, took)
 	s.trace(spec, endings[end])
-	if s.srv.cfg.Audit != nil && spec.Audit != nil {
+	if s.srv.cfg.Audit != nil && (spec.Audit != nil || spec.Keys.Carried) {
 		s.audit(spec, args, end)
 	}
 }

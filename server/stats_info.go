@@ -134,6 +134,7 @@ func infoClients(t *infoText) {
 	t.field("client_recent_max_input_buffer", query)
 	t.field("client_recent_max_output_buffer", waiting)
 	t.field("blocked_clients", t.srv.waitQueues.blocked.Load()+int64(t.srv.pause.size()))
+	t.field("lock_waiters", t.has.LockWaiters)
 	t.field("tracking_clients", t.srv.tracking.on.Load())
 	t.field("clients_in_timeout_table", 0)
 	t.field("pubsub_clients", subscribers)
@@ -436,6 +437,9 @@ func infoCoordd(t *infoText) {
 	t.field("unlogged_writes", t.srv.stats.dryRunHits.Load())
 	t.field("vain_tries", t.srv.stats.dryRunMisses.Load())
 	t.field("snapshot_index", st.SnapshotIndex)
+	t.field("leases", t.has.Leases)
+	t.field("unclaimed_grants", t.has.UnclaimedGrants)
+	t.field("once_requests", t.has.OnceRequests)
 	t.field("request_work", t.has.RequestWork)
 	t.field("ready", ready)
 	if st.NotReady != "" {

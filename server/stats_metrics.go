@@ -100,6 +100,15 @@ var (
 		"Resident memory of the process: used_memory_rss.")
 	metricAvailable = Metrics.Gauge("coordd_memory_available_bytes",
 		"What the process may use: GOMEMLIMIT, the container's limit or the machine's memory.")
+	metricLockWaiters = Metrics.Gauge("coordd_lock_waiters",
+		"Commands of all nodes that wait in queues for locks, the same on every node.")
+	metricUnclaimed = Metrics.Gauge("coordd_lock_grants_unclaimed",
+		"Locks granted to commands that waited, which their nodes have not claimed yet: after a "+
+			"second the next in the queue gets them.")
+	metricLeases = Metrics.Gauge("coordd_leases", "Leases (LEASE), the same on every node.")
+	metricOnce   = Metrics.Gauge("coordd_once_requests",
+		"Requests that run once (ID, IDEMPOTENT) whose replies are remembered, the same on every "+
+			"node.")
 	metricScripts = Metrics.Gauge("coordd_scripts_cached", "Scripts in the cache.")
 	metricRuns    = Metrics.Counter("coordd_script_runs_total",
 		"Runs of scripts and functions on this node, for entries, reads and dry runs: ended, "+
@@ -246,6 +255,10 @@ func (s *Server) giveState(o metrics.Out) {
 	o.Value(metricData, float64(has.Memory))
 	o.Value(metricDataMost, float64(has.MaxMemory))
 	o.Value(metricRequestWork, float64(has.RequestWork))
+	o.Value(metricLockWaiters, float64(has.LockWaiters))
+	o.Value(metricUnclaimed, float64(has.UnclaimedGrants))
+	o.Value(metricLeases, float64(has.Leases))
+	o.Value(metricOnce, float64(has.OnceRequests))
 	o.Value(metricScripts, float64(has.Scripts))
 	o.Value(metricRuns, float64(has.ScriptRuns-has.ScriptsStopped), "ended")
 	o.Value(metricRuns, float64(has.ScriptsStopped), "stopped")

@@ -26,6 +26,7 @@ const eventDenied = "denied"
 
 // audit records a call that ran. It is a change if its reply does not say that it changed nothing.
 func (s *session) audit(spec *commands.Spec, args [][]byte, end ending) {
+	spec, args = spec.Carried(args)
 	shown, audited := spec.Audited(args)
 	if !audited || end.failed() && s.failure == wordNoPerm {
 		return

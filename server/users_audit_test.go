@@ -89,6 +89,8 @@ func TestAudit(t *testing.T) {
 		{"AUTH alice queen", []string{"auth alice: WRONGPASS, default"}},
 		{"AUTH nobody queen", []string{"auth nobody: WRONGPASS, default"}},
 		{"FLUSHALL async", []string{"flushall async: ok indexed, default"}},
+		{"IDEMPOTENT r FLUSHALL sync", []string{"flushall sync: ok indexed, default"}},
+		{"IDEMPOTENT r GET a", nil},
 		{"FUNCTION LOAD secret-code", []string{"function|load: ERR, default"}},
 		{"FUNCTION DELETE lib", []string{"function|delete lib: ERR, default"}},
 		{"FUNCTION HELP", nil},

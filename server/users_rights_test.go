@@ -462,6 +462,8 @@ func TestCarriedSecrets(t *testing.T) {
 		"ACL DRYRUN default COMMAND GETKEYS HELLO 3 AUTH u pw": "ACL DRYRUN default " +
 			"COMMAND GETKEYS HELLO 3 AUTH * *",
 		"COMMAND GETKEYS COMMAND GETKEYS": "COMMAND GETKEYS COMMAND GETKEYS",
+		"IDEMPOTENT r ACL SETUSER u x":    "IDEMPOTENT r ACL SETUSER * *",
+		"IDEMPOTENT r SET k v":            "IDEMPOTENT r SET k v",
 	} {
 		args := commandtest.Args(strings.Fields(call)...)
 		spec, _ := table.Resolve(args)

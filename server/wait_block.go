@@ -143,6 +143,7 @@ type blocked struct {
 	looks   bool          // that caused the current attempt
 	request commands.Request
 
+	late       int              // grants that were claimed too late
 	denied     bool             // an attempt was denied, as in recorded
 	judgedBy   *Users           // those that this node knew when the newest attempt had all keys
 	keyIndexes []int            // where the keys are in the request's arguments; nil: not looked up
@@ -201,12 +202,15 @@ func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error
 // served notes how long the command waited for its reply. It goes back if nobody is there any more.
 func (b *blocked) served(replies commands.Replies, err error) (commands.Replies, error) {
 	if err == nil && !clientConnected(b.s.conn) {
-		b.s.srv.putBackServed(b.w.number, b.request, replies)
+		if b.kept = b.spec.Claims(); !b.kept {
+			b.s.srv.putBackServed(b.w.number, b.request, replies)
+		}
 		b.left = true
 		return commands.Replies{}, nil
 	}
 	peek := replies
-	if a, ok := peek.Next(); err == nil && ok && a.Err() == nil {
+	// waits for locks are known of the machine: see locks.Stats.Waited
+	if a, ok := peek.Next(); err == nil && ok && a.Err() == nil && !b.spec.Claims() {
 		key := waitedKeys(b.spec, b.request.Cmds[0])[0]
 		b.s.srv.cfg.Locks.Served(key, time.Since(b.start))
 	}
@@ -248,7 +252,11 @@ func (b *blocked) hide() {
 // nothing returns the reply to a timeout.
 func (b *blocked) nothing() commands.Replies {
 	out := commands.RESP{Proto: b.s.proto}
-	out.NullArray()
+	if b.spec.Claims() {
+		commands.ReplyLate(&out)
+	} else {
+		out.NullArray()
+	}
 	return commands.RepliesOf(out.Buf)
 }
 
@@ -263,8 +271,12 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	if b.w.number != 0 {
 		replies, err, done = b.read(b.w.takeNews())
 		if !done && b.missed {
-			if replies, err, done = b.leave(); !done {
+			switch replies, err, done = b.leave(); {
+			case !done && !b.kept:
 				s.srv.machineWaits.renumber(b.w)
+			case !done: // it could not leave, and may not be sent again before
+				b.pause = min(max(2*b.pause, firstPause), longestPause)
+				b.resume = time.Now().Add(b.pause)
 			}
 		}
 		if done || b.kept {
@@ -311,7 +323,7 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	clear(b.due)
 	block, waits := replies.Block()
 	if !waits {
-		return replies, nil, true
+		return b.claimed(replies)
 	}
 	if whole {
 		b.judgedBy = users

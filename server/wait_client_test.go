@@ -17,8 +17,10 @@ var waits = map[string]string{
 	"blmovem":    "BLMOVEM k to LEFT LEFT 0",
 	"brpoplpush": "BRPOPLPUSH k to 0", "blmpop": "BLMPOP 0 1 k LEFT",
 	"bzpopmin": "BZPOPMIN k 0", "bzpopmax": "BZPOPMAX k 0", "bzmpop": "BZMPOP 0 1 k MIN",
-	"bzmove": "BZMOVE k to MIN 0",
-	"xread":  "XREAD BLOCK 0 STREAMS k $", "xreadgroup": "XREADGROUP GROUP g c BLOCK 0 STREAMS k >",
+	"bzmove":       "BZMOVE k to MIN 0",
+	"lock.acquire": "LOCK.ACQUIRE k me PX 1000 WAIT 0",
+	"xread":        "XREAD BLOCK 0 STREAMS k $",
+	"xreadgroup":   "XREADGROUP GROUP g c BLOCK 0 STREAMS k >",
 }
 
 // behindSizes are what a client has sent behind its blocking command when it goes.
@@ -44,6 +46,9 @@ func TestGoneBehindMuchInput(t *testing.T) {
 				main.call("DEL", "k", "to")
 				if spec.Name == "xreadgroup" {
 					main.call("XGROUP", "CREATE", "k", "g", "$", "MKSTREAM")
+				}
+				if spec.Claims() {
+					main.call("SET", "k", "held")
 				}
 				c := dial(t)
 				if err := c.Send(commandtest.Args(call...)); err != nil {

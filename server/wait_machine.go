@@ -99,6 +99,7 @@ func (m *machineWaits) forget(w *waiter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waiting, w.number)
+	w.session.out.pay() // it may have been served meanwhile
 }
 
 // tellWaits hands events of the machine to the waiters that they concern. It never blocks.
@@ -243,7 +244,7 @@ func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done
 	case news.reply.Size() > 0:
 		b.kept = false
 		b.s.out.pay()
-		return news.reply, nil, true
+		return b.claimed(news.reply)
 	case !b.kept:
 		return replies, nil, false
 	case news.replaced && !b.s.srv.backend.Waits(b.w.number):
@@ -251,9 +252,10 @@ func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done
 	}
 	if news.ended || news.dropped > b.request.Wait.Era {
 		b.kept = false
-		if b.missed { // it may have been served before
+		if b.missed && !b.spec.Claims() { // it may have been served before
 			return replies, errWaitLost, true
 		}
+		b.missed = false
 	}
 	return replies, nil, false
 }
@@ -280,9 +282,13 @@ func (b *blocked) leave() (replies commands.Replies, err error, served bool) {
 			b.kept, b.missed = false, false
 			return replies, nil, false
 		case err != nil && outcomeOf(err) == NoLeader:
-			return replies, errWaitLost, true
+			cancel()
+			continue
 		}
 		b.w.awaitNews(ctx, pause)
+	}
+	if b.spec.Claims() { // what it may have been granted is not claimed
+		return replies, nil, false
 	}
 	return replies, errWaitLost, true
 }
@@ -323,7 +329,8 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waiting, w.number)
-	if news := w.takeNews(); news.reply.Size() > 0 {
+	w.session.out.pay()
+	if news := w.takeNews(); news.reply.Size() > 0 && !claims(q.Cmds[0]) {
 		s.putBackServed(w.number, q, news.reply)
 		return
 	}
@@ -333,6 +340,20 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 	}
 	m.gone[w.number] = commands.AppendRequest(nil, &q)
 	s.startLeaving()
+}
+
+// leavesEarlier has the machine forget what clients of an earlier process of this node wait for,
+// unless the node has not caught up yet.
+func (s *Server) leavesEarlier() bool {
+	if s.users() == nil {
+		return false
+	}
+	earlier, m := s.backend.EarlierWaits(s.clientBase), &s.machineWaits
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = append(m.left, earlier...)
+	s.startLeaving()
+	return true
 }
 
 // startLeaving has the machine forget what is in machineWaits.left. The caller holds the mutex.
@@ -433,10 +454,12 @@ func (s *Server) outlasting(f func()) bool {
 	return runs
 }
 
-// watchNodes drops the waits and the counts of subscribers of nodes that this node does not reach,
-// while it leads, and the waits of those that have been started again since it looked. When it
-// begins to lead, it has the nodes send their waits again, and ends the hold if some do not come.
-func (s *Server) watchNodes() {
+// watchNodes drops the waits, the counts of subscribers and the connections with leases of nodes
+// that this node does not reach, while it leads, and the waits and connections of those that have
+// been started again since it looked. When it begins to lead, it has the nodes send their waits
+// again, and ends the hold if some do not come.
+// Until it began, the waits of an earlier process have not left.
+func (s *Server) watchNodes(began bool) {
 	defer s.background.Done()
 	started := map[string]time.Time{}
 	term, held, led := s.backend.Status().Term, time.Time{}, time.Time{}
@@ -449,11 +472,16 @@ func (s *Server) watchNodes() {
 			return
 		}
 		nodes, subscribed := s.backend.WaitingNodes(), s.backend.SubscribedNodes()
-		if len(nodes)+len(subscribed) == 0 && s.pubsub.size.Load() == 0 {
+		holders, caughtUp := s.backend.HolderNodes(), s.users() != nil
+		if caughtUp { // until then it sees what was
+			s.holders.begins(s, holders)
+		}
+		began = began || s.leavesEarlier()
+		if len(nodes)+len(subscribed)+len(holders) == 0 && s.pubsub.size.Load() == 0 {
 			continue
 		}
 		st := s.backend.Status()
-		if s.users() != nil { // until a node has caught up, it sees what was
+		if caughtUp {
 			s.counting.begins(s, slices.Contains(subscribed, st.ID))
 		}
 		if st.Role != "leader" {
@@ -479,19 +507,30 @@ func (s *Server) watchNodes() {
 			s.changeWaits(commands.SettingServeWaits)
 		}
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(
-			slices.Concat(nodes, subscribed)))) {
+			slices.Concat(nodes, subscribed, holders)))) {
 			again, heard := st.restarted(id, started), st.hears(id)
 			if id == st.ID {
 				continue
 			}
-			if slices.Contains(nodes, id) && (!heard || again) {
+			// A new leader has not heard of all yet. What waits for elements, its term has dropped;
+			// who waits for a lock keeps its place.
+			settled := time.Since(led) > contactLimit
+			switch {
+			case !slices.Contains(nodes, id):
+			case again || !heard && settled:
 				s.changeWaits(commands.SettingDropWaits, id)
+			case !heard && s.backend.WaitsHeld():
+				s.changeWaits(commands.SettingForgetWaits, id)
 			}
 			// A new leader has not heard of all yet, and counts are not lost with a term. A process
 			// that has just begun drops what is of an earlier one, and may have told its own by
 			// now.
-			if slices.Contains(subscribed, id) && !heard && time.Since(led) > contactLimit {
+			if slices.Contains(subscribed, id) && !heard && settled {
 				s.changeWaits(commands.SettingDropSubscribers, id)
+			}
+			// likewise: leases are not lost with a term
+			if slices.Contains(holders, id) && (again || !heard && settled) {
+				s.changeWaits(commands.SettingDropHolders, id)
 			}
 		}
 	}

@@ -106,6 +106,7 @@ func (s *session) waitPaused(spec *commands.Spec, args [][]byte) bool {
 	if !p.on.Load() {
 		return true
 	}
+	spec, args = spec.Carried(args)
 	write := s.heldAsWrite(spec, args)
 	if write && (spec.Script != nil || spec.Has(commands.RunsQueue)) {
 		// A script that was loaded before is perhaps not known here yet.
@@ -141,6 +142,7 @@ func (s *session) waitPaused(spec *commands.Spec, args [][]byte) bool {
 
 // heldAsWrite reports whether CLIENT PAUSE WRITE holds a call, whose number of arguments is right.
 func (s *session) heldAsWrite(spec *commands.Spec, args [][]byte) bool {
+	spec, args = spec.Carried(args)
 	switch {
 	case spec.Has(commands.RunsQueue):
 		return slices.ContainsFunc(s.tx.queue, func(q queued) bool {

@@ -3,8 +3,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +46,7 @@ func newLocks(c console) *cobra.Command {
 		"release, extend: the lock's fencing token, as list and show print it. If the lock has "+
 			"another holder by now, nothing is done")
 	flags.StringVar(&call.owner, "owner", "",
-		"release, extend: the owner, if there are several (default the first)")
+		"release, extend: the owner, if there are several (default that of the token)")
 	flags.BoolVar(&call.json, "json", false, "list, show: print JSON")
 	add := func(use, short string, run func(context.Context, *locksCall) error, names ...string) {
 		cmd.AddCommand(&cobra.Command{
@@ -143,6 +143,24 @@ func showLock(ctx context.Context, c *locksCall) error {
 			l.Owner, l.Token, millisText(l.HeldMs), leftText(&l.Entry))
 	}
 	_ = t.Flush()
+	if len(l.Holds) > 1 || l.Lease != "" {
+		fmt.Fprintln(t, "\nHELD BY\tTOKEN\tCOUNT\tTIME LEFT\tLEASE")
+		for _, o := range l.Holds {
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", o.Owner, o.Token, o.Count,
+				leftText(&observe.Entry{TTLMs: o.TTLMs}), cmp.Or(o.Lease, "–"))
+		}
+		_ = t.Flush()
+	}
+	if len(l.Queue) > 0 {
+		fmt.Fprintln(t, "\nIN THE QUEUE\tKIND\tPRIORITY\tFOR")
+	}
+	for _, q := range l.Queue {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", q.Owner, q.Kind, q.Priority, millisText(q.WaitsMs))
+	}
+	if more := l.Queued - int64(len(l.Queue)); more > 0 {
+		fmt.Fprintf(t, "and %d more\n", more)
+	}
+	_ = t.Flush()
 	if len(l.Waiting) > 0 {
 		fmt.Fprintln(t, "\nWAITING\tFOR\tATTEMPTS\tLAST ATTEMPT")
 	}
@@ -170,13 +188,14 @@ func (c *locksCall) held(ctx context.Context) (l *observe.Lock, owner string, er
 	switch {
 	case err != nil:
 		return nil, "", err
-	case l == nil || l.Token != c.token:
+	case l == nil:
 		return nil, "", observe.ErrChanged
-	case c.owner != "":
-		return l, c.owner, nil
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(l.OwnerID)
-	return l, string(raw), err
+	owner, held := l.Held(c.token)
+	if !held {
+		return nil, "", observe.ErrChanged
+	}
+	return l, cmp.Or(c.owner, owner), nil
 }
 
 func releaseLock(ctx context.Context, c *locksCall) error {

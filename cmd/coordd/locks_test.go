@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -88,6 +89,40 @@ func TestLocksCommand(t *testing.T) {
 	call(0, "HELD BEFORE BY", "locks", "show", "lock:a")
 	c.SetNX(ctx, "lock:c", "you", time.Minute)
 	call(0, "WAITING", "locks", "show", "lock:c")
+}
+
+// Locks that several hold, with leases, and who is in their queue.
+func TestLocksThatSeveralHold(t *testing.T) {
+	addr, c := startNode(t)
+	ctx := t.Context()
+	call := calling(t, addr)
+	var lease int64
+	wait.For(t, 10*time.Second, "LEASE", func() bool {
+		var err error
+		lease, err = c.Do(ctx, "LEASE", "GRANT", 60_000).Int64()
+		return err == nil
+	})
+	c.Do(ctx, "LOCK.ACQUIRE", "l", "a", "LEASE", lease, "SHARED")
+	c.Do(ctx, "LOCK.ACQUIRE", "l", "b", "PX", 60_000, "SHARED")
+	go c.Do(ctx, "LOCK.ACQUIRE", "l", "writer", "PX", 60_000, "WAIT", 60_000, "PRIORITY", 7)
+	var l observe.Lock
+	wait.For(t, 10*time.Second, "a queue", func() bool {
+		l = observe.Lock{}
+		err := json.Unmarshal([]byte(call(0, "", "locks", "show", "l", "--json")), &l)
+		return err == nil && len(l.Queue) == 1
+	})
+	if len(l.Holds) != 2 || l.Lease != fmt.Sprint(lease) || l.Queue[0].Owner != "writer" ||
+		l.Holds[1].Owner != "b" || l.TTLMs > 60_000 || l.TTLMs < 50_000 {
+		t.Fatalf("%+v", l)
+	}
+	call(0, "writer        string  7", "locks", "show", "l")
+	call(0, "HELD BY", "locks", "show", "l")
+	call(0, "held by b, ends in 1h0m0s", "locks", "extend", "l", "1h", "--token", l.Holds[1].Token)
+	call(0, "released l, held by b", "locks", "release", "l", "--token", l.Holds[1].Token)
+	call(0, "released l, held by a", "locks", "release", "l", "--token", l.Holds[0].Token)
+	wait.For(t, 10*time.Second, "the next", func() bool {
+		return c.Get(ctx, "l").Val() == "writer"
+	})
 }
 
 // Not on a terminal, top prints one sample with rates.

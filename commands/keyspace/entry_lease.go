@@ -10,25 +10,39 @@ const mark Revision = 1 << 63
 // Lease reports whether the key is marked as a lock.
 func (e *Entry) Lease() bool { return e.created&mark != 0 }
 
+// Acquired reports whether the key is marked as a lock that a LOCK command took: with both marks.
+func (e *Entry) Acquired() bool { return e.created&e.changed&mark != 0 }
+
 // Window reports whether the key is marked as a window.
-func (e *Entry) Window() bool { return e.changed&mark != 0 }
+func (e *Entry) Window() bool { return e.created&mark == 0 && e.changed&mark != 0 }
 
 // MarkLease marks the key as a lock, or takes all marks away. Only the log entry that changes e may
-// do so: a snapshot may be reading an older one.
+// do so: a snapshot may be reading an older one. A lock that a LOCK command took stays one.
 func (e *Entry) MarkLease(on bool) {
+	if on && e.Acquired() {
+		return
+	}
 	e.created, e.changed = e.created&^mark, e.changed&^mark
 	if on {
 		e.created |= mark
 	}
 }
 
+// MarkAcquired marks the key as a lock that a LOCK command took, under the same condition.
+func (e *Entry) MarkAcquired() { e.created, e.changed = e.created|mark, e.changed|mark }
+
 // MarkWindow marks the key as a window, under the same condition.
 func (e *Entry) MarkWindow() {
 	e.created, e.changed = e.created&^mark, e.changed|mark
 }
 
-// renew notes that e counts as created at a revision.
-func (e *Entry) renew(at Revision) { e.created = e.created&mark | at }
+// renew notes that e counts as created at a revision: whoever took the lock has it no more.
+func (e *Entry) renew(at Revision) {
+	if e.Acquired() {
+		e.changed &^= mark
+	}
+	e.created = e.created&mark | at
+}
 
 // touch notes that e is changed at a revision.
 func (e *Entry) touch(at Revision) { e.changed = e.changed&mark | at }
@@ -44,14 +58,16 @@ const (
 )
 
 // recordMark returns the marks of e for its record.
-func recordMark(e *Entry) (m byte) {
-	if e.Lease() {
-		m |= recordLease
+func recordMark(e *Entry) byte {
+	switch {
+	case e.Acquired():
+		return recordMarks
+	case e.Lease():
+		return recordLease
+	case e.Window():
+		return recordWindow
 	}
-	if e.Window() {
-		m |= recordWindow
-	}
-	return m
+	return 0
 }
 
 // markLikely marks a key from a snapshot of a release that knew no marks: with a deadline, a string

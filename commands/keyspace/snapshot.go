@@ -161,13 +161,15 @@ func (ks *Keyspace) decode(record []byte, marks bool) (l loaded, err error) {
 	default:
 		return l, ErrCorrupt
 	}
-	if !r.Done() || known.deadline < 0 || marked == recordMarks {
+	if !r.Done() || known.deadline < 0 {
 		return l, ErrCorrupt
 	}
 	l.entry.inherit(known)
 	switch {
 	case !marks:
 		markLikely(l.entry)
+	case marked == recordMarks:
+		l.entry.MarkAcquired()
 	case marked == recordLease:
 		l.entry.MarkLease(true)
 	case marked == recordWindow:

@@ -142,6 +142,9 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		return in.rejected(spec, errCommandArity)
 	case spec.Has(commands.NoScript) || spec.Handler == nil || x.Level < spec.HandlerLevel:
 		return in.rejected(spec, errNotFromScript)
+	case spec.RequestID != nil && spec.RequestID(in.args) != nil &&
+		x.Level >= commands.LevelSecond:
+		return in.rejected(spec, string(commands.ErrScriptID))
 	}
 	if x.User != nil {
 		before := x.Work

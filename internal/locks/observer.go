@@ -136,9 +136,13 @@ func (o *Observer) count(f *commands.Fact, nowMs int64) {
 	case commands.LockGranted:
 		lock := o.lockID(f.DB, f.Key)
 		if len(o.waiters.byLock[lock]) > 0 {
-			if ms, waited := o.waiters.grant(lock, o.ownerID(f.Owner), nowMs); waited {
+			ms, waited := o.waiters.grant(lock, o.ownerID(f.Owner), nowMs)
+			if waited && f.QueuedMs == 0 {
 				c.waited.add(ms)
 			}
+		}
+		if f.QueuedMs != 0 {
+			c.waited.add(nowMs - f.QueuedMs)
 		}
 		if o.takenOver(lock, f.Owner, nowMs) {
 			c.taken++
@@ -205,10 +209,10 @@ type Stats struct {
 	// TakenOver counts locks that expired and that another client got within a second.
 	TakenOver uint64
 	// Held is how long locks were held until they were released or expired, Waited how long clients
-	// that were refused first waited for a lock that they got.
+	// that were refused or queued first waited for a lock that they got.
 	Held, Waited Histogram
 	// Blocked is how long clients of this node waited in commands such as BLPOP that found
-	// something at last.
+	// something at last. Those that wait for locks are among Waited instead.
 	Blocked Histogram
 
 	// Windows. Counted ones do not show whether the client let the request pass.

@@ -54,6 +54,20 @@ func TestObserverCounts(t *testing.T) {
 	}
 }
 
+// A lock that was waited for in a queue was waited for since then, however long ago, and whoever
+// led.
+func TestQueuedWaits(t *testing.T) {
+	o := newObserver(t, "")
+	granted := fact(commands.LockGranted, "a", 1)
+	granted.QueuedMs = 1000
+	o.Applied(at(1), 901_000, []commands.Fact{fact(commands.LockRefused, "a", 1)})
+	o.Applied(at(2), 901_000, []commands.Fact{granted, fact(commands.LockGranted, "b", 2)})
+	s := o.Snapshot()[0]
+	if s.Waited.Count != 1 || s.Waited.Sum != 900 {
+		t.Errorf("waited %d in %gs", s.Waited.Count, s.Waited.Sum)
+	}
+}
+
 // Only another owner, within a second, takes a lock over.
 func TestTakenOver(t *testing.T) {
 	for _, c := range []struct {

@@ -80,6 +80,11 @@ func (n backend) Level() uint64 { return n.adapter.Level() }
 // Waits implements server.Backend.
 func (n backend) Waits(number uint64) bool { return n.adapter.Waits(number) }
 
+// LockTokens implements server.Backend.
+func (n backend) LockTokens(of []commands.HeldLock) (tokens []uint64, newest uint64) {
+	return n.adapter.LockTokens(of)
+}
+
 // ScriptVerdicts implements server.Backend.
 func (n backend) ScriptVerdicts() []commands.ScriptVerdict { return n.adapter.ScriptVerdicts() }
 
@@ -89,8 +94,14 @@ func (n backend) WaitsHeld() bool { return n.adapter.Held() }
 // WaitingNodes implements server.Backend.
 func (n backend) WaitingNodes() []string { return n.adapter.WaitingNodes() }
 
+// EarlierWaits implements server.Backend.
+func (n backend) EarlierWaits(first uint64) []uint64 { return n.adapter.EarlierWaits(first) }
+
 // SubscribedNodes implements server.Backend.
 func (n backend) SubscribedNodes() []string { return n.adapter.SubscribedNodes() }
+
+// HolderNodes implements server.Backend.
+func (n backend) HolderNodes() []string { return n.adapter.HolderNodes() }
 
 // Watch implements server.Backend.
 func (n backend) Watch(on bool) { n.adapter.Watch(on) }
@@ -245,6 +256,8 @@ func (n backend) Stats() server.Stats {
 		Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, Memory: m.Memory,
 		MaxMemory: m.MaxMemory, ScriptBytes: m.ScriptBytes, LibraryBytes: m.LibraryBytes,
 		RequestWork: m.RequestWork, Found: m.Found, Missed: m.Missed,
+		LockWaiters: m.LockWaiters, UnclaimedGrants: m.UnclaimedGrants,
+		Leases: m.Leases, OnceRequests: m.OnceRequests,
 		ScriptRuns:     m.ScriptUsage.Runs,
 		ScriptsStopped: m.ScriptUsage.Stopped, ScriptSeconds: m.ScriptUsage.Seconds()}
 	for i := range keyspace.Databases {

@@ -95,7 +95,8 @@ var (
 	metricHold = Metrics.Histogram("coordd_lock_hold_seconds",
 		"How long locks were held, until they were released or expired.", "label")
 	metricWait = Metrics.Histogram("coordd_lock_wait_seconds",
-		"How long clients that were refused first waited for a lock that they got.", "label")
+		"How long clients that were refused first, or queued, waited for a lock that they got.",
+		"label")
 	metricBlocked = Metrics.Histogram("coordd_blocked_wait_seconds",
 		"How long commands that wait for keys, such as BLPOP, waited until they found something.",
 		"label")

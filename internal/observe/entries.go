@@ -36,6 +36,8 @@ type Entry struct {
 	Token   string `json:"token"` // the fencing token
 	HeldMs  int64  `json:"held"`  // -1: unknown
 	Waiters int64  `json:"waiters"`
+	Queued  int64  `json:"queued"` // those of the waiters that are in the queue of the cluster
+	Lease   string `json:"lease"`  // id of the lease that it lives as long as; empty: none
 
 	// For others: elements, or the value of a number; -1: unknown.
 	Size int64 `json:"size"`

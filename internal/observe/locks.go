@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,8 +16,44 @@ import (
 // Lock is a lock with what the leader knows of it.
 type Lock struct {
 	Entry
-	Waiting []Waiter `json:"waiting"`
+	Holds   []Hold   `json:"holds"`   // what the first owners hold, if that is known
+	Queue   []Queued `json:"queue"`   // who is in its queue, the next first
+	Waiting []Waiter `json:"waiting"` // who has asked for it without
 	History []Holder `json:"history"` // the latest first
+}
+
+// Hold is what an owner holds of a lock.
+type Hold struct {
+	Owner string `json:"owner"`
+	Count int64  `json:"count"` // permits, or how often it has entered
+	Token string `json:"token"`
+	TTLMs int64  `json:"ttl"`   // -1: there is none
+	Lease string `json:"lease"` // empty: none
+
+	raw string
+}
+
+// Queued is a client in the queue for a lock.
+type Queued struct {
+	Owner    string `json:"owner"`
+	Kind     string `json:"kind"` // the form in which it wants the lock
+	Priority int64  `json:"priority"`
+	WaitsMs  int64  `json:"waits"`
+}
+
+// Held returns the owner that a token of the lock belongs to, as it was typed. The token of a lock
+// that several hold belongs to the first one.
+func (l *Lock) Held(token string) (owner string, ok bool) {
+	if token == "" {
+		return "", false
+	}
+	for _, h := range l.Holds {
+		if h.Token == token {
+			return h.raw, true
+		}
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(l.OwnerID)
+	return string(raw), err == nil && l.Token == token
 }
 
 // Waiter is a client that was refused a lock, and has not got it since.
@@ -67,7 +104,8 @@ func lockEntry(m map[string]resp.Value) Entry {
 		}
 	}
 	e.Token, e.TTLMs, e.HeldMs = m["token"].Text, number(m["ttl-ms"]), number(m["held-ms"])
-	e.Waiters = max(number(m["waiters"]), 0)
+	e.Waiters, e.Queued = max(number(m["waiters"]), 0), max(number(m["queued"]), 0)
+	e.Lease = leaseID(m["lease"])
 	var texts []string
 	for _, o := range m["owners"].Elems {
 		n := newName(o.Text)
@@ -84,6 +122,14 @@ func lockEntry(m map[string]resp.Value) Entry {
 	return e
 }
 
+// leaseID returns the id of a lease, empty for none.
+func leaseID(v resp.Value) string {
+	if v.Text == "0" {
+		return ""
+	}
+	return v.Text
+}
+
 // Lock returns a lock, or what is known of one that nobody holds; nil: nothing is known of it.
 func (c *Client) Lock(ctx context.Context, db int, key string) (*Lock, error) {
 	reply, err := c.in(ctx, db, []string{"LOCKS", "SHOW", key})
@@ -94,7 +140,19 @@ func (c *Client) Lock(ctx context.Context, db int, key string) (*Lock, error) {
 		return nil, nil
 	}
 	m := fields(reply[0])
-	l := &Lock{Entry: lockEntry(m), Waiting: []Waiter{}, History: []Holder{}}
+	l := &Lock{Entry: lockEntry(m), Holds: []Hold{}, Queue: []Queued{}, Waiting: []Waiter{},
+		History: []Holder{}}
+	for _, v := range m["holds"].Elems {
+		h := fields(v)
+		l.Holds = append(l.Holds, Hold{Owner: Show(h["owner"].Text), Count: number(h["count"]),
+			Token: h["token"].Text, TTLMs: number(h["ttl-ms"]), Lease: leaseID(h["lease"]),
+			raw: h["owner"].Text})
+	}
+	for _, v := range m["queue"].Elems {
+		q := fields(v)
+		l.Queue = append(l.Queue, Queued{Owner: Show(q["owner"].Text), Kind: q["kind"].Text,
+			Priority: number(q["priority"]), WaitsMs: number(q["waits-ms"])})
+	}
 	for _, v := range m["waiting"].Elems {
 		w := fields(v)
 		l.Waiting = append(l.Waiting, Waiter{Owner: Show(w["owner"].Text),

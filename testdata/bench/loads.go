@@ -306,6 +306,34 @@ func (ld hotLock) begin(l *loop, t *target, m *meter) error {
 	return nil
 }
 
+// queuedLock is a lock that all clients queue for, as hotLock counts it.
+type queuedLock struct{ clients int }
+
+func (ld queuedLock) begin(l *loop, t *target, m *meter) error {
+	var taken time.Time // by the newest holder
+	for i := range ld.clients {
+		c, err := l.dial(t.port)
+		if err != nil {
+			return err
+		}
+		owner := strconv.Itoa(i)
+		wait := resp.AppendCommand(nil, "LOCK.ACQUIRE", lockName, owner, "PX", "30000", "WAIT", "0")
+		release := resp.AppendCommand(nil, "LOCK.RELEASE", lockName, owner)
+		c.reply = func(reply []byte) {
+			c.mustSucceed(reply)
+			if reply[0] != resp.Array {
+				c.send(wait)
+				return
+			}
+			m.done(taken)
+			taken = time.Now()
+			c.send(release)
+		}
+		c.send(wait)
+	}
+	return nil
+}
+
 // script is the source of a script.
 type script string
 

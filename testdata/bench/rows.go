@@ -77,10 +77,20 @@ var rows = []row{
 	rated("lock and EVALSHA release, 50 clients", three, inFiles, syncing, lockAndRelease(50), 0.8),
 	rated("reentrant lock and unlock, 50 clients", three, inFiles, syncing, reentrant(50), 0.8),
 	rated("sliding window, 100 keys, 50 clients", three, inFiles, syncing, windows(50), 0.8),
+	{name: "sliding window by WINDOW.HIT, 100 keys, 50 clients", unit: "/s",
+		ours: rate(three, windowHits(50)), theirs: rate(syncing, windows(50)),
+		against: inFiles + ", script", wanted: 0.8},
 	rated("hot lock, 200 clients, subscription", three, inFiles, syncing,
 		hotLock{clients: 200}, 1),
 	rated("hot lock, 200 clients, 1 ms polls", three, inFiles, syncing,
 		hotLock{clients: 200, poll: time.Millisecond}, 0.8),
+	{name: "hot lock, 200 clients, queue", unit: "/s", ours: rate(three, queuedLock{clients: 200}),
+		theirs:  rate(three, hotLock{clients: 200}),
+		against: "coordd, subscription", wanted: 5},
+	{name: "hot lock, 200 clients, queue, beside redis", unit: "/s",
+		ours:    rate(three, queuedLock{clients: 200}),
+		theirs:  rate(syncing, hotLock{clients: 200}),
+		against: inFiles + ", subscription", wanted: 1},
 	rated("fresh locks, 50 clients, single node", coordd(1), inFiles, syncing, freshLocks(50, 1),
 		1),
 	{name: "lock and release, 1,000 clients", unit: "/s", ours: rate(three, lockAndDelete(1000)),
@@ -189,6 +199,15 @@ func windows(clients int) load {
 			return []string{"EVALSHA", slidingWindow.sha(), "1",
 				"window:" + strconv.Itoa((client*7919+n)%100), "1000000", "10000",
 				fresh("", client, n)}
+		}}
+}
+
+// windowHits does by coordd's command what windows does by a script.
+func windowHits(clients int) load {
+	return closedLoop{clients: clients, pipeline: 1,
+		request: func(client, n int) []string {
+			return []string{"WINDOW.HIT", "window:" + strconv.Itoa((client*7919+n)%100), "10000",
+				"PX", "1000"}
 		}}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -49,6 +50,16 @@ func forTests(sets ...string) func() (string, error) {
 	})
 }
 
+// Go returns the command go with arguments. It compiles on all processors, also where the tests
+// have one.
+func Go(args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "GOMAXPROCS=")
+	})
+	return cmd
+}
+
 // Build builds a package as the binary coordd, with flags of go build, and returns its path.
 func Build(pkg string, flags ...string) (string, error) {
 	dir, err := directory()
@@ -66,7 +77,7 @@ func buildIn(dir, from, pkg string, flags ...string) (string, error) {
 	kept, _ := os.UserCacheDir()
 	kept = filepath.Join(kept, "coordd-tests", hex.EncodeToString(sum[:8]))
 	_ = share(kept, path)
-	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, pkg)...)
+	cmd := Go(append(append([]string{"build"}, flags...), "-o", path, pkg)...)
 	cmd.Dir = from
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)

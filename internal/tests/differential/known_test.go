@@ -138,6 +138,7 @@ var avoidances = []avoidance{
 	{"| `XTRIM` | `KEEPREF`,", "xtrim", "acked"},
 	{"| `XADD` | `KEEPREF`,", "xadd", "idmp"},
 	{"| `XADD` | `KEEPREF`,", "xadd", "idmpauto"},
+	{"| `SET` | `IFEQ`,", "set", "lease"},
 	{"| `EXEC` | `IFEQ`,", "exec", "ifeq"}, {"| `EXEC` | `IFEQ`,", "exec", "ifne"},
 	{"| `EXEC` | `IFEQ`,", "exec", "nx"}, {"| `EXEC` | `IFEQ`,", "exec", "xx"},
 	{"| `XREAD` | `MAXCOUNT`,", "xread", "maxcount"},

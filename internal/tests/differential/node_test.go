@@ -153,10 +153,22 @@ func (n *singleNode) SubscribedNodes() []string {
 	return n.node.machine.SubscribedNodes()
 }
 
+// HolderNodes implements server.Backend.
+func (n *singleNode) HolderNodes() []string {
+	defer n.lock()()
+	return n.node.machine.HolderNodes()
+}
+
 // WaitingNodes implements server.Backend.
 func (n *singleNode) WaitingNodes() []string {
 	defer n.lock()()
 	return n.node.machine.WaitingNodes()
+}
+
+// EarlierWaits implements server.Backend.
+func (n *singleNode) EarlierWaits(first uint64) []uint64 {
+	defer n.lock()()
+	return n.node.machine.EarlierWaits(first)
 }
 
 // ScriptVerdicts implements server.Backend.

@@ -175,6 +175,10 @@ func TestGuide(t *testing.T) {
 					if (p.name == "locks" || p.name == "leader-election") && lost.played == 0 {
 						t.Error("no reply was lost")
 					}
+					if acquires := strings.Contains(code, "LOCK.ACQUIRE"); acquires &&
+						lost.acquired == 0 {
+						t.Error("no reply to LOCK.ACQUIRE was lost")
+					}
 				})
 			}
 		})

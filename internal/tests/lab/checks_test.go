@@ -199,6 +199,123 @@ func TestChecksBite(t *testing.T) {
 	}
 }
 
+// TestLockChecksBite: the checks of locks that are waited for, of leases, and of windows.
+func TestLockChecksBite(t *testing.T) {
+	events := func(all ...*event) func(*work, player) {
+		return func(w *work, _ player) { w.events = all }
+	}
+	// a grant for 3 s whose reply names the end of that, by the cluster clock
+	take := func(key, owner string, weight, wait, call, ret int, token, endMs int64) *event {
+		q := asked{owner, weight, grantLong, time.Duration(wait) * 1e6, []string{key}}
+		e := at(0, "take", q.args(), call, ret, fmt.Sprintf("[%d %d 1 0]", token, endMs))
+		e.Key = key
+		return e
+	}
+	mutex := func(owner string, wait, call, ret int, token, endMs int64) *event {
+		return take("{mutex}", owner, 1, wait, call, ret, token, endMs)
+	}
+	then := func(op string, e *event, call, ret int, reply string) *event {
+		n := at(0, op, e.Args, call, ret, reply)
+		n.Key = e.Key
+		return n
+	}
+	seen := func(key, owners string, call, ret int) *event {
+		e := at(9, "waiters", nil, call, ret, owners)
+		e.Key = key
+		return e
+	}
+	a := mutex("a", 0, 10, 20, 5, 4000)
+	free := then("release", a, 50, 60, "1")
+	late := mutex("x", 100, 30, 131, 0, -1)
+	two := func(wa, wb int) func(*work, player) {
+		return events(take("{permits}", "a", wa, 0, 10, 20, 5, 4000),
+			take("{permits}", "b", wb, 0, 30, 40, 6, 4010))
+	}
+	key := func(reply string, l attachment, call, ret int) func(*work, player) {
+		return func(w *work, p player) {
+			p.(*attachments).check(w, &l, l, at(0, "exists", nil, call, ret, reply))
+		}
+	}
+	ran := func(ranges ...[2]int) func(*work, player) {
+		return func(w *work, p player) {
+			p.(*onces).ranges["k"] = ranges
+			p.(*onces).judgeRanges(w)
+		}
+	}
+	hit := func(n, every int, rest ...*event) func(*work, player) {
+		return func(w *work, _ player) {
+			for i := range n {
+				w.events = append(w.events,
+					at(0, "hit", []string{"both"}, every*i, every*i+1, "[1 0 0 0]"))
+			}
+			w.events = append(w.events, rest...)
+		}
+	}
+	for _, c := range []struct {
+		what  string
+		right bool
+		make  func(*work) player
+		fill  func(*work, player)
+	}{
+		{"one after the other", true, mutexes,
+			events(a, free, mutex("b", 500, 30, 61, 6, 4040))},
+		{"two at once", false, mutexes, events(a, mutex("b", 500, 30, 61, 6, 4040))},
+		{"a grant before the end of the last term", false, mutexes,
+			events(a, mutex("b", 4000, 30, 3100, 6, 6900))},
+		{"a grant after it", true, mutexes, events(a, mutex("b", 4000, 30, 3100, 6, 7000))},
+		{"a grant before the end of an extended term", false, mutexes,
+			events(a, then("extend", a, 200, 210, "[5 4190 1 0]"),
+				mutex("b", 4000, 30, 3250, 6, 7000))},
+		{"two with one token", false, mutexes, events(a, free, mutex("b", 0, 70, 80, 5, 4060))},
+		{"a token that falls", false, mutexes, events(a, free, mutex("b", 0, 70, 80, 4, 4060))},
+		{"a wait that is over", true, mutexes, events(a, late)},
+		{"a wait that is over early", false, mutexes,
+			events(a, mutex("x", 100, 30, 90, 0, -1))},
+		{"one who is overtaken", false, mutexes, events(a, free,
+			mutex("x", 500, 30, 300, 9, 4200), seen("{mutex}", "x", 40, 45),
+			mutex("y", 500, 46, 62, 6, 4050), then("release", mutex("y", 500, 46, 62, 6, 4050),
+				70, 80, "1"))},
+		{"one who is not", true, mutexes, events(a, free,
+			mutex("x", 500, 30, 61, 6, 4050), seen("{mutex}", "x", 40, 45),
+			then("release", mutex("x", 500, 30, 61, 6, 4050), 70, 80, "1"),
+			mutex("y", 500, 46, 82, 7, 4070))},
+		{"one who waits in vain behind another", false, mutexes, events(a, free,
+			mutex("x", 500, 30, 540, 0, -1), seen("{mutex}", "x", 40, 45),
+			mutex("y", 500, 46, 62, 6, 4050))},
+		{"permits that there are", true, permits, two(1, 2)},
+		{"permits that there are not", false, permits, two(2, 2)},
+		{"a reader beside a writer", false, readersWriters, events(
+			take("{shared}", "a", 1, 0, 10, 20, 5, 4000),
+			take("{shared}", "b", 1000, 0, 30, 40, 6, 4010))},
+		{"two readers", true, readersWriters, events(
+			take("{shared}", "a", 1, 0, 10, 20, 5, 4000),
+			take("{shared}", "b", 1, 0, 30, 40, 6, 4010))},
+		{"keys that are there", true, attachedKeys, key("3", attachment{until: 50e6}, 10, 20)},
+		{"keys that are gone early", false, attachedKeys,
+			key("0", attachment{until: 50e6}, 10, 20)},
+		{"keys that are gone", true, attachedKeys, key("0", attachment{until: 50e6}, 40, 51)},
+		{"keys that were revoked", true, attachedKeys,
+			key("0", attachment{until: 50e6, revoked: true}, 10, 20)},
+		{"keys of which one is gone", false, attachedKeys, key("2", attachment{}, 10, 20)},
+		{"keys that are back", false, attachedKeys, key("3", attachment{gone: 5e6}, 10, 20)},
+		{"numbers that follow each other", true, repeats, ran([2]int{3, 5}, [2]int{0, 3})},
+		{"a number that was added twice", false, repeats, ran([2]int{3, 6}, [2]int{0, 4})},
+		{"four hits in a window", true, windowHits, hit(4, 10)},
+		{"five hits in a window", false, windowHits, hit(5, 10)},
+		{"five hits in time", true, windowHits, hit(5, 40)},
+		{"a full window", true, windowHits,
+			hit(4, 10, at(0, "hit", []string{"both"}, 50, 51, "[0 0 9 1]"))},
+		{"a window that refuses too early", false, windowHits,
+			hit(3, 10, at(0, "hit", []string{"both"}, 50, 51, "[0 0 9 1]"))},
+		{"a window that is charged for what another refused", false, windowHits,
+			hit(11, 60, at(0, "hit", []string{"long"}, 665, 666, "[0 0 9 1]"))},
+	} {
+		if n := judged(c.make, c.fill, nil); (n == 0) != c.right {
+			t.Errorf("%s: %d problems", c.what, n)
+		}
+	}
+}
+
 // calls are n calls that were let through, every so many milliseconds.
 func calls(n, every int, reply string) func(*work, player) {
 	return func(w *work, _ player) {

@@ -77,3 +77,19 @@ func TestKillAndPause(t *testing.T) {
 		workloads: workloads, lasts: 5 * time.Second}
 	perform(t, p)
 }
+
+// TestLocksWithoutFaults is a short run in which nothing fails, of what is judged more strictly
+// then.
+func TestLocksWithoutFaults(t *testing.T) {
+	tier.Check(t)
+	p := &plan{number: 1, seed: seeds.Of(t), faults: [2]string{"nothing", "nothing"},
+		variants: [2]variant{faults[0].variants[0], faults[0].variants[0]}, kind: kinds[0],
+		lasts: time.Duration(numberOf(t, "COORDD_LAB_SECONDS", 4)) * time.Second}
+	for _, w := range workloads {
+		if slices.Contains([]string{"mutexes", "permits", "readers and writers", "several locks",
+			"attached keys", "repeats", "hits"}, w.name) {
+			p.workloads = append(p.workloads, w)
+		}
+	}
+	perform(t, p)
+}

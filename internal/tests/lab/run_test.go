@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,12 +40,34 @@ type run struct {
 	begin time.Time
 	works []*work
 
-	log  sync.Mutex
-	acts []string // what happened
+	fades bool // something beside the keys ends in time: only they are as before after a restart
+
+	log    sync.Mutex
+	acts   []string      // what happened
+	faulty time.Duration // when the first fault began; 0: none has
+
+	stopped   atomic.Bool  // the clients are to end
+	overtaken atomic.Int64 // while something failed: those who waited for a lock
 }
 
 // now is the time since the run began.
 func (r *run) now() time.Duration { return time.Since(r.begin) }
+
+// quiet reports whether nothing had failed by then.
+func (r *run) quiet(to time.Duration) bool {
+	r.log.Lock()
+	defer r.log.Unlock()
+	return r.faulty == 0 || to < r.faulty
+}
+
+// fails notes that something is about to fail.
+func (r *run) fails() {
+	r.log.Lock()
+	defer r.log.Unlock()
+	if r.faulty == 0 {
+		r.faulty = r.now()
+	}
+}
 
 // did notes what happened.
 func (r *run) did(format string, args ...any) {
@@ -124,6 +147,7 @@ func (r *run) load() {
 	}
 	r.did("all nodes serve, %v later", (r.now() - began).Round(time.Millisecond))
 	time.Sleep(max(r.lasts-r.now(), r.lasts/8)) // more load
+	r.stopped.Store(true)
 	stop()
 	clients.Wait()
 }
@@ -138,6 +162,9 @@ func (r *run) inject(i int) {
 	from, to := part(0.1, 0.35), part(0.5, 0.8)
 	time.Sleep(from - r.now())
 	r.did("begins: %s", v.name)
+	if r.faults[i] != "nothing" {
+		r.fails()
+	}
 	before := r.acknowledged()
 	end := v.begin(&scene{run: r, rnd: rnd})
 	if r.faults[1-i] == "nothing" && v.survives {
@@ -213,6 +240,10 @@ func (r *run) restart() {
 	}) {
 		r.problem("there are subscribers, and no clients")
 	}
+	keys, err := r.works[0].admin.DBSize(context.Background()).Result()
+	if err != nil {
+		r.problem("%v", err)
+	}
 	_ = r.works[0].admin.Close()
 	before, err := r.states()
 	if err != nil {
@@ -239,6 +270,9 @@ func (r *run) restart() {
 		n.start()
 	}
 	after, err := r.states()
+	if r.fades {
+		before, after = lastRecords(before, int(keys)), lastRecords(after, int(keys))
+	}
 	if err != nil || after != before {
 		r.problem("the state after a restart has %d bytes, and had %d (%v): before, after",
 			len(after), len(before), err)
@@ -262,6 +296,9 @@ func (r *run) report() string {
 		fmt.Fprintf(&b, "\n    %-16s %6d acknowledged, %5d refused, %4d unknown; longest wait "+
 			"%.2f s", w.name, w.count[acked], w.count[refused], w.count[unknown],
 			w.longest.Seconds())
+	}
+	if n := r.overtaken.Load(); n > 0 {
+		fmt.Fprintf(&b, "\n    %d times somebody who waited for a lock was overtaken", n)
 	}
 	return fmt.Sprintf("run %d: %d acknowledged, %d refused, %d unknown, in %.1f s%s\n    "+
 		"refused:%s\n    unknown:%s", r.number, count[acked], count[refused], count[unknown],

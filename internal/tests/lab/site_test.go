@@ -347,6 +347,19 @@ func contents(snapshot string) string {
 	return held.String()
 }
 
+// lastRecords returns the last n records of what contents returned: those of n keys.
+func lastRecords(contents string, n int) string {
+	var ends []int // of records
+	for at := 0; at+8 <= len(contents); {
+		at += 8 + int(binary.LittleEndian.Uint64([]byte(contents[at:at+8])))
+		ends = append(ends, at)
+	}
+	if ends = ends[:max(len(ends)-1, 0)]; len(ends) > n { // the last is empty
+		return contents[ends[len(ends)-1-n]:]
+	}
+	return contents
+}
+
 // unmarked returns a snapshot file without what it says keys are used for: a node that has applied
 // the first entries as release 0.1 has not seen that (docs/adr/0032).
 func unmarked(snapshot string) string {

@@ -85,6 +85,13 @@ var Classes = []string{
 	"strangers who take what users share",
 	"a share that is not the connection's",
 	"one client delays all others",
+	"a waiter that is overtaken",
+	"a grant to nobody that is kept",
+	"a grant that is passed on and not claimed",
+	"a request that runs twice",
+	"keys of a lease that end one by one",
+	"a refused hit that is charged",
+	"more permits than there are",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:

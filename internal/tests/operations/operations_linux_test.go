@@ -20,6 +20,7 @@ var elsewhere = map[string]string{
 
 	"operations.md#Metrics":                     "make monitoring runs a Prometheus with it",
 	"operations.md#Watching locks":              "what LOCKS takes, not a procedure",
+	"operations.md#Leases":                      "what LEASE takes, not a procedure",
 	"operations.md#A node whose state is wrong": "a line of a log; the laboratory flips bits",
 	"operations.md#Users during an upgrade":     "an error; TestUsersAfterUpgrade",
 	"operations.md#Feature levels":              "needs release 0.1; TestNextRelease and others",

@@ -20,10 +20,11 @@ type Calls struct {
 	syntax  map[*commands.Spec][]commands.Arg // syntax of every command
 	Pools   []Pool
 	Shunned []string
-	Strays  int    // one key in so many may not be of the command's group
-	OddCase bool   // some words have letters that only Unicode's rules fold
-	group   string // group of the current command
-	Command string // its full name
+	Strays  int        // one key in so many may not be of the command's group
+	OddCase bool       // some words have letters that only Unicode's rules fold
+	group   string     // group of the current command
+	Command string     // its full name
+	once    [][][]byte // some calls that run once, to be repeated
 	clockMs int64
 	wallUs  int64
 }
@@ -127,6 +128,9 @@ func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 	for strings.HasPrefix(spec.Name, "flush") && g.IntN(30) > 0 {
 		spec = specs[g.IntN(len(specs))]
 	}
+	if spec.Keys.Carried {
+		return g.onceCall(spec)
+	}
 	g.group, g.Command = spec.Group, spec.FullName()
 	words := strings.Split(spec.FullName(), "|")
 	words = append(words, g.Words(g.syntax[spec])...)
@@ -143,13 +147,30 @@ func (g *Calls) Call(specs []*commands.Spec) [][]byte {
 	return commandtest.Args(words...)
 }
 
+// onceCall makes a call that carries another one, or repeats one.
+func (g *Calls) onceCall(spec *commands.Spec) [][]byte {
+	const kept = 8
+	if len(g.once) == kept && g.IntN(3) == 0 {
+		return g.once[g.IntN(kept)]
+	}
+	args := append(commandtest.Args(spec.Name, g.Pick(requestPool)), g.Call(g.Specs)...)
+	if len(g.once) < kept {
+		g.once = append(g.once, args)
+	} else {
+		g.once[g.IntN(kept)] = args
+	}
+	return args
+}
+
 // The pools are small, so that calls share keys and fields.
 var (
 	KeyPool = []string{"k1", "k2", "k3", "h1", "h2", "z1", "z2", "l1", "l2", "s1", "s2", "x1",
 		"x2", "g1", "", "key\x00\xff"}
 	memberPool = []string{"m1", "m2", "m3", "a", "b", "", "\xff\x00", strings.Repeat("long", 20)}
 	fewPool    = []string{"1", "1", "1", "2", "2", "3", "0"}
-	valuePool  = []string{"v", "1", "-7", "3.5", "", "10", "9223372036854775807",
+	// ids of requests that run once
+	requestPool = []string{"r1", "r2", "r3", "r4", "r5", "r6", "", strings.Repeat("r", 129)}
+	valuePool   = []string{"v", "1", "-7", "3.5", "", "10", "9223372036854775807",
 		"text with spaces", "\r\n", "1e300", strings.Repeat("x", 70)}
 	numberPool = []string{"0", "1", "2", "-1", "5", "100", "-3", "9223372036854775807", "x"}
 	floatPool  = []string{"0", "1", "-1.5", "3.25", "inf", "-inf", "1e17", "0.1", "nan", "x"}
@@ -221,6 +242,11 @@ type Pool struct {
 
 // pools are searched in order; the first match counts.
 var pools = []Pool{
+	{"increx request", requestPool}, {"cl.throttle request", requestPool},
+	{"window.hit key", []string{"w1", "w2", "w3"}}, {"window.hit window", ttlPool[:4]},
+	{"window.hit limit", []string{"1", "3", "200", "10000", "10001", "30000"}},
+	{"window.hit cost", []string{"1", "2", "150", "5000", "0"}},
+	{"fence.check token", []string{"0", "1", "5", "9223372036854775807", "-1"}},
 	{"sha1", SHAPool}, {"function-code", libraryPool}, {"library", []string{"one", "two", "t*"}},
 	{"function", []string{"f1", "f2", "F3", "f4", "risk", "r\u0130sk", "ris\u212a"}},
 	{"serialized", DumpPool}, {"script", scriptPool}, {"key", KeyPool}, {"nummembers", fewPool},

@@ -138,6 +138,10 @@ func (s *simulation) check() {
 			s.checkQueue(k, ops)
 		case strings.HasPrefix(k, "fence"):
 			s.checkFences(k, ops)
+		case strings.HasPrefix(k, "mutex"):
+			s.checkMutex(k, ops)
+		case strings.HasPrefix(k, "once"):
+			s.checkOnce(k, ops)
 		default:
 			s.checkKey(k, ops)
 		}

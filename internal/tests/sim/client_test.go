@@ -176,6 +176,12 @@ func commandsOf(kind string, a []string) [][]string {
 			{"EXEC"}}
 	case "both":
 		return [][]string{{"MGET", a[0] + ":a", a[0] + ":b"}}
+	case "acquire":
+		return [][]string{{"LOCK.ACQUIRE", a[0], a[1], "PX", a[2], "WAIT", a[3]}}
+	case "release":
+		return [][]string{{"LOCK.RELEASE", a[0], a[1]}}
+	case "once":
+		return [][]string{{"IDEMPOTENT", a[1], "INCR", a[0]}}
 	case "fence":
 		return [][]string{{"MULTI"}, {"SET", a[0], a[1], "NX", "PX", a[2]}, {"FENCE", a[0]},
 			{"GET", a[0]}, {"EXEC"}}

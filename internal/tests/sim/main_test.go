@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/internal/tests/binaries"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
@@ -68,7 +69,7 @@ func build(t *testing.T) string {
 		{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-tags",
 			"coordd_sim", "-o", binary, "."},
 	} {
-		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		if out, err := binaries.Go(args...).CombinedOutput(); err != nil {
 			t.Fatalf("go %v: %v\n%s", args, err, out)
 		}
 	}

@@ -117,6 +117,10 @@ func newSchedule(seed uint64) *schedule {
 	if g.IntN(4) == 0 {
 		g.rot()
 	}
+	g.Rand = rand.New(rand.NewPCG(seed, 0x6c6f636b))
+	if sc.level == 0 && g.IntN(3) > 0 { // older nodes do not know the commands
+		g.locks()
+	}
 	slices.SortStableFunc(sc.events, func(a, b event) int { return int(a.at - b.at) })
 	return sc
 }

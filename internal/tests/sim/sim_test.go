@@ -71,7 +71,7 @@ func run(t *testing.T, sc *schedule, setup func(*simulation)) (r result) {
 
 // play has clients work and things fail until the end of the schedule.
 func (s *simulation) play(sc *schedule) {
-	work := make([][]event, sc.clients+len(watchers))
+	work := make([][]event, sc.clients+len(watchers)+lockers)
 	var faults []event
 	for _, e := range sc.events {
 		if e.client < 0 {

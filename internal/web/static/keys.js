@@ -29,15 +29,15 @@ function release(view, e) {
 function extend(view, e) {
   confirm({ title: "Extend this lock?", action: "Extend",
     text: `${e.key}, held by ${e.owner || "nobody that is known"}. The time counts from now.`,
-    fields: [{ name: "seconds", label: "Seconds", value: "60" }],
+    fields: [...holder(e), { name: "seconds", label: "Seconds", value: "60" }],
     command: (v) => ["LOCKS", "EXTEND", e.key, chosen(e, v).text, e.token,
       String(Math.round(v.seconds * 1000))],
-    request: (v) => ({ action: "extend", db: view.db(), id: e.id, owner: e.ownerId,
+    request: (v) => ({ action: "extend", db: view.db(), id: e.id, owner: chosen(e, v).id,
       token: e.token, ms: Math.round(v.seconds * 1000) }),
     done: "The lock is extended.", after: view.refresh });
 }
 
-// details shows who waits for a lock, and who held it before.
+// details shows who holds a lock, who waits for it, and who held it before.
 async function details(view, e) {
   let lock;
   try {
@@ -46,6 +46,21 @@ async function details(view, e) {
     notice(failure.message);
     return;
   }
+  const holds = new Table("Held by", [
+    { title: "Held by", class: "wrap mono", cell: (o) => o.owner },
+    { title: "Token", number: true, class: "mono", cell: (o) => o.token },
+    { title: "Count", number: true, cell: (o) => count(o.count) },
+    { title: "Time left", number: true, cell: (o) => (o.ttl < 0 ? "no end" : millis(o.ttl)) },
+    { title: "Lease", number: true, class: "mono", cell: (o) => o.lease || "–" },
+  ], "");
+  holds.show(lock.holds, (o) => o);
+  const queue = new Table("In the queue", [
+    { title: "In the queue", class: "wrap mono", cell: (q) => q.owner },
+    { title: "Kind", cell: (q) => q.kind },
+    { title: "Priority", number: true, cell: (q) => String(q.priority) },
+    { title: "For", number: true, cell: (q) => millis(q.waits) },
+  ], "");
+  queue.show(lock.queue, (q) => q);
   const waiting = new Table("Waiting", [
     { title: "Waiting", class: "wrap mono", cell: (w) => w.owner },
     { title: "For", number: true, cell: (w) => millis(w.waits) },
@@ -63,8 +78,11 @@ async function details(view, e) {
   history.show(lock.history, (p) => p);
   const facts = { Owner: lock.owner || "nobody", Kind: lock.kind || "–", Token: lock.token || "–",
     "Held for": millis(lock.held), "Time left": lock.ttl < 0 ? "no end" : millis(lock.ttl) };
+  if (lock.lease) facts.Lease = lock.lease;
   inform(e.key, h("dl", {}, ...Object.entries(facts).flatMap(([name, value]) =>
-    [h("dt", {}, name), h("dd", {}, value)])), waiting.element, history.element);
+    [h("dt", {}, name), h("dd", {}, value)])),
+    ...(lock.holds.length > 1 || lock.lease ? [holds.element] : []),
+    ...(lock.queue.length ? [queue.element] : []), waiting.element, history.element);
 }
 
 const key = { title: "Key", class: "key mono", cell: (e) => e.key };

@@ -34,7 +34,7 @@ const (
 )
 
 // languages are the directories with programs; all of them unless arguments name some.
-var languages = []string{"node", "go", "debian", "tls"}
+var languages = []string{"node", "go", "kubernetes", "debian", "tls"}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -20,7 +20,7 @@ func goRedisClient(i int) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{Addr: addr(i)})
 }
 
-var goRedis = library{"github.com/redis/go-redis/v9", []check{
+var goRedis = library{"github.com/redis/go-redis/v9", slices.Concat([]check{
 	{"a counter raised under WATCH by six clients on three nodes ends exact",
 		func(ctx context.Context) error {
 			key := unique("counter")
@@ -138,7 +138,7 @@ var goRedis = library{"github.com/redis/go-redis/v9", []check{
 		slices.Sort(moved)
 		return want(len(slices.Compact(moved)), 31, "different elements moved")
 	}},
-}}
+}, ownCommands)}
 
 var rueidisClient = library{"github.com/redis/rueidis", []check{
 	{"client-side caching: a change through another node is seen", func(ctx context.Context) error {

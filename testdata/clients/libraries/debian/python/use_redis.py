@@ -1,6 +1,7 @@
 """python3-redis: its Lock, WATCH, blocking pops, and subscriptions."""
 
 import sys
+import time
 
 sys.dont_write_bytecode = True
 
@@ -100,8 +101,70 @@ def messages():
         want(s.get_message(timeout=5)["data"], "hello", "the message")
 
 
+def own_locks():
+    key, room, tokens = unique("lock"), Room(), []
+
+    def caller(i):
+        client = connect(i)  # its time-out is as long as WAIT
+        for _ in range(4):
+            me = unique("owner")
+            token = client.execute_command("LOCK.ACQUIRE", key, me, "PX", 10000, "WAIT", 29000, "ID", me)[0]
+            tokens.append(token)
+            room.visit()
+            want(client.execute_command("LOCK.RELEASE", key, me, "TOKEN", token), 1, "the release")
+
+    together(6, caller)
+    want((room.most, room.visits), (1, 24), "most at a time, visits")
+    want(tokens, sorted(set(tokens) - {0}), "the tokens")
+
+
+def own_leases():
+    lock, key = unique("lock"), unique("key")
+    client = connect(0)
+    lease = client.execute_command("LEASE", "GRANT", 1000, "CONNECTION")
+    first = client.execute_command("LOCK.ACQUIRE", lock, "a", "LEASE", lease)[0]
+    client.execute_command("SET", key, "v", "LEASE", lease)
+
+    def caller(i):
+        if i == 1:
+            return connect(1).execute_command("LOCK.ACQUIRE", lock, "b", "PX", 10000, "WAIT", 20000)[0]
+        for _ in range(15):  # longer than the lease
+            time.sleep(0.1)
+            want(client.execute_command("LEASE", "KEEPALIVE", lease), [1000], "what is left")
+        want((client.get(lock), client.exists(key)), ("a", 1), "what lives")
+        want(client.execute_command("LEASE", "REVOKE", lease), 1, "the end")
+        return first
+
+    tokens = together(2, caller)
+    want(0 < tokens[0] < tokens[1], True, f"the tokens {tokens} rise")
+    want(client.exists(key), 0, "what lives after the end")
+
+
+def own_repeats():
+    lock, counter, request = unique("lock"), unique("counter"), unique("id")
+    replies = {
+        str((
+            connect(i).execute_command("LOCK.ACQUIRE", lock, "me", "PX", 10000, "WAIT", 1000, "ID", request + ":l"),
+            connect(i).execute_command("INCREX", counter, "EX", 60, "ID", request + ":c"),
+        ))
+        for i in range(3)
+    }
+    want(len(replies), 1, "different replies")
+    want(connect(0).get(counter), "1", "the counter")
+
+
+def own_window():
+    key = unique("window")
+    allowed = together(40, lambda i: connect(i).execute_command("WINDOW.HIT", key, 10, "PX", 60000)[0])
+    want(sum(allowed), 10, "allowed")
+
+
 check(LIBRARY, "Lock: six callers on three nodes hold it one at a time", one_holder)
 check(LIBRARY, "Lock: extend and reacquire; a lock that is over is not released", extended)
 check(LIBRARY, "a counter raised under WATCH on three nodes ends exact", watched_counter)
 check(LIBRARY, "BLPOP on three nodes takes each element once", blocking_pops)
 check(LIBRARY, "a message reaches subscribers on all nodes", messages)
+check(LIBRARY, "LOCK.ACQUIRE with WAIT: six callers on three nodes hold it one at a time, tokens rise", own_locks)
+check(LIBRARY, "LEASE: a lock and a key live while it is renewed; its end serves who waits", own_leases)
+check(LIBRARY, "ID: what is sent again through another node has the first reply", own_repeats)
+check(LIBRARY, "WINDOW.HIT: of 40 calls at once on three nodes exactly 10 are allowed", own_window)

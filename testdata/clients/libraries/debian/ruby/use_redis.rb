@@ -115,3 +115,60 @@ check 'a subscription gets what another node publishes' do
 rescue StopIteration
   want(got, 'hello', 'the message')
 end
+
+check 'LOCK.ACQUIRE with WAIT: six callers on three nodes hold it one at a time, tokens rise' do
+  key = unique('lock')
+  counter = 0
+  tokens = []
+  together(6) do |i|
+    redis = connect(i) # its time-out is longer than WAIT
+    4.times do
+      me = unique('owner')
+      token, = redis.call('LOCK.ACQUIRE', key, me, 'PX', '10000', 'WAIT', '25000', 'ID', me)
+      tokens << token
+      seen = counter
+      sleep 0.002
+      counter = seen + 1
+      want(redis.call('LOCK.RELEASE', key, me, 'TOKEN', token.to_s), 1, 'the release')
+    end
+  end
+  want(counter, 24, 'the counter')
+  want(tokens, tokens.uniq.sort, 'the tokens')
+end
+
+check 'LEASE: a lock and a key live while it is renewed; its end serves who waits' do
+  lock = unique('lock')
+  key = unique('key')
+  redis = connect(0)
+  lease = redis.call('LEASE', 'GRANT', '1000', 'CONNECTION').to_s
+  first, = redis.call('LOCK.ACQUIRE', lock, 'a', 'LEASE', lease)
+  redis.call('SET', key, 'v', 'LEASE', lease)
+  waits = Thread.new { connect(1).call('LOCK.ACQUIRE', lock, 'b', 'PX', '10000', 'WAIT', '20000') }
+  15.times do # longer than the lease
+    sleep 0.1
+    want(redis.call('LEASE', 'KEEPALIVE', lease), [1000], 'what is left')
+  end
+  want([redis.get(lock), redis.exists(key)], ['a', 1], 'what lives')
+  want(redis.call('LEASE', 'REVOKE', lease), 1, 'the end')
+  want(waits.value[0] > first, true, 'the tokens rise')
+  want(redis.exists(key), 0, 'what lives after the end')
+end
+
+check 'ID: what is sent again through another node has the first reply' do
+  lock = unique('lock')
+  counter = unique('counter')
+  id = unique('id')
+  replies = Array.new(3) do |i|
+    redis = connect(i)
+    [redis.call('LOCK.ACQUIRE', lock, 'me', 'PX', '10000', 'WAIT', '1000', 'ID', "#{id}:l"),
+     redis.call('INCREX', counter, 'EX', '60', 'ID', "#{id}:c")]
+  end
+  want(replies.uniq.size, 1, 'different replies')
+  want(connect(0).get(counter), '1', 'the counter')
+end
+
+check 'WINDOW.HIT: of 40 calls at once on three nodes exactly 10 are allowed' do
+  key = unique('window')
+  allowed = together(40) { |i| connect(i).call('WINDOW.HIT', key, '10', 'PX', '60000')[0] }
+  want(allowed.sum, 10, 'allowed')
+end

@@ -1,0 +1,264 @@
+// What was granted to those who waited for locks, until their nodes have claimed it. A node claims
+// while the client is there, and tells it of the grant only then. So what nobody claims in time can
+// be given up, and no client believes to hold it (docs/adr/0064).
+
+package fsm
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/wire"
+)
+
+const (
+	// claimMs is how long a grant may be claimed, ms of the cluster clock.
+	claimMs = 1000
+	// claimedMs is how long the machine knows that one was claimed: its node may ask again, or
+	// give it up since its client has gone meanwhile.
+	claimedMs = 10_000
+)
+
+// claimCost is what a claim counts besides what gives it up, bytes.
+const claimCost = 256
+
+// claim is a grant to a command that waited.
+type claim struct {
+	number  uint64 // number of the wait
+	node    string
+	untilMs int64
+	claimed bool
+	undo    []byte       // a transaction that gives it up, encoded; nil: an earlier call has it
+	call    *grantedCall // that is remembered when it is claimed; nil: it has no id
+	gone    bool         // it was removed, and is still in its queue
+}
+
+// callName returns the name of a call that is under way until it is claimed, "" if it has no id.
+func (c *claim) callName() string {
+	if c.call == nil {
+		return ""
+	}
+	return callName(c.call.user, c.call.id)
+}
+
+func (c *claim) bytes() int {
+	n := claimCost + len(c.undo)
+	if c.call != nil {
+		n += len(c.call.user.Name) + len(c.call.id) + len(c.call.reply.Bytes)
+	}
+	return n
+}
+
+// claims are part of the state.
+type claims struct {
+	opened  []*claim // that are not claimed, the oldest first; the first is there
+	kept    []*claim // that are, likewise
+	numbers map[uint64]*claim
+	bytes   int
+}
+
+// openClaim notes what the running request was granted, as the wait of a number. Tx.Undo gives it
+// up.
+func (r *runner) openClaim(number uint64, node string, db int) {
+	now := r.m.ks.Now()
+	c := &claim{number: number, node: node, untilMs: now + claimMs, call: r.unclaimed}
+	if len(r.tx.Undo) > 0 {
+		c.undo = commands.AppendRequest(nil, &commands.Request{DB: db, Proto: 2, Multi: true,
+			Cmds: r.tx.Undo})
+	} else {
+		c.claimed, c.untilMs = true, now+claimedMs
+	}
+	r.m.waiting.locks.openClaim(c)
+}
+
+// open adds a claim.
+func (v *claims) open(c *claim) {
+	if v.numbers == nil {
+		v.numbers = map[uint64]*claim{}
+	}
+	if c.claimed {
+		v.kept = append(v.kept, c)
+	} else {
+		v.opened = append(v.opened, c)
+	}
+	v.numbers[c.number] = c
+	v.bytes += c.bytes()
+}
+
+// take removes a claim.
+func (v *claims) take(c *claim) {
+	c.gone = true
+	delete(v.numbers, c.number)
+	v.bytes -= c.bytes()
+	v.opened, v.kept = withoutGone(v.opened), withoutGone(v.kept)
+}
+
+// withoutGone returns a queue without those at its beginning that are gone.
+func withoutGone(queue []*claim) []*claim {
+	for len(queue) > 0 && queue[0].gone {
+		queue[0] = nil
+		queue = queue[1:]
+	}
+	return queue
+}
+
+// next returns when the first grant that is not claimed is given up.
+func (v *claims) next() (untilMs int64, some bool) {
+	if len(v.opened) == 0 {
+		return 0, false
+	}
+	return v.opened[0].untilMs, true
+}
+
+func (v *claims) empty() bool { return len(v.numbers) == 0 }
+
+// claim claims what the wait of a number, in decimal, was granted.
+func (m *Machine) claim(env *commands.Env, number []byte) error {
+	n, _ := commands.ParseInt(number)
+	v := &m.waiting.locks.claims
+	switch c := v.numbers[uint64(n)]; {
+	case c == nil:
+		return commands.ErrNotWaiting
+	case c.claimed:
+		return nil
+	case c.untilMs < m.ks.Now(): // this entry had no more work for it
+		m.giveUp(env, c.number)
+		return commands.ErrNotWaiting
+	default:
+		m.claimed(c)
+		return nil
+	}
+}
+
+// claimed notes that a node has claimed. If the call has an id, it is remembered, and stays: its
+// client may have sent it again, and got this reply.
+func (m *Machine) claimed(c *claim) {
+	v := &m.waiting.locks
+	own := *c
+	v.takeClaim(c)
+	own.claimed, own.untilMs, own.call = true, m.ks.Now()+claimedMs, nil
+	if c.call != nil {
+		own.undo = nil
+		m.remember(c.call)
+	}
+	v.openClaim(&own)
+}
+
+// giveUp gives up what a wait was granted, and reports whether there was something.
+func (m *Machine) giveUp(env *commands.Env, number uint64) bool {
+	c := m.waiting.locks.claims.numbers[number]
+	if c == nil {
+		return false
+	}
+	m.waiting.locks.takeClaim(c)
+	if c.undo == nil {
+		return true
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			m.panicked(p)
+		}
+	}()
+	var reader commands.RequestReader
+	reader.Reset(c.undo)
+	q, err := reader.Next()
+	if err != nil {
+		panic(err) // never: the machine wrote it
+	}
+	for _, args := range q.Cmds {
+		spec, err := m.table.ResolveAt(m.level, args)
+		x := &commands.Call{Env: env, Tx: &commands.Tx{DB: q.DB, Proto: 2}, Args: args,
+			Out: commands.Discard{}}
+		x.Run(spec, err)
+	}
+	return true
+}
+
+// giveUpLate gives up what was not claimed in time, and forgets what was claimed long ago.
+func (m *Machine) giveUpLate(env *commands.Env, limit uint64) {
+	v := &m.waiting.locks.claims
+	for len(v.opened) > 0 && v.opened[0].untilMs < m.ks.Now() && env.Work < limit {
+		m.giveUp(env, v.opened[0].number)
+	}
+	for len(v.kept) > 0 && v.kept[0].untilMs < m.ks.Now() && env.Work < limit {
+		v.take(v.kept[0])
+		env.Work += lookWork
+	}
+}
+
+// giveUpNode gives up what the waits of a node were granted and have not claimed.
+func (m *Machine) giveUpNode(env *commands.Env, node string) {
+	for _, c := range slices.Clone(m.waiting.locks.claims.opened) {
+		if c.gone {
+			continue
+		}
+		env.Work++
+		if c.node == node {
+			m.giveUp(env, c.number)
+		}
+	}
+}
+
+// sentAgain gives up what a command was granted that its node sends again: the node did not learn
+// of it.
+func (r *runner) sentAgain(q *commands.Request) {
+	if q.Wait != nil && !r.readOnly && r.m.giveUp(r.env, q.Wait.Number) {
+		r.env.Work += lookWork
+	}
+}
+
+// freeze returns what appendTo needs, while the machine goes on.
+func (v *claims) freeze() (f claims) {
+	for _, c := range slices.Concat(v.kept, v.opened) {
+		if !c.gone {
+			own := *c
+			f.opened = append(f.opened, &own)
+		}
+	}
+	return f
+}
+
+// appendTo appends the encoding for a snapshot, of what freeze returned.
+func (v *claims) appendTo(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(v.opened)))
+	for _, c := range v.opened {
+		dst = binary.AppendUvarint(dst, c.number)
+		dst = wire.AppendBytes(dst, c.node)
+		dst = binary.AppendVarint(dst, c.untilMs)
+		dst = append(dst, wire.BoolByte(c.claimed)|wire.BoolByte(c.call != nil)<<1)
+		dst = wire.AppendBytes(dst, c.undo)
+		if c.call != nil {
+			dst = c.call.appendTo(dst)
+		}
+	}
+	return dst
+}
+
+// restoreClaims reads what appendTo wrote.
+func (v *lockQueues) restoreClaims(c *wire.Cursor) {
+	for range c.Count(5) {
+		own := &claim{number: c.Uvarint(), node: c.Text(), untilMs: c.Varint()}
+		flags := c.Byte()
+		own.claimed, own.undo = flags&1 != 0, slices.Clone(c.Bytes())
+		if flags&2 != 0 {
+			own.call = readGrantedCall(c)
+		}
+		var reader commands.RequestReader
+		if reader.Reset(own.undo); len(own.undo) > 0 || !own.claimed {
+			if _, err := reader.Next(); err != nil {
+				c.Fail()
+			}
+		} else {
+			own.undo = nil
+		}
+		if flags > 3 || flags == 3 || v.claims.numbers[own.number] != nil || c.Failed() {
+			c.Fail()
+			return
+		}
+		if _, twice := v.calls[own.callName()]; twice {
+			c.Fail()
+		}
+		v.openClaim(own)
+	}
+}

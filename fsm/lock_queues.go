@@ -1,0 +1,267 @@
+// Those who wait for locks. Unlike what waits for elements they stay while the leader changes, and
+// nobody overtakes (docs/adr/0064). What they are granted they claim: see claims.go.
+
+package fsm
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/commands/once"
+	"github.com/coordd/coordd/internal/wire"
+)
+
+const errQueueFull commands.Error = "ERR too much waits: no more locks can be waited for"
+
+// lockQueues are the queues for locks, by key. They implement commands.LockQueues.
+type lockQueues struct {
+	byKey   map[changedKey][]*waiter // in the order of their turns; never empty
+	ready   []changedKey             // may serve the first, in the order of their changes
+	isReady map[changedKey]struct{}
+	waits   int // commands that wait
+	claims  claims
+	// calls with the id of a request that wait, or whose grant is not claimed: the numbers of their
+	// waits by callName. There is one of each.
+	calls map[string]uint64
+}
+
+// lockPlace is what decides when a command gets its lock, besides its order.
+type lockPlace struct {
+	alone    bool // it does not get one that somebody holds
+	priority int64
+	sinceMs  int64  // cluster clock
+	call     string // callName; "": the call has no id
+}
+
+// callName names the call of a user with an id.
+func callName(user once.User, id []byte) string {
+	name := wire.AppendBytes(nil, user.Name)
+	return string(append(binary.AppendUvarint(name, user.Created), id...))
+}
+
+// count counts a wait that comes, or goes if sign is -1.
+func (v *lockQueues) count(w *waiter, sign int) {
+	if w.lock == nil {
+		return
+	}
+	v.waits += sign
+	if sign > 0 {
+		v.begins(w.lock.call, w.number)
+	} else {
+		v.ends(w.lock.call, w.number)
+	}
+}
+
+// begins notes that the wait of a number has a call under way.
+func (v *lockQueues) begins(call string, number uint64) {
+	if call != "" {
+		v.calls[call] = number
+	}
+}
+
+// ends is the opposite of begins.
+func (v *lockQueues) ends(call string, number uint64) {
+	if call != "" && v.calls[call] == number {
+		delete(v.calls, call)
+	}
+}
+
+// openClaim adds a claim.
+func (v *lockQueues) openClaim(c *claim) {
+	v.claims.open(c)
+	v.begins(c.callName(), c.number)
+}
+
+// takeClaim removes a claim.
+func (v *lockQueues) takeClaim(c *claim) {
+	v.claims.take(c)
+	v.ends(c.callName(), c.number)
+}
+
+func newLockQueues() lockQueues {
+	return lockQueues{byKey: map[changedKey][]*waiter{}, isReady: map[changedKey]struct{}{},
+		calls: map[string]uint64{}}
+}
+
+// placeOf returns the place of a command of a class, with the name of its call, nil if it does not
+// wait for a lock.
+func placeOf(class, call string, nowMs int64) *lockPlace {
+	words := strings.Fields(class)
+	if len(words) == 0 || words[0] != commands.LockClass {
+		return nil
+	}
+	p := &lockPlace{sinceMs: nowMs, call: call}
+	if len(words) == 3 {
+		p.alone = words[1] == "alone"
+		p.priority, _ = commands.ParseInt([]byte(words[2]))
+	}
+	return p
+}
+
+// compareTurns orders those who wait for locks: by priority, the higher first, then as they came.
+func compareTurns(a, b *waiter) int {
+	return cmp.Or(cmp.Compare(b.lock.priority, a.lock.priority), compareWaiters(a, b))
+}
+
+// changed notes that a key may serve those that wait for it.
+func (v *lockQueues) changed(k changedKey) {
+	if _, waited := v.byKey[k]; waited {
+		v.addReady(k)
+	}
+}
+
+func (v *lockQueues) addReady(k changedKey) {
+	if _, known := v.isReady[k]; !known {
+		v.isReady[k] = struct{}{}
+		v.ready = append(v.ready, k)
+	}
+}
+
+// Waiting implements commands.LockQueues.
+func (v *lockQueues) Waiting(db int, key []byte) int {
+	if len(v.byKey) == 0 {
+		return 0
+	}
+	return len(v.byKey[changedKey{db, string(key)}])
+}
+
+// Ahead implements commands.LockQueues.
+func (v *lockQueues) Ahead(db int, key []byte, priority int64, order uint64) bool {
+	if len(v.byKey) == 0 {
+		return false
+	}
+	queue := v.byKey[changedKey{db, string(key)}]
+	if len(queue) == 0 {
+		return false
+	}
+	first := queue[0]
+	switch {
+	case first.lock.priority != priority:
+		return first.lock.priority > priority
+	case order == 0:
+		return true
+	}
+	return first.order < order
+}
+
+// Each implements commands.LockQueues.
+func (v *lockQueues) Each(db int, key []byte, f func(q *commands.Request, sinceMs int64) bool) {
+	var reader commands.RequestReader
+	for _, w := range v.byKey[changedKey{db, string(key)}] {
+		reader.Reset(w.request)
+		q, err := reader.Next()
+		if err != nil || !f(q, w.lock.sinceMs) {
+			return
+		}
+	}
+}
+
+// serveLocks serves those who wait for locks whose keys have changed. What is beyond the work of an
+// entry, or its positions, waits for the next.
+func (m *Machine) serveLocks(env *commands.Env, limit uint64) {
+	v := &m.waiting.locks
+	for len(v.ready) > 0 && env.Work < limit && m.morePositions() {
+		key := v.ready[0]
+		env.Work += lookWork
+		if m.serveLock(env, key, limit) {
+			return
+		}
+		delete(v.isReady, key)
+		if v.ready = v.ready[1:]; len(v.ready) == 0 {
+			v.ready = nil
+		}
+	}
+}
+
+// serveLock serves those who wait for a lock, until the first does not get it. more reports that it
+// stopped at the limit.
+func (m *Machine) serveLock(env *commands.Env, key changedKey, limit uint64) (more bool) {
+	served := false // an entry that stopped before would be followed by others like it, for ever
+	for len(m.waiting.locks.byKey[key]) > 0 {
+		if served && env.Work >= limit || !m.morePositions() {
+			return true
+		}
+		w := m.waiting.locks.byKey[key][0]
+		env.Work += lookWork * uint64(len(w.keys))
+		if !m.mayServe(w) || !m.serve(env, w, key) {
+			return false
+		}
+		served = true
+	}
+	return false
+}
+
+// mayServe reports whether a command may get all its locks, as far as that shows without running
+// it: it is the first for each, and nobody holds one that it wants for itself.
+func (m *Machine) mayServe(w *waiter) bool {
+	for _, k := range w.keys {
+		if m.waiting.locks.byKey[k][0] != w {
+			return false
+		}
+		if e := m.ks.DB(k.db).Find([]byte(k.key)); e != nil &&
+			(w.lock.alone || e.Kind() != keyspace.KindHash) {
+			return false
+		}
+	}
+	return true
+}
+
+// empty reports whether nobody waits for a lock, and nothing is to be claimed.
+func (v *lockQueues) empty() bool {
+	return len(v.byKey) == 0 && len(v.ready) == 0 && v.claims.empty()
+}
+
+// freeze returns what appendTo needs, while the machine goes on.
+func (v *lockQueues) freeze() lockQueues {
+	return lockQueues{ready: slices.Clone(v.ready), claims: v.claims.freeze()}
+}
+
+var errLocksCorrupt = errors.New("what waits for locks is invalid")
+
+// appendLocks appends the encoding for a snapshot of what freeze returned: since when each waits,
+// and the name of its call, in the order of all that wait, the keys that are ready, and the claims.
+func (v *waiting) appendLocks(dst []byte) []byte {
+	for _, w := range v.all {
+		if w.lock != nil {
+			dst = binary.AppendVarint(dst, w.lock.sinceMs)
+			dst = wire.AppendBytes(dst, w.lock.call)
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(v.locks.ready)))
+	for _, k := range v.locks.ready {
+		dst = append(dst, byte(k.db))
+		dst = wire.AppendBytes(dst, k.key)
+	}
+	return v.locks.claims.appendTo(dst)
+}
+
+// restoreLocks reads what appendLocks wrote, after the waits.
+func (v *waiting) restoreLocks(record []byte) error {
+	c := wire.NewCursor(record)
+	for _, w := range v.all {
+		if w.lock != nil {
+			w.lock.sinceMs, w.lock.call = c.Varint(), c.Text()
+			if _, twice := v.locks.calls[w.lock.call]; twice {
+				c.Fail()
+			}
+			v.locks.begins(w.lock.call, w.number)
+		}
+	}
+	for range c.Count(2) {
+		k := changedKey{int(c.Byte()), c.Text()}
+		if k.db >= keyspace.Databases {
+			c.Fail()
+		}
+		v.locks.addReady(k)
+	}
+	v.locks.restoreClaims(&c)
+	if !c.Done() {
+		return errLocksCorrupt
+	}
+	return nil
+}

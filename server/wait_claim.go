@@ -1,0 +1,76 @@
+// What a command that waited for a lock was granted is claimed before its client learns of it: the
+// machine gives a lock that nobody claims in time to the next (docs/adr/0064).
+
+package server
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// claimLimit is how long a node tries to claim. It is below the time for which the machine knows
+// that it has: its answer to a later attempt is the same.
+const claimLimit = 5 * time.Second
+
+// claims reports whether what a call gets that waited is claimed.
+func claims(args [][]byte) bool { return is(args[0], "lock.acquire") }
+
+// claimed claims what the machine gave to a command that waited. done is false if somebody else may
+// have it: the command waits on, in its place, or if that happens again at the end of the queue,
+// since each time costs the others the time for which the machine waited.
+func (b *blocked) claimed(replies commands.Replies) (commands.Replies, error, bool) {
+	if !b.spec.Claims() || !grants(replies) {
+		return replies, nil, true
+	}
+	switch err := b.s.srv.claim(b.s, b.w.number); err {
+	case nil:
+		return replies, nil, true
+	case commands.ErrNotWaiting:
+		if b.late++; b.late > 1 {
+			b.w.order = 0
+		}
+		b.w.mu.Lock()
+		b.w.woken = true // it is sent again
+		b.w.mu.Unlock()
+		return commands.Replies{}, nil, false
+	default:
+		b.kept = true // its end is to give up what it was granted
+		return commands.Replies{}, errWaitLost, true
+	}
+}
+
+// grants reports whether a reply grants a lock: it begins with a token.
+func grants(replies commands.Replies) bool {
+	a, ok := replies.Next()
+	if !ok || a.Err() != nil {
+		return false
+	}
+	v, err := resp.NewReader(bytes.NewReader(a.Reply)).Value()
+	return err == nil && v.Kind == resp.Array && len(v.Elems) > 0 && v.Elems[0].Text != "0"
+}
+
+// claim claims what a wait was granted, until its end is known, or the client is gone.
+func (s *Server) claim(of *session, number uint64) error {
+	ctx, cancel := context.WithTimeout(s.ctx, claimLimit)
+	defer cancel()
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+		Cmds: [][][]byte{{[]byte(commands.SettingClaim), strconv.AppendUint(nil, number, 10)}}})
+	for pause := firstPause; ctx.Err() == nil && clientConnected(of.conn); pause = s.rest(pause) {
+		replies, err := s.backend.Write(ctx, Workload{}, batch, 1)
+		if err != nil {
+			continue
+		}
+		if a, ok := replies.Next(); ok {
+			if a.Err() != nil {
+				return commands.ErrNotWaiting
+			}
+			return nil
+		}
+	}
+	return errWaitLost
+}

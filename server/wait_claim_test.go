@@ -1,0 +1,330 @@
+// Tests of waiting for locks, as the nodes of their clients see it: a client learns of a grant only
+// once that was claimed.
+
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
+)
+
+// queued returns a client that waits for the lock l.
+func (n *node) queued(t testing.TB, owner string, options ...string) *client {
+	t.Helper()
+	return n.popping(t, append([]string{"LOCK.ACQUIRE", "l", owner, "PX", "100000", "WAIT", "0"},
+		options...)...)
+}
+
+// wantLock reads a grant, and returns its token.
+func (c *client) wantLock(t testing.TB) (token string) {
+	t.Helper()
+	all := strings.Fields(strings.ReplaceAll(c.next(), ":", ""))
+	if len(all) != 5 || all[0] != "*4" || all[1] == "0" || all[3] != "1" || all[4] != "0" {
+		t.Fatalf("%q is no grant", all)
+	}
+	return all[1]
+}
+
+const noLock = "*4\r\n:0\r\n:-1\r\n:0\r\n:0\r\n"
+
+func TestLocksAreClaimed(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	c := n.queued(t, "me")
+	n.fake.takeCalls()
+	main.call("DEL", "l")
+	token := c.wantLock(t)
+	if calls := n.fake.takeCalls(); calls != "write 1, write 1" {
+		t.Errorf("calls %q", calls)
+	}
+	if got := main.call("FENCE", "l"); got != ":"+token+"\r\n" {
+		t.Errorf("its token is %s, that of the key %q", token, got)
+	}
+	n.idle(t)
+}
+
+// A client that is gone holds nobody up, whenever it goes.
+func TestWhoIsGoneGetsNoLock(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		n := start(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		gone, c := n.queued(t, "gone"), n.queued(t, "me")
+		release := n.holdEvents()
+		if granted {
+			n.fake.change(t, commandOf("DEL", "l"))
+			if got := main.call("GET", "l"); got != "$4\r\ngone\r\n" {
+				t.Fatalf("held by %q", got)
+			}
+		}
+		_ = gone.Close()
+		if !granted {
+			n.waiting(t, 1)
+			main.call("DEL", "l")
+		}
+		release()
+		c.wantLock(t)
+		if got := main.call("GET", "l"); got != "$2\r\nme\r\n" {
+			t.Errorf("held by %q", got)
+		}
+		n.idle(t)
+	}
+}
+
+// A node that learns of a grant too late does not pass it on: its client waits on, in its place.
+func TestLateClaim(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	c := n.queued(t, "me")
+	release := n.holdEvents()
+	n.fake.change(t, commandOf("DEL", "l"))
+	before := strings.Trim(main.call("FENCE", "l"), ":\r\n")
+	n.fake.set(func() { n.fake.clockMs += 5000 })
+	n.fake.change(t, commandOf("PING"))
+	if got := main.call("EXISTS", "l"); got != ":0\r\n" {
+		t.Fatalf("nobody has claimed it: %q", got)
+	}
+	release()
+	if token := c.wantLock(t); token == before {
+		t.Error("it got what was given up")
+	}
+	n.idle(t)
+}
+
+// Who claims too late again and again goes to the end of the queue: each time costs the others the
+// time for which the machine waits.
+func TestLateClaimsLoseTheirPlace(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	slow := n.queued(t, "slow")
+	var others []*client
+	for _, owner := range []string{"0", "1", "2"} {
+		others = append(others, n.queued(t, owner))
+	}
+	for i, end := range [][]string{{"DEL", "l"}, {"LOCK.RELEASE", "l", "0"}} {
+		begun, gate := make(chan struct{}, 100), make(chan struct{})
+		n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
+		n.fake.change(t, commandOf(end...)) // slow gets the lock
+		receive(t, "it claims", begun)
+		n.fake.set(func() {
+			n.fake.clockMs += 5000
+			n.fake.gate, n.fake.begun = nil, nil
+		})
+		close(gate)
+		others[i].wantLock(t)
+		n.machineHas(t, len(others)-i) // slow is back
+	}
+	main.call("LOCK.RELEASE", "l", "1")
+	others[2].wantLock(t)
+	main.call("LOCK.RELEASE", "l", "2")
+	slow.wantLock(t)
+	n.idle(t)
+}
+
+// Whether a claim got through is found out.
+func TestClaimAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, fails := range []Outcome{NoLeader, NotRun, Unknown} {
+			n := startSimulated(t, nil)
+			main := n.dial(t)
+			main.call("SET", "l", "x")
+			c := n.queued(t, "me")
+			begun := make(chan struct{}, 100)
+			n.fake.set(func() { n.fake.fail, n.fake.begun = &Error{fails, "UNKNOWN lost"}, begun })
+			n.fake.change(t, commandOf("DEL", "l"))
+			receive(t, "it claims", begun)
+			receive(t, "it claims", begun)
+			n.fake.set(func() { n.fake.fail, n.fake.begun = nil, nil })
+			c.wantLock(t)
+			n.idle(t)
+		}
+	})
+}
+
+// A wait whose time is over ends with a refusal, also without a leader: what it may have been
+// granted meanwhile is not claimed.
+func TestLockIsLateWithoutALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		c := n.popping(t, "LOCK.ACQUIRE", "l", "me", "PX", "100000", "WAIT", "300")
+		next := n.queued(t, "next")
+		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+		c.want(noLock)
+		n.fake.change(t, commandOf("DEL", "l"))
+		n.fake.set(func() { n.fake.fail = nil })
+		next.wantLock(t)
+		n.idle(t)
+	})
+}
+
+// CLIENT UNBLOCK ends a wait for a lock as it ends others.
+func TestUnblockedLocks(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	for reason, want := range map[string]string{"TIMEOUT": noLock,
+		"ERROR": "-" + string(errUnblocked) + "\r\n"} {
+		before := n.waitQueues.blocked.Load()
+		c := n.dial(t)
+		id := strings.Trim(c.call("CLIENT", "ID"), ":\r\n")
+		if err := c.Send(commandtest.Args("LOCK.ACQUIRE", "l", "me", "PX", "1000", "WAIT",
+			"0")); err != nil {
+			t.Fatal(err)
+		}
+		n.waiting(t, before+1)
+		main.call("CLIENT", "UNBLOCK", id, reason)
+		c.want(want)
+	}
+	n.idle(t)
+}
+
+// Waits that the machine drops are sent again. A lock's places outlive the term.
+func TestDroppedLocksAreSentAgain(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	a, b := n.queued(t, "a"), n.queued(t, "b")
+	for range 3 {
+		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		n.machineHas(t, 2)
+	}
+	main.call("DEL", "l")
+	a.wantLock(t)
+	main.call("LOCK.RELEASE", "l", "a")
+	b.wantLock(t)
+	n.idle(t)
+}
+
+// What clients of an earlier process of the node wait for leaves the queue when the next one
+// begins.
+func TestEarlierProcessesLeaveTheQueue(t *testing.T) {
+	n := start(t, nil)
+	earlier := commandOf("LOCK.ACQUIRE", "l", "earlier", "PX", "100000", "WAIT", "0")
+	n.fake.change(t, commandOf("SET", "l", "x"))
+	for number := range 3 {
+		earlier.Wait = &commands.Wait{Node: []byte("n1"), Number: uint64(number + 1)}
+		n.fake.change(t, earlier)
+	}
+	c := n.queued(t, "me")
+	got := n.fake.EarlierWaits(n.clientBase) // some have left, if the server began just now
+	if slices.ContainsFunc(got, func(number uint64) bool { return number > 3 }) {
+		t.Errorf("earlier waits are %d", got)
+	}
+	n.leavesEarlier()
+	n.machineHas(t, 1)
+	if got := n.dial(t).call("DEL", "l"); got != ":1\r\n" {
+		t.Fatal(got)
+	}
+	c.wantLock(t)
+	n.idle(t)
+}
+
+// Who is in a queue is counted as such, and a wait for a lock not as one for an element.
+func TestQueuesAreCounted(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	main.call("LEASE", "GRANT", "10000")
+	blocked := n.cfg.Locks.Snapshot()[0].Blocked.Count
+	c := n.queued(t, "me")
+	info := main.call("INFO")
+	for _, field := range []string{"blocked_clients:1\r\n", "lock_waiters:1\r\n", "leases:1\r\n",
+		"unclaimed_grants:0\r\n", "once_requests:0\r\n"} {
+		if !strings.Contains(info, "\n"+field) {
+			t.Errorf("no %q", field)
+		}
+	}
+	main.call("DEL", "l")
+	c.wantLock(t)
+	if info := main.call("INFO", "clients"); !strings.Contains(info, "\nlock_waiters:0\r\n") {
+		t.Errorf("%s", info)
+	}
+	if got := n.cfg.Locks.Snapshot()[0].Blocked.Count; got != blocked {
+		t.Errorf("%d waits for elements", got-blocked)
+	}
+}
+
+// A new leader that has not heard of a node yet keeps its places in queues for locks, and drops
+// them once it should have.
+func TestNewLeadersKeepPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.fake.change(t, commandOf("SET", "l", "x"))
+		q := commandOf("LOCK.ACQUIRE", "l", "other", "PX", "100000", "WAIT", "0")
+		q.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
+		time.Sleep(2 * contactLimit)
+		n.fake.set(func() {
+			n.fake.st.Term++
+			n.fake.st.Members[1].LastContact = 2 * contactLimit
+		})
+		n.fake.change(t, q)
+		time.Sleep(contactLimit - 2*watchPeriod)
+		if !n.fake.Waits(1) {
+			t.Error("its place is lost")
+		}
+		eventually(t, "no waits", func() bool { return !n.fake.Waits(1) })
+	})
+}
+
+// A wait whose time is over just as it is granted is refused, and the client's messages go on.
+func TestMessagesAfterALateGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("MSET", "l", "x", "k", "1")
+		c := n.dial(t)
+		c.call("HELLO", "3")
+		c.call("CLIENT", "TRACKING", "ON")
+		c.call("GET", "k")
+		before := n.waitQueues.blocked.Load()
+		gate, begun := make(chan struct{}), make(chan struct{}, 100)
+		if err := c.Send(commandtest.Args("LOCK.ACQUIRE", "l", "me", "PX", "100000", "WAIT",
+			"300")); err != nil {
+			t.Fatal(err)
+		}
+		n.waiting(t, before+1)
+		n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
+		receive(t, "it leaves", begun)
+		n.fake.change(t, commandOf("DEL", "l")) // it is granted
+		n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
+		close(gate)
+		c.want(noLock)
+		n.fake.change(t, commandOf("SET", "k", "2"))
+		c.want(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
+	})
+}
+
+// A waiter whose grant may be in what a snapshot has skipped leaves first, however long that takes,
+// and then waits on.
+func TestGrantInASnapshotWithoutALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		c := n.queued(t, "me")
+		deliver := n.fake.deliver
+		n.holdEvents()
+		n.fake.change(t, commandOf("DEL", "l")) // it is granted
+		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+		deliver([]commands.Event{{Kind: commands.StateReplaced}})
+		time.Sleep(20 * time.Second)
+		n.fake.set(func() {
+			n.fake.fail, n.fake.deliver = nil, deliver
+			n.fake.clockMs += 5000
+		})
+		n.fake.change(t, commandOf("PING"))
+		c.wantLock(t)
+		n.idle(t)
+	})
+}
