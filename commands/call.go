@@ -145,6 +145,7 @@ type Event struct {
 	Channel, Payload []byte
 	Shard            bool     // a Message that SPUBLISH sent
 	Gone             bool     // KeyChanged: the key does not exist after the entry
+	Claimed          bool     // Served: with a lock that nobody else can get any more
 	DB               int      // database of KeyChanged, DBChanged and ScriptCall
 	Args             [][]byte // command of ScriptCall
 	Key              string   // the key that changed, for KeyChanged, or of the lock

@@ -421,14 +421,18 @@ func (a *Adapter) WaitingNodes() []string {
 	return a.m.WaitingNodes()
 }
 
-// EarlierWaits is Machine.EarlierWaits. It blocks only if there are any waits.
-func (a *Adapter) EarlierWaits(first uint64) []uint64 {
+// FirstWait returns the number that comes before those of the waits of this process.
+func (a *Adapter) FirstWait() uint64 { return FirstWait(a.origin) }
+
+// EarlierWaits returns the numbers of the waits of earlier processes of this node. It blocks only
+// if there are any waits.
+func (a *Adapter) EarlierWaits() []uint64 {
 	if a.waits.Load() == 0 {
 		return nil
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.EarlierWaits(first)
+	return a.m.EarlierWaits(a.FirstWait())
 }
 
 // SubscribedNodes is Machine.SubscribedNodes. It blocks only if there are any.

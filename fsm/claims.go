@@ -1,6 +1,7 @@
 // What was granted to those who waited for locks, until their nodes have claimed it. A node claims
 // while the client is there, and tells it of the grant only then. So what nobody claims in time can
-// be given up, and no client believes to hold it (docs/adr/0064).
+// be given up, and no client believes to hold it (docs/adr/0064). Who proposes an entry claims with
+// it whatever its own clients are granted there.
 
 package fsm
 
@@ -59,17 +60,20 @@ type claims struct {
 }
 
 // openClaim notes what the running request was granted, as the wait of a number. Tx.Undo gives it
-// up.
-func (r *runner) openClaim(number uint64, node string, db int) {
+// up. It reports whether that is claimed already. A call with an id is not claimed by its entry: it
+// could not be given up any more if its client has gone meanwhile, see claimed.
+func (r *runner) openClaim(number uint64, node string, db int) (claimed bool) {
 	now := r.m.ks.Now()
 	c := &claim{number: number, node: node, untilMs: now + claimMs, call: r.unclaimed}
 	if len(r.tx.Undo) > 0 {
 		c.undo = commands.AppendRequest(nil, &commands.Request{DB: db, Proto: 2, Multi: true,
 			Cmds: r.tx.Undo})
-	} else {
-		c.claimed, c.untilMs = true, now+claimedMs
+	}
+	if c.claimed = c.undo == nil || c.call == nil && sentBy(r.m.proposer, number); c.claimed {
+		c.untilMs = now + claimedMs
 	}
 	r.m.waiting.locks.openClaim(c)
+	return c.claimed
 }
 
 // open adds a claim.

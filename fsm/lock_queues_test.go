@@ -272,6 +272,31 @@ func TestGrantsAreClaimed(t *testing.T) {
 	}
 }
 
+// What an entry grants to a client of the process that proposed it is claimed, unless the call has
+// an id. It can be given up all the same.
+func TestProposersClaim(t *testing.T) {
+	const ours, others = 5 << 50, 6 << 50
+	w := newWaitMachine(t)
+	w.run("SET l x")
+	w.wait("n1", FirstWait(ours)+1, "LOCK.ACQUIRE l w1 PX 100000 WAIT 0")
+	w.wait("n1", FirstWait(ours)+2, "LOCK.ACQUIRE l w2 PX 100000 WAIT 0 ID r")
+	w.wait("n1", FirstWait(ours)+3, "LOCK.ACQUIRE l w3 PX 100000 WAIT 0")
+	w.proposer = ours
+	w.run("DEL l")
+	if last := w.news[len(w.news)-1]; last.Kind != commands.Served || !last.Claimed {
+		t.Errorf("its node learns %+v", last)
+	}
+	w.clock += claimMs + 1
+	w.reply("GET l", "$2 w1")
+	w.apply(lineSetting(commands.SettingLeaveWait + " " + fmt.Sprint(FirstWait(ours)+1)))
+	w.reply("GET l", "$2 w2") // its client had gone
+	w.clock += claimMs + 1
+	w.proposer = others
+	w.reply("GET l", "$2 w3")
+	w.clock += claimMs + 1
+	w.reply("EXISTS l", ":0")
+}
+
 // Giving up takes back what was granted and no more.
 func TestGivingUp(t *testing.T) {
 	w := newWaitMachine(t)

@@ -548,12 +548,10 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	m.witness.Judge()
 	_, work := v.leave(w.number)
 	env.Work += work
-	if r.tx.Undo != nil {
-		r.openClaim(w.number, w.node, q.DB)
-	}
+	claimed := r.tx.Undo != nil && r.openClaim(w.number, w.node, q.DB)
 	if w.node == v.node {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,
-			Wait: w.number, Payload: r.resp.Buf})
+			Wait: w.number, Payload: r.resp.Buf, Claimed: claimed})
 	}
 	return true
 }
@@ -574,14 +572,21 @@ func (m *Machine) WaitingNodes() (ids []string) {
 	return ids
 }
 
-// waitNumbers is how many numbers a process gives to its waits, at most.
-const waitNumbers = 1 << 48
+// waitNumbers is how many numbers a process has for its waits.
+const waitNumbers = 1 << 40
 
-// EarlierWaits returns the numbers of this node's waits that are not among those from first on,
-// which its process gives: an earlier one has sent them.
+// FirstWait returns the number that comes before those of the waits of a process, which its entries
+// name as their origin. Few processes share them.
+func FirstWait(origin uint64) uint64 { return (origin>>1 | 1<<62) &^ (waitNumbers - 1) }
+
+// sentBy reports whether a wait has a number of the process whose FirstWait is first.
+func sentBy(first, number uint64) bool { return number-first < waitNumbers }
+
+// EarlierWaits returns the numbers of this node's waits that are not of the process whose FirstWait
+// is first: an earlier one has sent them.
 func (m *Machine) EarlierWaits(first uint64) (numbers []uint64) {
 	for _, w := range m.waiting.all {
-		if w.node == m.waiting.node && w.number-first >= waitNumbers {
+		if w.node == m.waiting.node && !sentBy(first, w.number) {
 			numbers = append(numbers, w.number)
 		}
 	}

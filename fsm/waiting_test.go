@@ -20,11 +20,12 @@ import (
 type waitMachine struct {
 	t *testing.T
 	*Machine
-	term  uint64
-	eras  map[string]uint64
-	news  []commands.Event // of the newest entry
-	spent uint64           // by it
-	clock int64
+	term     uint64
+	proposer uint64 // of the next entry
+	eras     map[string]uint64
+	news     []commands.Event // of the newest entry
+	spent    uint64           // by it
+	clock    int64
 }
 
 func newWaitMachine(t *testing.T) *waitMachine {
@@ -43,7 +44,7 @@ func (w *waitMachine) apply(requests ...commands.Request) []byte {
 	for i := range requests {
 		batch = commands.AppendRequest(batch, &requests[i])
 	}
-	e := &Entry{Term: w.term, ClockMs: w.clock, WallUs: w.clock * 1000,
+	e := &Entry{Term: w.term, Origin: w.proposer, ClockMs: w.clock, WallUs: w.clock * 1000,
 		Batches: [][]byte{batch}}
 	r := mustApply(w.t, w.Machine, w.Index()+1, e, true)
 	w.spent = r.Spent
@@ -396,7 +397,7 @@ func TestServingIsBounded(t *testing.T) {
 	half := restore(t, snapshotBytes(t, w.Snapshot()), w.table)
 	half.SetNode("n1")
 	for ticks := 0; served < many && ticks < many; ticks++ {
-		e := &Entry{Term: w.term, ClockMs: w.clock}
+		e := &Entry{Term: w.term, Origin: w.proposer, ClockMs: w.clock}
 		a := mustApply(t, w.Machine, w.Index()+1, e, true)
 		b := mustApply(t, half, half.Index()+1, e, false)
 		sameEvents(t, w.Index(), a, b)

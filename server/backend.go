@@ -90,9 +90,12 @@ type Backend interface {
 	// WaitingNodes returns the ids of the nodes with commands that wait in the state. It is cheap
 	// if there are none.
 	WaitingNodes() []string
-	// EarlierWaits returns the numbers of the waits in the state that this node has not sent since
-	// it numbers them from first on: those of an earlier process.
-	EarlierWaits(first uint64) []uint64
+	// FirstWait returns the number that comes before those that this process gives to waits. The
+	// state knows by it which are of the process that proposed an entry.
+	FirstWait() uint64
+	// EarlierWaits returns the numbers of the waits in the state that an earlier process of this
+	// node has sent.
+	EarlierWaits() []uint64
 	// SubscribedNodes returns the ids of the nodes whose subscribers the state counts. It is cheap
 	// if there are none.
 	SubscribedNodes() []string

@@ -66,6 +66,7 @@ type fakeBackend struct {
 	level           uint64
 	hidesWaits      bool      // Waits knows none
 	term            uint64    // of the next entry
+	origin          uint64    // … the process that proposes it: this one is fakeOrigin
 	began           time.Time // of n2's process; zero: unknown
 	looks           int       // calls of Status
 }
@@ -92,6 +93,9 @@ func newFake() *fakeBackend {
 	f.reset()
 	return f
 }
+
+// fakeOrigin names this process in entries that it proposes.
+const fakeOrigin = 7 << 50
 
 func (f *fakeBackend) reset() {
 	f.mu.Lock()
@@ -440,7 +444,7 @@ func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 	f.machine.Observe(f.wants)
 	f.machine.Watch(f.watched)
 	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs,
-		Term: f.term, Batches: batches}, true)
+		Term: f.term, Origin: f.origin, Batches: batches}, true)
 	if err != nil {
 		return nil, err
 	}
@@ -506,11 +510,14 @@ func (f *fakeBackend) WaitingNodes() []string {
 	return f.machine.WaitingNodes()
 }
 
+// FirstWait implements Backend.
+func (f *fakeBackend) FirstWait() uint64 { return fsm.FirstWait(fakeOrigin) }
+
 // EarlierWaits implements Backend.
-func (f *fakeBackend) EarlierWaits(first uint64) []uint64 {
+func (f *fakeBackend) EarlierWaits() []uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.machine.EarlierWaits(first)
+	return f.machine.EarlierWaits(f.FirstWait())
 }
 
 func (f *fakeBackend) Observe(wants func(db int, key string) bool) {

@@ -50,10 +50,32 @@ func TestLocksAreClaimed(t *testing.T) {
 	n.idle(t)
 }
 
+// What a process grants its own client with an entry that it proposes needs no other.
+func TestOwnGrantsAreClaimed(t *testing.T) {
+	n := start(t, nil)
+	n.fake.set(func() { n.fake.origin = fakeOrigin })
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	c := n.queued(t, "me")
+	n.fake.takeCalls()
+	main.call("DEL", "l")
+	token := c.wantLock(t)
+	if calls := n.fake.takeCalls(); calls != "write 1" {
+		t.Errorf("calls %q", calls)
+	}
+	n.fake.set(func() { n.fake.clockMs += 5000 })
+	if got := main.call("FENCE", "l"); got != ":"+token+"\r\n" {
+		t.Errorf("its token is %s, that of the key %q", token, got)
+	}
+	n.idle(t)
+}
+
 // A client that is gone holds nobody up, whenever it goes.
 func TestWhoIsGoneGetsNoLock(t *testing.T) {
-	for _, granted := range []bool{false, true} {
+	for i := range 4 {
+		granted, origin := i&1 != 0, uint64(i>>1*fakeOrigin)
 		n := start(t, nil)
+		n.fake.set(func() { n.fake.origin = origin })
 		main := n.dial(t)
 		main.call("SET", "l", "x")
 		gone, c := n.queued(t, "gone"), n.queued(t, "me")
@@ -217,7 +239,7 @@ func TestEarlierProcessesLeaveTheQueue(t *testing.T) {
 		n.fake.change(t, earlier)
 	}
 	c := n.queued(t, "me")
-	got := n.fake.EarlierWaits(n.clientBase) // some have left, if the server began just now
+	got := n.fake.EarlierWaits() // some have left, if the server began just now
 	if slices.ContainsFunc(got, func(number uint64) bool { return number > 3 }) {
 		t.Errorf("earlier waits are %d", got)
 	}

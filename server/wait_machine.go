@@ -61,7 +61,7 @@ func (m *machineWaits) join(s *session) *waiter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.waiting == nil {
-		m.waiting, m.number = map[uint64]*waiter{}, s.srv.clientBase
+		m.waiting, m.number = map[uint64]*waiter{}, s.srv.backend.FirstWait()
 	}
 	m.number++
 	w := &waiter{session: s, conn: s.conn, db: s.db, number: m.number,
@@ -118,7 +118,7 @@ func (s *Server) tellWaits(e *commands.Event) {
 			if w.session.track.Load() != nil {
 				w.session.out.holdFor(&s.wg) // what the command changed is told after its reply
 			}
-			w.tell(func(n *waitNews) { n.reply = commands.RepliesOf(e.Payload) })
+			w.tell(func(n *waitNews) { n.reply, n.claimed = commands.RepliesOf(e.Payload), e.Claimed })
 		} else if q, gone := m.gone[e.Wait]; gone {
 			delete(m.gone, e.Wait)
 			var r commands.RequestReader
@@ -159,6 +159,7 @@ func (s *Server) tellWaits(e *commands.Event) {
 // waitNews is what the machine has done with a waiter.
 type waitNews struct {
 	reply    commands.Replies // it was served
+	claimed  bool             // … with a lock that is claimed
 	dropped  uint64           // … or dropped, if it was kept in an era before this one
 	ended    bool             // … or it left: the machine no longer has it
 	replaced bool             // … or any of these, unless the machine still has it
@@ -244,6 +245,9 @@ func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done
 	case news.reply.Size() > 0:
 		b.kept = false
 		b.s.out.pay()
+		if news.claimed {
+			return news.reply, nil, true
+		}
 		return b.claimed(news.reply)
 	case !b.kept:
 		return replies, nil, false
@@ -348,7 +352,7 @@ func (s *Server) leavesEarlier() bool {
 	if s.users() == nil {
 		return false
 	}
-	earlier, m := s.backend.EarlierWaits(s.clientBase), &s.machineWaits
+	earlier, m := s.backend.EarlierWaits(), &s.machineWaits
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left = append(m.left, earlier...)

@@ -94,8 +94,11 @@ func (n backend) WaitsHeld() bool { return n.adapter.Held() }
 // WaitingNodes implements server.Backend.
 func (n backend) WaitingNodes() []string { return n.adapter.WaitingNodes() }
 
+// FirstWait implements server.Backend.
+func (n backend) FirstWait() uint64 { return n.adapter.FirstWait() }
+
 // EarlierWaits implements server.Backend.
-func (n backend) EarlierWaits(first uint64) []uint64 { return n.adapter.EarlierWaits(first) }
+func (n backend) EarlierWaits() []uint64 { return n.adapter.EarlierWaits() }
 
 // SubscribedNodes implements server.Backend.
 func (n backend) SubscribedNodes() []string { return n.adapter.SubscribedNodes() }

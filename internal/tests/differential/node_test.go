@@ -40,6 +40,9 @@ func newNode(table *commands.Table) *node {
 	return n
 }
 
+// origin names the process in its entries.
+const origin = 7
+
 // wallUs is the time of day. It advances with the cluster clock, as a leader's does.
 func (n *node) wallUs() int64 {
 	if n.beganMs == 0 {
@@ -51,7 +54,7 @@ func (n *node) wallUs() int64 {
 // apply applies an entry with a batch and returns its replies.
 func (n *node) apply(batch []byte) ([]byte, error) {
 	n.index++
-	entry := fsm.Entry{Origin: 7, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
+	entry := fsm.Entry{Origin: origin, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
 	if batch != nil {
 		entry.Batches = [][]byte{batch}
 	}
@@ -165,10 +168,13 @@ func (n *singleNode) WaitingNodes() []string {
 	return n.node.machine.WaitingNodes()
 }
 
+// FirstWait implements server.Backend.
+func (n *singleNode) FirstWait() uint64 { return fsm.FirstWait(origin) }
+
 // EarlierWaits implements server.Backend.
-func (n *singleNode) EarlierWaits(first uint64) []uint64 {
+func (n *singleNode) EarlierWaits() []uint64 {
 	defer n.lock()()
-	return n.node.machine.EarlierWaits(first)
+	return n.node.machine.EarlierWaits(n.FirstWait())
 }
 
 // ScriptVerdicts implements server.Backend.
@@ -194,7 +200,7 @@ func (n *singleNode) Write(_ context.Context, _ server.Workload, batch []byte,
 	n.node.index++
 	n.node.machine.Observe(n.wants)
 	n.node.machine.Watch(n.watched)
-	entry := &fsm.Entry{Origin: 7, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(),
+	entry := &fsm.Entry{Origin: origin, ClockMs: n.node.clockMs, WallUs: n.node.wallUs(),
 		Batches: [][]byte{batch}}
 	result, err := n.node.machine.Apply(n.node.index, entry, true)
 	if err != nil {
