@@ -25,6 +25,14 @@ const maxInFlight = 3
 // that arrived meanwhile; more keep disks and network of all nodes busy at once.
 const joinBatches = 64
 
+// A run of fewEntries entries of at most fewBatches tells that few callers are there. A batch that
+// comes while such an entry is in flight gets one of its own, and does not wait for two: that of a
+// lock that passes from hand to hand would meet who queues for it again.
+const (
+	fewBatches = 4
+	fewEntries = 16
+)
+
 // entry is one proposed log entry.
 type entry struct {
 	future   raft.ApplyFuture
@@ -95,10 +103,11 @@ func (n *Node) roomForLight() (least int, ready bool) {
 	if flying > 0 && n.writes.isCautious() {
 		most = 1 // heavy work must not fill three entries ahead of the next batch
 	}
-	if flying > 0 {
-		return joinBatches, flying < most
+	switch {
+	case flying == 0, flying == 1 && n.few >= fewEntries && most > 1:
+		return 1, true
 	}
-	return 1, true
+	return joinBatches, flying < most
 }
 
 // consume is the loop of a queue's single consumer. On the leader, lead does one step of work and
@@ -293,6 +302,9 @@ func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call,
 	n.meters.proposal(calls, len(batches), len(data))
 	n.submitEntry(lead, data, &entry{stamp: at, calls: calls, batches: len(batches), heavy: heavy,
 		proposed: time.Now()})
+	if n.few++; len(batches) > fewBatches || heavy {
+		n.few = 0
+	}
 	clear(batches)
 	return batches
 }

@@ -4,7 +4,9 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +50,54 @@ func TestWriteFirst(t *testing.T) {
 			strings.Count(got, "again") != waiting {
 			t.Errorf("applied: %.100s", got)
 		}
+	})
+}
+
+// TestFewCallersWaitForOneEntry: where few callers write, a batch that comes while an entry is in
+// flight has the next one at once. Where many do, it waits for theirs.
+func TestFewCallersWaitForOneEntry(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		n := c.leader()
+		apply := c.toys[n.cfg.ID].apply
+		var done sync.WaitGroup
+		write := func(count int) {
+			for range count {
+				done.Go(func() {
+					_, _ = n.Write(context.Background(), fair.Workload{}, []byte("batch"), 1)
+				})
+			}
+			synctest.Wait()
+		}
+		flying := func(why string, want int32) {
+			t.Helper()
+			if got := n.inFlight.Load(); got != want {
+				t.Errorf("%s: %d entries are in flight, not %d", why, got, want)
+			}
+		}
+		for range fewEntries {
+			write(1)
+		}
+		apply.Lock()
+		for i, want := range []int32{1, 2, 2} {
+			write(1)
+			flying(fmt.Sprintf("few callers, batch %d", i+1), want)
+		}
+		apply.Unlock()
+		synctest.Wait()
+
+		apply.Lock()
+		write(1)
+		write(2 * fewBatches)
+		apply.Unlock()
+		synctest.Wait()
+		apply.Lock()
+		for i, want := range []int32{1, 1} {
+			write(1)
+			flying(fmt.Sprintf("many callers, batch %d", i+1), want)
+		}
+		apply.Unlock()
+		done.Wait()
 	})
 }
 
