@@ -50,25 +50,27 @@ var windowSpecs = []Spec{{
 
 // windowRequest is the RequestID of WINDOW.HIT.
 func windowRequest(args [][]byte) []byte {
-	var h hit
-	if h.split(args) != nil {
+	options, err := eachWindow(args, func(int, []byte) {})
+	if err != nil {
 		return nil
 	}
-	return h.request
+	return options.request
 }
 
 // hit is one call of WINDOW.HIT.
 type hit struct {
+	hitOptions
 	windows []hitWindow
+}
+
+// hitOptions are what a call has besides its windows.
+type hitOptions struct {
 	peek    bool
 	request []byte // nil: it has no id
 }
 
 // hitWindow is one of its windows.
 type hitWindow struct {
-	at      int       // position of its key in the arguments
-	numbers [3][]byte // limit, window, cost; nil: the default
-
 	key             []byte
 	limit, ms, cost int64
 	e               *keyspace.Entry // nil: no key
@@ -79,80 +81,81 @@ type hitWindow struct {
 
 func (w *hitWindow) exact() bool { return w.limit <= maxExact }
 
-// split takes the arguments apart. What follows a window is another one, if there are enough
-// arguments for that; so only COST cannot be the name of a key that is not the first.
-func (h *hit) split(args [][]byte) error {
-	i := 1
+// eachWindow calls f for the windows of a call, with the position of their key and their cost, nil
+// if they have none. What follows a window is another one, if there are enough arguments for that;
+// so only COST cannot be the name of a key that is not the first.
+func eachWindow(args [][]byte, f func(at int, cost []byte)) (o hitOptions, err error) {
+	i, windows := 1, 0
 	for more := true; more; more = len(args)-i >= 4 {
 		if len(args)-i < 4 || !isWord(args[i+2], "PX") {
-			return ErrSyntax
+			return o, ErrSyntax
 		}
-		if len(h.windows) == maxWindows {
-			return Errorf("ERR a call may have at most %d windows", maxWindows)
+		if windows++; windows > maxWindows {
+			return o, Errorf("ERR a call may have at most %d windows", maxWindows)
 		}
-		w := hitWindow{at: i, key: args[i], numbers: [3][]byte{args[i+1], args[i+3]}}
+		at, cost := i, []byte(nil)
 		if i += 4; len(args)-i >= 2 && isWord(args[i], "COST") {
-			w.numbers[2] = args[i+1]
+			cost = args[i+1]
 			i += 2
 		}
-		h.windows = append(h.windows, w)
+		f(at, cost)
 	}
 	if i < len(args) && isWord(args[i], "PEEK") {
-		h.peek = true
+		o.peek = true
 		i++
 	}
 	if len(args)-i == 2 && isWord(args[i], "ID") {
-		h.request = givenID(args[i+1])
+		o.request = givenID(args[i+1])
 		i += 2
 	}
 	if i != len(args) {
-		return ErrSyntax
+		return o, ErrSyntax
 	}
-	return nil
+	return o, nil
 }
 
 // windowKeys finds the keys of WINDOW.HIT.
-func windowKeys(args [][]byte) (keys []int) {
-	var h hit
-	if h.split(args) != nil {
+func windowKeys(args [][]byte) []int {
+	keys := make([]int, 0, (len(args)-1)/4)
+	if _, err := eachWindow(args, func(at int, _ []byte) { keys = append(keys, at) }); err != nil {
 		return nil
-	}
-	for i := range h.windows {
-		keys = append(keys, h.windows[i].at)
 	}
 	return keys
 }
 
 // growsWindow reports whether a call may add hits.
 func growsWindow(x *Call) bool {
-	var h hit
-	return h.split(x.Args) == nil && !h.peek
+	options, err := eachWindow(x.Args, func(int, []byte) {})
+	return err == nil && !options.peek
 }
 
 // parse parses the arguments.
-func (h *hit) parse(args [][]byte) error {
-	if err := h.split(args); err != nil {
-		return err
-	}
-	for i := range h.windows {
-		w := &h.windows[i]
-		if err := w.parse(); err != nil {
-			return err
+func (h *hit) parse(args [][]byte) (err error) {
+	var wrong error
+	h.hitOptions, err = eachWindow(args, func(at int, cost []byte) {
+		w := hitWindow{key: args[at]}
+		if err := w.parse(args[at+1], args[at+3], cost); err != nil && wrong == nil {
+			wrong = err
 		}
-		for j := range i {
-			if bytes.Equal(h.windows[j].key, w.key) {
-				return errSameWindow
+		for i := range h.windows {
+			if bytes.Equal(h.windows[i].key, w.key) && wrong == nil {
+				wrong = errSameWindow
 			}
 		}
+		h.windows = append(h.windows, w)
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	return wrong
 }
 
 // parse parses the numbers.
-func (w *hitWindow) parse() error {
+func (w *hitWindow) parse(limit, ms, cost []byte) error {
 	w.cost = 1
+	numbers := [3][]byte{limit, ms, cost}
 	for i, n := range [3]*int64{&w.limit, &w.ms, &w.cost} {
-		arg, ok := w.numbers[i], false
+		arg, ok := numbers[i], false
 		if arg == nil {
 			continue
 		}
