@@ -76,10 +76,14 @@ var rows = []row{
 	rated("GET, 1 client", three, inMemory, memory, gets(1), 0.5),
 	rated("lock and EVALSHA release, 50 clients", three, inFiles, syncing, lockAndRelease(50), 0.8),
 	rated("reentrant lock and unlock, 50 clients", three, inFiles, syncing, reentrant(50), 0.8),
-	rated("sliding window, 100 keys, 50 clients", three, inFiles, syncing, windows(50), 0.8),
+	rated("sliding window, 100 keys, 50 clients", three, inFiles, syncing, windows(50, 1),
+		0.8),
 	{name: "sliding window by WINDOW.HIT, 100 keys, 50 clients", unit: "/s",
-		ours: rate(three, windowHits(50)), theirs: rate(syncing, windows(50)),
+		ours: rate(three, windowHits(50, 1)), theirs: rate(syncing, windows(50, 1)),
 		against: inFiles + ", script", wanted: 0.8},
+	{name: "sliding window by WINDOW.HIT, 100 keys, 50 clients, pipeline 16", unit: "/s",
+		ours: rate(three, windowHits(50, 16)), theirs: rate(three, windows(50, 16)),
+		against: "coordd, script", wanted: 1.5},
 	rated("hot lock, 200 clients, subscription", three, inFiles, syncing,
 		hotLock{clients: 200}, 1),
 	rated("hot lock, 200 clients, 1 ms polls", three, inFiles, syncing,
@@ -103,6 +107,8 @@ var rows = []row{
 		theirs: memoryPerKey(memory), against: inMemory, wanted: 1.3, most: true, once: true},
 	{name: "1,000,000 locks end in 1 s: longest wait", unit: "ms", ours: massExpiry(three),
 		theirs: massExpiry(syncing), against: inFiles, wanted: 0.5, most: true, once: true},
+	{name: "100,000 leases renewed every 10 s: of a processor", unit: "%",
+		ours: alone(three, renewals), wanted: 10, most: true, once: true},
 	{name: "restart with 1,000,000 keys, log", unit: "s", ours: restart(false), wanted: 1,
 		most: true, once: true},
 	{name: "restart with 1,000,000 keys, snapshot", unit: "s", ours: restart(true), wanted: 1,
@@ -192,8 +198,8 @@ func reentrant(clients int) load {
 		})
 }
 
-func windows(clients int) load {
-	return closedLoop{clients: clients, pipeline: 1,
+func windows(clients, pipeline int) load {
+	return closedLoop{clients: clients, pipeline: pipeline,
 		setup: [][]string{{"SCRIPT", "LOAD", string(slidingWindow)}},
 		request: func(client, n int) []string {
 			return []string{"EVALSHA", slidingWindow.sha(), "1",
@@ -203,8 +209,8 @@ func windows(clients int) load {
 }
 
 // windowHits does by coordd's command what windows does by a script.
-func windowHits(clients int) load {
-	return closedLoop{clients: clients, pipeline: 1,
+func windowHits(clients, pipeline int) load {
+	return closedLoop{clients: clients, pipeline: pipeline,
 		request: func(client, n int) []string {
 			return []string{"WINDOW.HIT", "window:" + strconv.Itoa((client*7919+n)%100), "10000",
 				"PX", "1000"}

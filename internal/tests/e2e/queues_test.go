@@ -1,4 +1,5 @@
-// The queue for a lock over three real nodes: turns come in the order of arrival, and equally often.
+// The queue for a lock over three real nodes: turns come in the order of arrival, and equally
+// often.
 
 package e2e
 

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/coordd/coordd/internal/resp"
+)
+
+// Holders with many leases, each with a key, which renew all of theirs with one call.
+const (
+	leaseHolders = 100
+	leasesOfEach = 1000
+	leaseTTL     = 30 * time.Second
+	renewEach    = leaseTTL / 3
+)
+
+// renewals measures how much of a processor three nodes need while 100,000 leases are renewed every
+// ten seconds, in percent: everything that they do is counted.
+func renewals(s *servers, t *target) (o outcome, err error) {
+	l, err := newLoop()
+	if err != nil {
+		return o, err
+	}
+	defer l.close()
+	var renew []func()
+	ready, renewed := 0, 0
+	for i := range leaseHolders {
+		c, err := l.dial(t.port)
+		if err != nil {
+			return o, err
+		}
+		var ids []string
+		attached := 0
+		c.reply = func(reply []byte) {
+			c.mustSucceed(reply)
+			switch {
+			case len(ids) < leasesOfEach:
+				ids = append(ids, string(reply[1:len(reply)-2]))
+				if len(ids) == leasesOfEach {
+					c.send(attach(i, ids))
+				}
+			case attached < leasesOfEach:
+				if attached++; attached == leasesOfEach {
+					ready++
+				}
+			default:
+				renewed++
+			}
+		}
+		var grants []byte
+		for range leasesOfEach {
+			grants = resp.AppendCommand(grants, "LEASE", "GRANT",
+				strconv.FormatInt(leaseTTL.Milliseconds(), 10))
+		}
+		c.send(grants)
+		renew = append(renew, func() {
+			c.send(resp.AppendCommand(nil, append([]string{"LEASE", "KEEPALIVE"}, ids...)...))
+		})
+	}
+	if err := l.run(func() bool { return ready == leaseHolders }); err != nil {
+		return o, err
+	}
+	began, before := time.Now(), t.cpu()
+	var next func(at time.Time, i int)
+	next = func(at time.Time, i int) {
+		l.at(at, func() {
+			renew[i%leaseHolders]()
+			next(at.Add(renewEach/leaseHolders), i+1)
+		})
+	}
+	next(began, 0)
+	if err := l.runFor(2 * renewEach); err != nil {
+		return o, err
+	}
+	took, used := time.Since(began), t.cpu()-before
+	if least := 2*leaseHolders - 2; renewed < least {
+		return o, fmt.Errorf("%d of %d renewals were answered", renewed, least)
+	}
+	if v, err := call(t.port, "LEASE", "LIST", "COUNT", "1"); err != nil || v.IsError() {
+		return o, fmt.Errorf("LEASE LIST: %v, %w", v, err)
+	}
+	return outcome{value: 100 * used.Seconds() / took.Seconds()}, nil
+}
+
+// attach has each lease hold a key.
+func attach(holder int, ids []string) (calls []byte) {
+	for i, id := range ids {
+		key := "leased:" + strconv.Itoa(holder*leasesOfEach+i)
+		calls = resp.AppendCommand(calls, "SET", key, "owner", "NX", "LEASE", id)
+	}
+	return calls
+}
