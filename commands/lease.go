@@ -245,13 +245,14 @@ func (x *Call) changesLeases() {
 
 func leaseKeepalive(x *Call) error {
 	ids, found := x.Args[2:], make([]*leases.Lease, 0, len(x.Args)-2)
+	depth := x.depth()
 	for _, arg := range ids {
 		l, err := x.findLease(arg)
 		if err != nil {
 			return err
 		}
 		if l != nil {
-			x.Spend(x.itemsWork(l))
+			x.Spend(x.itemsWorkAt(l, depth))
 		}
 		found = append(found, l)
 	}

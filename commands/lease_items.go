@@ -36,11 +36,21 @@ func (e *Env) foldLease(what byte, id, value uint64) {
 
 // itemsWork is the work of looking at the items of a lease and moving their deadlines.
 func (e *Env) itemsWork(l *leases.Lease) int {
-	size, depth := 0, 0
+	return e.itemsWorkAt(l, e.depth())
+}
+
+// depth returns how deep the trees of the deepest database are.
+func (e *Env) depth() (depth int) {
 	for db := range keyspace.Databases {
 		d := e.Keyspace.DB(db)
 		depth = max(depth, deep(d.Size())+deep(d.Volatile())+deep(d.VolatileCollections()))
 	}
+	return depth
+}
+
+// itemsWorkAt is itemsWork for many leases.
+func (e *Env) itemsWorkAt(l *leases.Lease, depth int) int {
+	size := 0
 	for _, i := range l.Items() {
 		size += len(i.Key) + len(i.Member)
 	}

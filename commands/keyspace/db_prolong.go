@@ -34,13 +34,15 @@ func (db *DB) Held(key, field []byte, created Revision, atMs int64) bool {
 // Prolong moves the deadline of what is Held from fromMs to toMs, neither of which is 0, and
 // reports whether it was. The key's revision stays, and the observer is not told.
 func (db *DB) Prolong(key, field []byte, created Revision, fromMs, toMs int64) bool {
-	if !db.Held(key, field, created, fromMs) {
+	e := db.held(key, field, created, fromMs)
+	switch {
+	case e == nil:
 		return false
-	}
-	if fromMs == toMs {
+	case fromMs == toMs:
 		return true
+	case e.form == rested || uint64(e.gen) != db.ks.gen || len(field) > 0:
+		e = db.Edit(key)
 	}
-	e := db.Edit(key)
 	if len(field) > 0 {
 		h, _ := e.box().coll.(*Hash) //hash: one field of it
 		h.SetDeadline(db.ks, field, toMs)

@@ -13,7 +13,7 @@ import (
 // what a lease and an item count besides their texts.
 const (
 	MaxItems  = 10_000
-	MaxBytes  = 64 << 20
+	MaxBytes  = 256 << 20
 	LeaseCost = 512
 	ItemCost  = 192
 )
@@ -141,6 +141,7 @@ type Registry struct {
 	last   uint64 // id of the newest lease
 	gen    uint64 // rises with every Freeze
 	leases *btree.BTreeG[*Lease]
+	byID   map[uint64]*Lease // the same, to find one; never walked
 	ends   *btree.BTreeG[end]
 	bonds  *btree.BTreeG[bond] // … by connection, while they are open or lost
 	owners map[place]uint64    // which lease has an item; never walked
@@ -159,6 +160,7 @@ func New() *Registry {
 			return cmp.Or(cmp.Compare(a.state, b.state), strings.Compare(a.node, b.node),
 				cmp.Compare(a.conn, b.conn), cmp.Compare(a.id, b.id)) < 0
 		}, btree.Options{NoLocks: true}),
+		byID:   map[uint64]*Lease{},
 		owners: map[place]uint64{},
 	}
 }
@@ -175,9 +177,12 @@ func (r *Registry) Last() uint64 { return r.last }
 // Empty reports whether there has never been a lease.
 func (r *Registry) Empty() bool { return r.last == 0 }
 
-func (r *Registry) get(id uint64) *Lease {
-	l, _ := r.leases.Get(&Lease{ID: id})
-	return l
+func (r *Registry) get(id uint64) *Lease { return r.byID[id] }
+
+// set puts a lease in the place of the one with its id.
+func (r *Registry) set(l *Lease) {
+	r.leases.Set(l)
+	r.byID[l.ID] = l
 }
 
 // Find returns the lease of an id, nil if there is none, or it has ended.
@@ -231,7 +236,7 @@ func (r *Registry) Grant(at uint64, terms Lease) (id uint64, ok bool) {
 
 // enter adds a lease, and its items.
 func (r *Registry) enter(l *Lease) {
-	r.leases.Set(l)
+	r.set(l)
 	for i := range l.items {
 		r.owners[l.items[i].place()] = l.ID
 	}
@@ -243,14 +248,19 @@ func (l *Lease) bond() bond { return bond{l.state(), l.Connection.Node, l.Connec
 
 func (r *Registry) index(l *Lease) {
 	r.ends.Set(end{l.EndMs(), l.ID})
-	if b := l.bond(); b.state == open || b.state == lost {
-		r.bonds.Set(b)
+	if l.bound() {
+		r.bonds.Set(l.bond())
 	}
 }
 
+// bound reports whether a lease ends with its connection, and that has not closed.
+func (l *Lease) bound() bool { return l.state() == open || l.state() == lost }
+
 func (r *Registry) unindex(l *Lease) {
 	r.ends.Delete(end{l.EndMs(), l.ID})
-	r.bonds.Delete(l.bond())
+	if l.bound() {
+		r.bonds.Delete(l.bond())
+	}
 }
 
 // own returns a lease that may be changed: no frozen registry has it.
@@ -260,19 +270,20 @@ func (r *Registry) own(l *Lease) *Lease {
 	}
 	c := *l
 	c.items, c.gen = slices.Clone(l.items), r.gen
-	r.leases.Set(&c)
+	r.set(&c)
 	return &c
 }
 
 // change changes the terms of a lease, and returns it as it is then.
 func (r *Registry) change(id uint64, f func(*Lease)) *Lease {
-	l := r.get(id)
-	r.unindex(l)
-	l = r.own(l)
-	node := len(l.Connection.Node)
+	l := r.own(r.get(id))
+	before := *l
 	f(l)
-	r.bytes += len(l.Connection.Node) - node
-	r.index(l)
+	r.bytes += len(l.Connection.Node) - len(before.Connection.Node)
+	if l.EndMs() != before.EndMs() || l.bond() != before.bond() {
+		r.unindex(&before)
+		r.index(l)
+	}
 	return l
 }
 
@@ -314,6 +325,7 @@ func (r *Registry) End(id uint64) {
 	l := r.get(id)
 	r.unindex(l)
 	r.leases.Delete(l)
+	delete(r.byID, id)
 	for i := range l.items {
 		delete(r.owners, l.items[i].place())
 	}
