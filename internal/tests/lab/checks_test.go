@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,7 +208,8 @@ func TestLockChecksBite(t *testing.T) {
 	}
 	// a grant for 3 s whose reply names the end of that, by the cluster clock
 	take := func(key, owner string, weight, wait, call, ret int, token, endMs int64) *event {
-		q := asked{owner, weight, grantLong, time.Duration(wait) * 1e6, []string{key}}
+		rank, _ := strconv.Atoi(strings.TrimLeft(owner, "abxy"))
+		q := asked{owner, weight, rank, grantLong, time.Duration(wait) * 1e6, []string{key}}
 		e := at(0, "take", q.args(), call, ret, fmt.Sprintf("[%d %d 1 0]", token, endMs))
 		e.Key = key
 		return e
@@ -227,6 +230,8 @@ func TestLockChecksBite(t *testing.T) {
 	a := mutex("a", 0, 10, 20, 5, 4000)
 	free := then("release", a, 50, 60, "1")
 	late := mutex("x", 100, 30, 131, 0, -1)
+	e := take("{reentrant}", "a", 1, 0, 10, 20, 5, 4000)
+	again := func(ret int) *event { return take("{reentrant}", "b", 1, 500, 45, ret, 7, 4060) }
 	two := func(wa, wb int) func(*work, player) {
 		return events(take("{permits}", "a", wa, 0, 10, 20, 5, 4000),
 			take("{permits}", "b", wb, 0, 30, 40, 6, 4010))
@@ -282,6 +287,24 @@ func TestLockChecksBite(t *testing.T) {
 		{"one who waits in vain behind another", false, mutexes, events(a, free,
 			mutex("x", 500, 30, 540, 0, -1), seen("{mutex}", "x", 40, 45),
 			mutex("y", 500, 46, 62, 6, 4050))},
+		{"one whom a higher priority overtakes", true, ranked, events(a, free,
+			take("{ranked}", "x1", 1, 500, 30, 300, 9, 4200), seen("{ranked}", "x1", 40, 45),
+			take("{ranked}", "y2", 1, 500, 46, 62, 6, 4050),
+			then("release", take("{ranked}", "y2", 1, 500, 46, 62, 6, 4050), 70, 80, "1"))},
+		{"one whom the same priority overtakes", false, ranked, events(a, free,
+			take("{ranked}", "x2", 1, 500, 30, 300, 9, 4200), seen("{ranked}", "x2", 40, 45),
+			take("{ranked}", "y2", 1, 500, 46, 62, 6, 4050),
+			then("release", take("{ranked}", "y2", 1, 500, 46, 62, 6, 4050), 70, 80, "1"))},
+		{"a lock that was entered twice and released twice", true, reentrants, events(e,
+			then("enter", e, 30, 40, "[5 4030 2 0]"), then("release", e, 50, 60, "1"),
+			then("release", e, 70, 80, "1"), again(81))},
+		{"a lock that was entered twice and released once", false, reentrants, events(e,
+			then("enter", e, 30, 40, "[5 4030 2 0]"), then("release", e, 50, 60, "1"),
+			again(61))},
+		{"another token behind entering again", false, reentrants, events(e,
+			then("enter", e, 30, 40, "[6 4030 2 0]"))},
+		{"a lock that counts one too few", false, reentrants, events(e,
+			then("enter", e, 30, 40, "[5 4030 1 0]"))},
 		{"permits that there are", true, permits, two(1, 2)},
 		{"permits that there are not", false, permits, two(2, 2)},
 		{"a reader beside a writer", false, readersWriters, events(

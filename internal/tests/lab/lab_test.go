@@ -86,8 +86,8 @@ func TestLocksWithoutFaults(t *testing.T) {
 		variants: [2]variant{faults[0].variants[0], faults[0].variants[0]}, kind: kinds[0],
 		lasts: time.Duration(numberOf(t, "COORDD_LAB_SECONDS", 4)) * time.Second}
 	for _, w := range workloads {
-		if slices.Contains([]string{"mutexes", "permits", "readers and writers", "several locks",
-			"attached keys", "repeats", "hits"}, w.name) {
+		if slices.Contains([]string{"mutexes", "entered locks", "ranked locks", "permits",
+			"readers and writers", "several locks", "attached keys", "repeats", "hits"}, w.name) {
 			p.workloads = append(p.workloads, w)
 		}
 	}

@@ -32,6 +32,9 @@ const (
 type grants struct {
 	keys []string
 	room int // how much of a lock there is
+	// enters: a holder takes the lock again, and releases it as often as it has.
+	enters bool
+	ranks  int // priorities, if clients have any
 
 	// want draws what a client asks for: how much, the words for it, and of which keys.
 	want func(a *actor, keys []string) (weight int, words []any, of []string)
@@ -39,6 +42,20 @@ type grants struct {
 
 func mutexes(*work) player {
 	return &grants{keys: []string{"{mutex}"}, room: 1,
+		want: func(_ *actor, keys []string) (int, []any, []string) { return 1, nil, keys }}
+}
+
+// reentrants hold a lock once or several times.
+func reentrants(*work) player {
+	return &grants{keys: []string{"{reentrant}"}, room: 1, enters: true,
+		want: func(_ *actor, keys []string) (int, []any, []string) {
+			return 1, []any{"REENTRANT"}, keys
+		}}
+}
+
+// ranked clients have priorities.
+func ranked(*work) player {
+	return &grants{keys: []string{"{ranked}"}, room: 1, ranks: 3,
 		want: func(_ *actor, keys []string) (int, []any, []string) { return 1, nil, keys }}
 }
 
@@ -75,22 +92,23 @@ func severalLocks(*work) player {
 // asked is what an event of a client that takes a lock was about. It is in the event's arguments,
 // which failures show.
 type asked struct {
-	owner    string
-	weight   int
-	px, wait time.Duration
-	keys     []string
+	owner        string
+	weight, rank int
+	px, wait     time.Duration
+	keys         []string
 }
 
 func (q asked) args() []string {
-	return append([]string{q.owner, strconv.Itoa(q.weight), q.px.String(), q.wait.String()},
-		q.keys...)
+	return append([]string{q.owner, strconv.Itoa(q.weight), strconv.Itoa(q.rank), q.px.String(),
+		q.wait.String()}, q.keys...)
 }
 
 func askedOf(e *event) (q asked) {
-	q.owner, q.keys = e.Args[0], e.Args[4:]
+	q.owner, q.keys = e.Args[0], e.Args[5:]
 	q.weight, _ = strconv.Atoi(e.Args[1])
-	q.px, _ = time.ParseDuration(e.Args[2])
-	q.wait, _ = time.ParseDuration(e.Args[3])
+	q.rank, _ = strconv.Atoi(e.Args[2])
+	q.px, _ = time.ParseDuration(e.Args[3])
+	q.wait, _ = time.ParseDuration(e.Args[4])
 	return q
 }
 
@@ -101,17 +119,30 @@ func (g *grants) turn(a *actor) {
 	}
 	weight, words, keys := g.want(a, g.keys)
 	q.weight, q.keys = weight, keys
+	if g.ranks > 0 {
+		q.rank = a.rnd.IntN(g.ranks)
+		words = append(words, "PRIORITY", q.rank)
+	}
 	if a.rnd.IntN(2) == 0 {
 		a.do(call{key: keys[0], op: "waiters", reads: true, ask: waitersOf(keys[0])})
 	}
 	ask := []any{"LOCK.ACQUIRE", keys[0], q.owner, "PX", q.px.Milliseconds()}
+	ask = append(append(ask, words...), others(keys)...)
+	take := ask
 	if q.wait > 0 {
-		ask = append(ask, "WAIT", q.wait.Milliseconds())
+		wait := []any{"WAIT", q.wait.Milliseconds()}
+		take = slices.Concat(ask[:5], wait, ask[5:])
 	}
-	e := a.do(call{key: keys[0], op: "take", args: q.args(),
-		ask: command(append(append(ask, words...), others(keys)...)...)})
+	e := a.do(call{key: keys[0], op: "take", args: q.args(), ask: command(take...)})
 	if e.What != acked || grantOf(e.Reply)[0] == 0 {
 		return
+	}
+	entered := 1
+	for g.enters && a.rnd.IntN(2) == 0 {
+		e := a.do(call{key: keys[0], op: "enter", args: q.args(), ask: command(ask...)})
+		if e.What == acked && grantOf(e.Reply)[0] != 0 {
+			entered++
+		}
 	}
 	time.Sleep(time.Duration(a.rnd.IntN(20)) * 1e6)
 	if a.rnd.IntN(4) == 0 {
@@ -122,11 +153,13 @@ func (g *grants) turn(a *actor) {
 	if q.px == grantShort && a.rnd.IntN(2) == 0 {
 		return // it ends by itself
 	}
-	for range 3 {
-		e := a.do(call{key: keys[0], op: "release", args: q.args(),
-			ask: command(append([]any{"LOCK.RELEASE", keys[0], q.owner}, others(keys)...)...)})
-		if e.What == acked {
-			return
+	for range entered {
+		for range 3 {
+			e := a.do(call{key: keys[0], op: "release", args: q.args(), ask: command(
+				append([]any{"LOCK.RELEASE", keys[0], q.owner}, others(keys)...)...)})
+			if e.What == acked {
+				break
+			}
 		}
 	}
 }
@@ -174,7 +207,8 @@ type hold struct {
 	from, to time.Duration // it knows that it held it from then, and until then
 	begunMs  int64         // when it was granted, by the cluster clock
 	endMs    int64         // until when, by the cluster clock
-	let      time.Duration // when it sent its first release; 0: never
+	entered  int64         // how often it knows to have it
+	let      time.Duration // when it sent the release that may have been the last; 0: never
 }
 
 // holds returns what clients held, and the events of those who did not get the lock in time.
@@ -190,29 +224,55 @@ func holdsOf(events []*event) (holds []*hold, late []*event) {
 			continue
 		}
 		h := &hold{event: e, asked: q, token: g[0], from: e.Return, to: e.Call + q.px,
-			begunMs: g[1] - q.px.Milliseconds(), endMs: g[1]}
+			begunMs: g[1] - q.px.Milliseconds(), endMs: g[1], entered: 1}
 		holds = append(holds, h)
 		by[q.owner] = h
 	}
+	releases := map[*hold][]time.Duration{}
 	for _, e := range events {
-		if e.Op != "extend" && e.Op != "release" {
+		if e.Op != "extend" && e.Op != "enter" && e.Op != "release" {
 			continue
 		}
 		h := by[e.Args[0]]
 		switch g := grantOf(e.Reply); {
 		case h == nil:
-		case e.Op == "release" && (h.let == 0 || e.Call < h.let):
-			h.let = e.Call
-		case e.Op == "extend" && e.What == acked && g[0] != 0:
+		case e.Op == "release":
+			releases[h] = append(releases[h], e.Call)
+		case e.What == acked && g[0] != 0:
 			h.to, h.endMs = max(h.to, e.Call+h.px), max(h.endMs, g[1])
+			if e.Op == "enter" {
+				h.entered++
+			}
 		}
 	}
-	for _, h := range holds {
-		if h.let != 0 {
+	for h, at := range releases {
+		slices.Sort(at)
+		if n := int(h.entered); len(at) >= n { // each may have run, also if nobody knows
+			h.let = at[n-1]
 			h.to = min(h.to, h.let)
 		}
 	}
 	return holds, late
+}
+
+// judgeEntries: who enters a lock again, before its term is over, enters the same one, and has it
+// once more.
+func judgeEntries(w *work, holds []*hold) {
+	for _, h := range holds {
+		known, ends := int64(1), h.Call+h.px
+		for _, e := range w.events {
+			if e.Op != "enter" || e.What != acked || e.Args[0] != h.owner {
+				continue
+			}
+			g := grantOf(e.Reply)
+			if e.Return < ends && (g[0] != h.token || g[2] <= known) {
+				w.problem("it had entered %d times: %v, and then %v", known, h.event, e)
+			}
+			if g[0] == h.token {
+				known, ends = g[2], max(ends, e.Call+h.px)
+			}
+		}
+	}
 }
 
 func (g *grants) judge(w *work) {
@@ -234,6 +294,7 @@ func (g *grants) judge(w *work) {
 		}
 		g.judgeRoom(w, on)
 		judgeHolders(w, on, g.room)
+		judgeEntries(w, on)
 	}
 	for _, key := range g.keys {
 		judgeTurns(w, key, holds, late)
@@ -282,8 +343,9 @@ func judgeHolders(w *work, on []*hold, room int) {
 	}
 }
 
-// judgeTurns: nobody who was seen to wait is overtaken by whoever asked later, while nothing
-// failed. A node that the leader does not hear loses its places for as long.
+// judgeTurns: nobody who was seen to wait is overtaken by whoever asked later, unless with a higher
+// priority, while nothing failed. A node that the leader does not hear loses its places for as
+// long.
 func judgeTurns(w *work, key string, holds []*hold, late []*event) {
 	type waiter struct {
 		event *event
@@ -310,7 +372,8 @@ func judgeTurns(w *work, key string, holds []*hold, late []*event) {
 			for _, y := range holds {
 				overtakes := x.token > y.token ||
 					x.token == 0 && y.Return < x.event.Call+x.wait-time.Millisecond
-				if y.Call < sight.Return || !slices.Contains(y.keys, key) || !overtakes {
+				if y.Call < sight.Return || !slices.Contains(y.keys, key) || !overtakes ||
+					y.rank > x.rank {
 					continue
 				}
 				if w.run.quiet(max(y.Return, x.event.Return)) {

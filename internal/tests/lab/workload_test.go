@@ -62,6 +62,8 @@ var workloads = []workload{
 	{name: "increx", newer: true, make: increx},
 	{name: "fencing", make: fencing},
 	{name: "mutexes", newer: true, make: mutexes},
+	{name: "entered locks", newer: true, make: reentrants},
+	{name: "ranked locks", newer: true, make: ranked},
 	{name: "permits", newer: true, make: permits},
 	{name: "readers and writers", newer: true, make: readersWriters},
 	{name: "several locks", newer: true, make: severalLocks},
