@@ -42,6 +42,7 @@ type fakeBackend struct {
 	calls           []string        // "write 3", "read 1", "local 2"
 	fail            error           // the reply to everything
 	failWrites      bool            // to writes only
+	lost            error           // the reply to writes, which run
 	scheduled       []Workload      // calls of Schedule
 	lastLoad        Workload        // of Write
 	computing       map[uint64]bool // the connections for which Schedule runs
@@ -417,8 +418,11 @@ func (f *fakeBackend) run(kind string, batch []byte, write bool) ([]byte, error)
 		return f.machine.Read(nil, batch, f.clockMs, fakeWallUs), nil
 	}
 	replies, err := f.apply(batch)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case f.lost != nil:
+		return nil, f.lost
 	}
 	return replies[0], nil
 }

@@ -135,6 +135,7 @@ type blocked struct {
 	left   bool          // the client or the server has gone away
 	kept   bool          // the machine has it, for all that is known
 	missed bool          // … and a snapshot may have skipped what it did with it
+	leaves bool          // a request to leave may be under way: how it ended is not known
 
 	until   time.Time     // timeout; zero: none
 	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
@@ -270,17 +271,19 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	}
 	if b.w.number != 0 {
 		replies, err, done = b.read(b.w.takeNews())
-		if !done && b.missed {
-			switch replies, err, done = b.leave(); {
-			case !done && !b.kept:
-				s.srv.machineWaits.renumber(b.w)
-			case !done: // it could not leave, and may not be sent again before
+		left := !done && b.missed
+		if left {
+			if replies, err, done = b.leave(); !done && b.kept { // it may not be sent again before
 				b.pause = min(max(2*b.pause, firstPause), longestPause)
 				b.resume = time.Now().Add(b.pause)
 			}
 		}
 		if done || b.kept {
 			return replies, err, done
+		}
+		if left || b.leaves { // what comes of the requests to leave must not concern it
+			s.srv.machineWaits.renumber(b.w)
+			b.leaves = false
 		}
 		b.request.Wait = s.srv.machineWaits.request(b.w)
 	}

@@ -350,3 +350,36 @@ func TestGrantInASnapshotWithoutALeader(t *testing.T) {
 		n.idle(t)
 	})
 }
+
+// A client whose time is over is not told of a grant that its node has given up, or may have: how
+// the node's request to leave ended is not known.
+func TestGrantThatItsNodeMayHaveGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 4 {
+			runs, origin := i&1 != 0, uint64(i>>1*fakeOrigin)
+			n := startSimulated(t, nil)
+			main := n.dial(t)
+			main.call("SET", "l", "x")
+			gate, begun := make(chan struct{}), make(chan struct{}, 100)
+			c := n.popping(t, "LOCK.ACQUIRE", "l", "me", "PX", "100000", "WAIT", "300")
+			n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
+			receive(t, "it leaves", begun)
+			n.fake.set(func() { n.fake.origin = origin })
+			n.fake.change(t, commandOf("DEL", "l")) // it is granted
+			n.fake.set(func() {
+				n.fake.gate, n.fake.begun = nil, nil
+				if n.fake.lost = (&Error{Unknown, "UNKNOWN lost"}); !runs {
+					n.fake.fail = n.fake.lost
+				}
+			})
+			close(gate)
+			time.Sleep(time.Second)
+			n.fake.set(func() { n.fake.fail, n.fake.lost = nil, nil })
+			c.want(noLock)
+			if got := main.call("EXISTS", "l"); got != ":0\r\n" {
+				t.Errorf("%d: it is held: %q", i, got)
+			}
+			n.idle(t)
+		}
+	})
+}

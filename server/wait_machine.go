@@ -242,6 +242,11 @@ func (b *blocked) takePlace(block []byte) {
 // because the machine no longer has it.
 func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done bool) {
 	switch {
+	case news.reply.Size() > 0 && b.leaves && b.spec.Claims():
+		// The request gives up what was granted, also what is claimed. It may have done so, and
+		// else the next one does.
+		b.s.out.pay()
+		return replies, nil, false
 	case news.reply.Size() > 0:
 		b.kept = false
 		b.s.out.pay()
@@ -289,6 +294,7 @@ func (b *blocked) leave() (replies commands.Replies, err error, served bool) {
 			cancel()
 			continue
 		}
+		b.leaves = b.leaves || err != nil && !notRun(err)
 		b.w.awaitNews(ctx, pause)
 	}
 	if b.spec.Claims() { // what it may have been granted is not claimed
