@@ -202,7 +202,7 @@ func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error
 
 // served notes how long the command waited for its reply. It goes back if nobody is there any more.
 func (b *blocked) served(replies commands.Replies, err error) (commands.Replies, error) {
-	if err == nil && !clientConnected(b.s.conn) {
+	if err == nil && (b.s.cut.Load() || !clientConnected(b.s.conn)) { // nobody gets it any more
 		if b.kept = b.spec.Claims(); !b.kept {
 			b.s.srv.putBackServed(b.w.number, b.request, replies)
 		}

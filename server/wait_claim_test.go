@@ -383,3 +383,32 @@ func TestGrantThatItsNodeMayHaveGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// A client that is killed while its grant is claimed holds nobody up.
+func TestKilledWhileItClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		before := n.waitQueues.blocked.Load()
+		gone := n.dial(t)
+		id := strings.Trim(gone.call("CLIENT", "ID"), ":\r\n")
+		if err := gone.Send(commandtest.Args("LOCK.ACQUIRE", "l", "gone", "PX", "100000", "WAIT",
+			"0")); err != nil {
+			t.Fatal(err)
+		}
+		n.waiting(t, before+1)
+		c := n.queued(t, "me")
+		gate, begun := make(chan struct{}), make(chan struct{}, 100)
+		n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
+		n.fake.change(t, commandOf("DEL", "l"))
+		receive(t, "it claims", begun)
+		if got := main.call("CLIENT", "KILL", "ID", id); got != ":1\r\n" {
+			t.Fatal(got)
+		}
+		n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
+		close(gate)
+		c.wantLock(t)
+		n.idle(t)
+	})
+}
