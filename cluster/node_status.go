@@ -132,6 +132,10 @@ func (n *Node) memberStatus(server raft.Server) membership.Member {
 	return m
 }
 
+// ClockMs returns the cluster clock on the leader, and an estimate of it elsewhere, which is not
+// ahead. It waits for nothing.
+func (n *Node) ClockMs() int64 { return n.reading().ClockMs() }
+
 // reading reads the cluster clock on the leader, and estimates it elsewhere.
 func (n *Node) reading() clock.Reading {
 	if r := n.route.Load(); r.lead != nil {

@@ -143,12 +143,15 @@ type Event struct {
 	// those of a Message; for Served, Payload is for RepliesOf; for LockTaken and LockGivenBack
 	// it is the owner
 	Channel, Payload []byte
-	Shard            bool     // a Message that SPUBLISH sent
-	Gone             bool     // KeyChanged: the key does not exist after the entry
-	Claimed          bool     // Served: with a lock that nobody else can get any more
-	DB               int      // database of KeyChanged, DBChanged and ScriptCall
-	Args             [][]byte // command of ScriptCall
-	Key              string   // the key that changed, for KeyChanged, or of the lock
+	Shard            bool // a Message that SPUBLISH sent
+	Gone             bool // KeyChanged: the key does not exist after the entry
+	// of Served: it has a lock that nobody else can get any more while it is held, and the cluster
+	// clock of the entry
+	Claimed bool
+	ClockMs int64
+	DB      int      // database of KeyChanged, DBChanged and ScriptCall
+	Args    [][]byte // command of ScriptCall
+	Key     string   // the key that changed, for KeyChanged, or of the lock
 	// Request.Client of the request that caused KeyChanged, ScriptCall, LockTaken or LockGivenBack,
 	// or 0
 	Client uint64

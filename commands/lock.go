@@ -469,6 +469,12 @@ func (x *Call) undoLocks(a *lockArgs) (calls [][][]byte) {
 	return calls
 }
 
+// Releases reports whether a call of undoLocks would release something.
+func Releases(db *keyspace.DB, call [][]byte) bool {
+	token, _ := ParseInt(call[4])
+	return LockToken(db, call[1], call[2]) == keyspace.Revision(token)
+}
+
 func lockExtend(x *Call) error {
 	var a lockArgs
 	if err := a.parse(x.Args, extendOptions); err != nil {

@@ -124,15 +124,43 @@ func (m *Machine) claim(env *commands.Env, number []byte) error {
 	switch c := v.numbers[uint64(n)]; {
 	case c == nil:
 		return commands.ErrNotWaiting
-	case c.claimed:
-		return nil
-	case c.untilMs < m.ks.Now(): // this entry had no more work for it
+	case !c.claimed && c.untilMs < m.ks.Now(), // this entry had no more work for it
+		c.claimed && !m.stillHeld(env, c): // its node was away for longer
 		m.giveUp(env, c.number)
 		return commands.ErrNotWaiting
+	case c.claimed:
+		return nil
 	default:
 		m.claimed(c)
 		return nil
 	}
+}
+
+// undoing returns the transaction that gives a grant up.
+func (c *claim) undoing() *commands.Request {
+	var reader commands.RequestReader
+	reader.Reset(c.undo)
+	q, err := reader.Next()
+	if err != nil {
+		panic(err) // never: the machine wrote it
+	}
+	return q
+}
+
+// stillHeld reports whether the locks of a grant are held as they were granted. Of a call with an
+// id that is claimed it is not known.
+func (m *Machine) stillHeld(env *commands.Env, c *claim) bool {
+	if c.undo == nil {
+		return true
+	}
+	q := c.undoing()
+	for _, release := range q.Cmds {
+		env.Work += lookWork
+		if !commands.Releases(m.ks.DB(q.DB), release) {
+			return false
+		}
+	}
+	return true
 }
 
 // claimed notes that a node has claimed. If the call has an id, it is remembered, and stays: its
@@ -164,12 +192,7 @@ func (m *Machine) giveUp(env *commands.Env, number uint64) bool {
 			m.panicked(p)
 		}
 	}()
-	var reader commands.RequestReader
-	reader.Reset(c.undo)
-	q, err := reader.Next()
-	if err != nil {
-		panic(err) // never: the machine wrote it
-	}
+	q := c.undoing()
 	for _, args := range q.Cmds {
 		spec, err := m.table.ResolveAt(m.level, args)
 		x := &commands.Call{Env: env, Tx: &commands.Tx{DB: q.DB, Proto: 2}, Args: args,

@@ -297,6 +297,27 @@ func TestProposersClaim(t *testing.T) {
 	w.reply("EXISTS l", ":0")
 }
 
+// What was claimed long ago and is over by now is claimed no more: somebody else may hold it.
+func TestClaimsThatAreOver(t *testing.T) {
+	w := newWaitMachine(t)
+	for i, over := range []string{"LOCK.RELEASE a w", "LOCK.STEAL b other PX 9000", "DEL a b",
+		"LOCK.RELEASE b w"} {
+		w.run("SET a x")
+		number := fmt.Sprint(i + 1)
+		w.wait("n1", uint64(i+1), "LOCK.ACQUIRE a w PX 9000 WAIT 0 KEYS 1 b")
+		w.run("DEL a")
+		w.grants(number)
+		w.claims(number, "+OK")
+		w.run("LOCK.EXTEND a w PX 8000 KEYS 1 b")
+		w.claims(number, "+OK")
+		w.run(over)
+		w.claims(number, notWaiting)
+		w.claims(number, notWaiting)
+		w.reply("LOCK.RELEASE a w KEYS 1 b", ":0") // it has given up the rest
+		w.run("DEL a b")
+	}
+}
+
 // Giving up takes back what was granted and no more.
 func TestGivingUp(t *testing.T) {
 	w := newWaitMachine(t)

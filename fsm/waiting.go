@@ -551,7 +551,7 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	claimed := r.tx.Undo != nil && r.openClaim(w.number, w.node, q.DB)
 	if w.node == v.node {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.Served,
-			Wait: w.number, Payload: r.resp.Buf, Claimed: claimed})
+			Wait: w.number, Payload: r.resp.Buf, Claimed: claimed, ClockMs: m.ks.Now()})
 	}
 	return true
 }

@@ -81,6 +81,9 @@ type Backend interface {
 	Schedule(load Workload, f func()) error
 	// Level returns the feature level of the state, as this node has applied it. It never waits.
 	Level() uint64
+	// ClockMs returns the cluster clock as far as this node knows it, which is not ahead, in ms. It
+	// never waits.
+	ClockMs() int64
 	// Waits reports whether the state, as this node has applied it, has the wait of a number.
 	Waits(number uint64) bool
 	// LockTokens returns the tokens by which owners hold locks in the state, as this node has

@@ -467,6 +467,13 @@ func (f *fakeBackend) Level() uint64 {
 	return 0
 }
 
+// ClockMs implements Backend.
+func (f *fakeBackend) ClockMs() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clockMs
+}
+
 // Waits implements Backend.
 func (f *fakeBackend) Waits(number uint64) bool {
 	f.mu.Lock()

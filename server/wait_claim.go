@@ -17,6 +17,10 @@ import (
 // that it has: its answer to a later attempt is the same.
 const claimLimit = 5 * time.Second
 
+// freshMs is how old a grant may be, by the cluster clock, that was claimed with its entry: as old
+// as one that is claimed behind it.
+const freshMs = 1000
+
 // claims reports whether what a call gets that waited is claimed.
 func claims(args [][]byte) bool { return is(args[0], "lock.acquire") }
 

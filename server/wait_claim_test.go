@@ -70,6 +70,30 @@ func TestOwnGrantsAreClaimed(t *testing.T) {
 	n.idle(t)
 }
 
+// A node that was away tells no client of a lock that is over by now, though it was claimed with
+// its entry.
+func TestOwnGrantIsOver(t *testing.T) {
+	n := start(t, nil)
+	n.fake.set(func() { n.fake.origin = fakeOrigin })
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	c := n.popping(t, "LOCK.ACQUIRE", "l", "me", "PX", "2000", "WAIT", "0")
+	release := n.holdEvents()
+	n.fake.change(t, commandOf("DEL", "l"))
+	n.fake.set(func() { n.fake.clockMs += 5000 })
+	before := strings.Fields(main.call("LOCK.ACQUIRE", "l", "next", "PX", "100000"))
+	if before[1] == ":0" {
+		t.Fatalf("next got %q", before)
+	}
+	release()
+	n.machineHas(t, 1)
+	main.call("LOCK.RELEASE", "l", "next")
+	if token := c.wantLock(t); ":"+token == before[1] {
+		t.Error("it has a token of another")
+	}
+	n.idle(t)
+}
+
 // A client that is gone holds nobody up, whenever it goes.
 func TestWhoIsGoneGetsNoLock(t *testing.T) {
 	for i := range 4 {

@@ -118,7 +118,9 @@ func (s *Server) tellWaits(e *commands.Event) {
 			if w.session.track.Load() != nil {
 				w.session.out.holdFor(&s.wg) // what the command changed is told after its reply
 			}
-			w.tell(func(n *waitNews) { n.reply, n.claimed = commands.RepliesOf(e.Payload), e.Claimed })
+			w.tell(func(n *waitNews) {
+				n.reply, n.claimed, n.clockMs = commands.RepliesOf(e.Payload), e.Claimed, e.ClockMs
+			})
 		} else if q, gone := m.gone[e.Wait]; gone {
 			delete(m.gone, e.Wait)
 			var r commands.RequestReader
@@ -160,6 +162,7 @@ func (s *Server) tellWaits(e *commands.Event) {
 type waitNews struct {
 	reply    commands.Replies // it was served
 	claimed  bool             // … with a lock that is claimed
+	clockMs  int64            // … by the cluster clock
 	dropped  uint64           // … or dropped, if it was kept in an era before this one
 	ended    bool             // … or it left: the machine no longer has it
 	replaced bool             // … or any of these, unless the machine still has it
@@ -250,7 +253,8 @@ func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done
 	case news.reply.Size() > 0:
 		b.kept = false
 		b.s.out.pay()
-		if news.claimed {
+		// a node that was away asks whether the client still holds it
+		if news.claimed && b.s.srv.backend.ClockMs()-news.clockMs <= freshMs {
 			return news.reply, nil, true
 		}
 		return b.claimed(news.reply)

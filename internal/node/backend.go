@@ -77,6 +77,14 @@ func (n backend) Observe(wants func(db int, key string) bool) { n.adapter.SetInt
 // Level implements server.Backend.
 func (n backend) Level() uint64 { return n.adapter.Level() }
 
+// ClockMs implements server.Backend.
+func (n backend) ClockMs() int64 {
+	if c := n.loaded.Load(); c != nil {
+		return c.ClockMs()
+	}
+	return 0
+}
+
 // Waits implements server.Backend.
 func (n backend) Waits(number uint64) bool { return n.adapter.Waits(number) }
 
