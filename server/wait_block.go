@@ -168,10 +168,12 @@ func (b *blocked) await(first []byte) (replies commands.Replies, err error) {
 		if reason != wokeChange {
 			return b.giveUp(reason)
 		}
-		if b.left = !s.waitPaused(b.spec, b.request.Cmds[0]); b.left {
-			return replies, nil
+		if !b.granted() {
+			if b.left = !s.waitPaused(b.spec, b.request.Cmds[0]); b.left {
+				return replies, nil
+			}
+			s.blocked = true // the end of a pause cleared it
 		}
-		s.blocked = true // the end of a pause cleared it
 		replies, err, done := b.attempt()
 		if done {
 			return b.served(replies, err)
@@ -179,6 +181,17 @@ func (b *blocked) await(first []byte) (replies commands.Replies, err error) {
 	}
 	b.left = true
 	return replies, nil
+}
+
+// granted reports whether the machine has granted it a lock. A pause does not hold that back: the
+// others in the queue would wait for it too.
+func (b *blocked) granted() bool {
+	if !b.spec.Claims() {
+		return false
+	}
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	return b.w.news.reply.Size() > 0
 }
 
 // giveUp ends the wait without its keys having changed.

@@ -408,6 +408,22 @@ func TestGrantThatItsNodeMayHaveGivenUp(t *testing.T) {
 	})
 }
 
+// CLIENT PAUSE holds back no grant: nobody else could get the lock meanwhile.
+func TestGrantsDuringAPause(t *testing.T) {
+	for _, origin := range []uint64{0, fakeOrigin} {
+		n := start(t, nil)
+		n.fake.set(func() { n.fake.origin = origin })
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		c := n.queued(t, "me")
+		main.call("CLIENT", "PAUSE", "100000", "WRITE")
+		n.fake.change(t, commandOf("DEL", "l"))
+		c.wantLock(t)
+		main.call("CLIENT", "UNPAUSE")
+		n.idle(t)
+	}
+}
+
 // A client that is killed while its grant is claimed holds nobody up.
 func TestKilledWhileItClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
