@@ -21,6 +21,10 @@ const (
 	claimedMs = 10_000
 )
 
+// maxClaims is how many bytes the claims may count before the oldest are forgotten that are
+// claimed: locks that go from one to the next often must not take the room of those who wait.
+const maxClaims = maxWaiting / 2
+
 // claimCost is what a claim counts besides what gives it up, bytes.
 const claimCost = 256
 
@@ -72,7 +76,12 @@ func (r *runner) openClaim(number uint64, node string, db int) (claimed bool) {
 	if c.claimed = c.undo == nil || c.call == nil && sentBy(r.m.proposer, number); c.claimed {
 		c.untilMs = now + claimedMs
 	}
-	r.m.waiting.locks.openClaim(c)
+	v := &r.m.waiting.locks
+	v.openClaim(c)
+	for v.claims.bytes > maxClaims && len(v.claims.kept) > 0 {
+		v.claims.take(v.claims.kept[0])
+		r.env.Work += lookWork
+	}
 	return c.claimed
 }
 

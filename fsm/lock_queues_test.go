@@ -318,6 +318,38 @@ func TestClaimsThatAreOver(t *testing.T) {
 	}
 }
 
+// What was claimed takes no more than its share of the room for waits, however often locks go from
+// one to the next.
+func TestClaimsLeaveRoomForWaits(t *testing.T) {
+	w := newWaitMachine(t)
+	keys := "KEYS 127"
+	for i := range 127 {
+		keys += fmt.Sprintf(" k%d", i)
+	}
+	for i := range 700 {
+		owner := fmt.Sprintf("%0*d", 1024, i)
+		w.run("SET l x")
+		w.wait("n1", uint64(i+1), "LOCK.ACQUIRE l "+owner+" PX 9000 WAIT 0 "+keys)
+		w.run("DEL l")
+		w.grants(fmt.Sprint(i + 1))
+		w.run("LOCK.RELEASE l " + owner + " " + keys)
+	}
+	if got := w.waiting.locks.claims.bytes; got > maxClaims {
+		t.Errorf("claims count %d bytes", got)
+	}
+	w.run("SET l x")
+	w.wait("n1", 1000, "LOCK.ACQUIRE l w PX 9000 WAIT 0")
+	w.run("DEL l")
+	w.grants("1000")
+	w.apply(lineSetting(commands.SettingLeaveWait + " 1000"))
+	w.reply("EXISTS l", ":0")
+	w.clock += claimedMs + 1
+	w.apply()
+	if got := w.waiting.locks.claims; got.bytes != 0 || len(got.numbers) != 0 {
+		t.Errorf("claims count %d bytes", got.bytes)
+	}
+}
+
 // Giving up takes back what was granted and no more.
 func TestGivingUp(t *testing.T) {
 	w := newWaitMachine(t)
