@@ -145,10 +145,9 @@ type Event struct {
 	Channel, Payload []byte
 	Shard            bool // a Message that SPUBLISH sent
 	Gone             bool // KeyChanged: the key does not exist after the entry
-	// of Served: it has a lock that nobody else can get any more while it is held, and the cluster
-	// clock of the entry
+	// Served: with a lock that is claimed
 	Claimed bool
-	ClockMs int64
+	ClockMs int64 // the cluster clock of the entry, for Served
 	DB      int      // database of KeyChanged, DBChanged and ScriptCall
 	Args    [][]byte // command of ScriptCall
 	Key     string   // the key that changed, for KeyChanged, or of the lock

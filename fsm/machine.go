@@ -39,7 +39,6 @@ type Machine struct {
 	once        *once.Calls // replies to requests that run once
 	idBlocks    uint64      // blocks of ids that commands.SettingClientIDs has given
 	position    uint64      // the next request's place in the entry
-	proposer    uint64      // FirstWait of the process that proposed the running entry
 	changes     uint64      // commands in entries that changed something; not part of the state
 	requests    commands.RequestReader
 	ahead       ahead
@@ -194,7 +193,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	if err := m.raise(index, e.Level); err != nil {
 		return Result{}, err
 	}
-	m.index, m.proposer = index, FirstWait(e.Origin)
+	m.index, m.waiting.proposer = index, FirstWait(e.Origin)
 	m.events.begin()
 	if before < commands.LevelSecond && m.level >= commands.LevelSecond {
 		m.events.list = append(m.events.list, commands.Event{Kind: commands.LevelRaised})

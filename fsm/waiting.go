@@ -41,8 +41,9 @@ type waiting struct {
 	locks     lockQueues
 
 	// not part of the state
-	node   string // this node's id: it builds the replies of its own waiters
-	reader commands.RequestReader
+	node     string // this node's id: it builds the replies of its own waiters
+	proposer uint64 // FirstWait of the process that proposed the running entry
+	reader   commands.RequestReader
 	// whose keys are all others since serveWaiting
 	replaced [keyspace.Databases]bool
 }

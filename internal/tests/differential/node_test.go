@@ -54,7 +54,8 @@ func (n *node) wallUs() int64 {
 // apply applies an entry with a batch and returns its replies.
 func (n *node) apply(batch []byte) ([]byte, error) {
 	n.index++
-	entry := fsm.Entry{Origin: origin, ClockMs: n.clockMs, WallUs: n.wallUs(), Check: n.machine.Sum()}
+	entry := fsm.Entry{Origin: origin, ClockMs: n.clockMs, WallUs: n.wallUs(),
+		Check: n.machine.Sum()}
 	if batch != nil {
 		entry.Batches = [][]byte{batch}
 	}
