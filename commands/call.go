@@ -147,7 +147,7 @@ type Event struct {
 	Gone             bool // KeyChanged: the key does not exist after the entry
 	// Served: with a lock that is claimed
 	Claimed bool
-	ClockMs int64 // the cluster clock of the entry, for Served
+	ClockMs int64    // the cluster clock of the entry, for Served
 	DB      int      // database of KeyChanged, DBChanged and ScriptCall
 	Args    [][]byte // command of ScriptCall
 	Key     string   // the key that changed, for KeyChanged, or of the lock
