@@ -73,7 +73,8 @@ func (r *runner) openClaim(number uint64, node string, db int) (claimed bool) {
 		c.undo = commands.AppendRequest(nil, &commands.Request{DB: db, Proto: 2, Multi: true,
 			Cmds: r.tx.Undo})
 	}
-	if c.claimed = c.undo == nil || c.call == nil && sentBy(r.m.waiting.proposer, number); c.claimed {
+	own := sentBy(r.m.waiting.proposer, number)
+	if c.claimed = c.undo == nil || c.call == nil && own; c.claimed {
 		c.untilMs = now + claimedMs
 	}
 	v := &r.m.waiting.locks
