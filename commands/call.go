@@ -209,8 +209,6 @@ type Tx struct {
 	Blocked bool
 	// Order is the command's place among all that wait, if it waited before; 0: it is new.
 	Order uint64
-	// Served means that the machine serves a command that waited: nobody is before it.
-	Served bool
 	// QueuedMs is when a command that the machine serves joined the queue for a lock, ms of the
 	// cluster clock.
 	QueuedMs int64

@@ -364,8 +364,9 @@ func lockMayWait(args [][]byte) bool {
 	return len(args) > 4 && a.parse(args, acquireOptions) == nil && a.waits
 }
 
-// LockClass begins the class of those who wait for locks. Behind it come "alone" or "beside", for
-// those whom a lock that is held may let in, and the priority.
+// LockClass begins the class of those who wait for locks. Behind it come "alone", "beside" for
+// those whom a lock that is held may let in, or "again" for those who may hold it themselves and
+// then need not queue for it, and the priority.
 const LockClass = "lock"
 
 // lockClass is the WaitClass of LOCK.ACQUIRE.
@@ -375,7 +376,10 @@ func lockClass(args [][]byte) string {
 		return LockClass
 	}
 	how := " beside "
-	if a.form == FormString {
+	switch {
+	case a.reentrant:
+		how = " again "
+	case a.form == FormString:
 		how = " alone "
 	}
 	return LockClass + how + strconv.FormatInt(a.priority, 10)
@@ -454,25 +458,51 @@ func lockAcquire(x *Call) error {
 	return nil
 }
 
-// undoLocks returns the calls that release what was granted, each by the token of its key: one that
-// the owner has held before has an older one than the others.
+// undoLocks returns the calls that release what was granted, those of one token together: a key
+// that the owner has held before has an older one than the others.
 func (x *Call) undoLocks(a *lockArgs) (calls [][][]byte) {
+	at := map[keyspace.Revision]int{}
+	var same [][][]byte // keys
+	var tokens []keyspace.Revision
 	for _, key := range a.keys {
 		own, _ := x.heldBy(key, a.owner, 0)
-		call := [][]byte{[]byte("LOCK.RELEASE"), key, a.owner, []byte("TOKEN"),
-			strconv.AppendInt(nil, int64(own.token), 10)}
+		i, known := at[own.token]
+		if !known {
+			i = len(same)
+			at[own.token] = i
+			same, tokens = append(same, nil), append(tokens, own.token)
+		}
+		same[i] = append(same[i], key)
+	}
+	for i, keys := range same {
+		call := [][]byte{[]byte("LOCK.RELEASE"), keys[0], a.owner, []byte("TOKEN"),
+			strconv.AppendInt(nil, int64(tokens[i]), 10)}
 		if a.form == FormPermits {
 			call = append(call, []byte("PERMITS"), strconv.AppendInt(nil, a.permits, 10))
+		}
+		if more := keys[1:]; len(more) > 0 {
+			call = append(call, []byte("KEYS"), strconv.AppendInt(nil, int64(len(more)), 10))
+			call = append(call, more...)
 		}
 		calls = append(calls, call)
 	}
 	return calls
 }
 
-// Releases reports whether a call of undoLocks would release something.
-func Releases(db *keyspace.DB, call [][]byte) bool {
-	token, _ := ParseInt(call[4])
-	return LockToken(db, call[1], call[2]) == keyspace.Revision(token)
+// StillHeld reports whether a call that undoLocks returned would release all its locks: nobody has
+// taken one meanwhile. looked is how many it looked at.
+func StillHeld(db *keyspace.DB, release [][]byte) (held bool, looked int) {
+	var a lockArgs
+	if len(release) < 3 || a.parse(release, releaseOptions) != nil {
+		return false, 0
+	}
+	for _, key := range a.keys {
+		looked++
+		if _, is := holdingWith(db.Find(key), a.owner, a.token); !is {
+			return false, looked
+		}
+	}
+	return true, looked
 }
 
 func lockExtend(x *Call) error {

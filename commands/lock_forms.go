@@ -78,8 +78,7 @@ func (x *Call) mayHold(a *lockArgs, key []byte) (may bool, deadlineMs int64) {
 			return enters, deadlineMs
 		}
 	}
-	ahead := !x.Tx.Served && x.Queues != nil &&
-		x.Queues.Ahead(x.Tx.DB, key, a.priority, x.Tx.Order)
+	ahead := x.Queues != nil && x.Queues.Ahead(x.Tx.DB, key, a.priority, x.Tx.Order)
 	return !ahead, deadlineMs
 }
 
@@ -116,19 +115,35 @@ func (x *Call) permitsTaken(h *keyspace.Hash) (taken int64) {
 	return taken
 }
 
-// granted returns what the reply says of a lock that may be taken, for the first key.
+// granted returns what the reply says of locks that may be taken: the token and the count are those
+// of the first, the end is that of whichever ends first.
 func (x *Call) granted(a *lockArgs, until lockUntil) grant {
-	g := grant{token: x.Keyspace.CurrentRevision(), untilMs: x.expiryMs(until.endMs), count: 1}
+	g := grant{token: x.Keyspace.CurrentRevision(), untilMs: math.MaxInt64, count: 1}
 	if a.form == FormPermits {
 		g.count = a.permits
 	}
 	if held, is := x.heldBy(a.keys[0], a.owner, 0); is {
 		g.token, g.count = held.token, addMs(g.count, held.count)
-		if e := x.find(a.keys[0]); held.form == FormReentrant && until.deadlineMs < e.Deadline() {
-			g.untilMs = x.expiryMs(e.Deadline())
-		}
 	}
+	for _, key := range a.keys {
+		g.untilMs = min(g.untilMs, max(until.endMs, x.holdEnds(a, key)))
+	}
+	g.untilMs = x.expiryMs(g.untilMs)
 	return g
+}
+
+// holdEnds returns the deadline of what an owner holds already of a lock that it enters again, 0 if
+// it does not, or there is none.
+func (x *Call) holdEnds(a *lockArgs, key []byte) (deadlineMs int64) {
+	e := x.find(key)
+	switch {
+	case a.form == FormString || e == nil:
+		return 0
+	case a.form == FormReentrant:
+		return e.Deadline()
+	}
+	deadlineMs, _ = ownersOf(e).Deadline(a.owner)
+	return deadlineMs
 }
 
 // hold has an owner hold a lock that it may take.
@@ -146,22 +161,25 @@ func (x *Call) hold(a *lockArgs, key []byte, until lockUntil) {
 		x.lockFact(LockGranted, a.form, key, a.owner, own.token, until.deadlineMs)
 		return
 	}
+	before := x.holdEnds(a, key)
 	held, again := x.heldBy(key, a.owner, 0)
 	if again {
 		own.count, own.token = addMs(own.count, held.count), held.token
 	}
+	longer := !again || before != 0 && before < until.deadlineMs // what it has stays as long
 	e, h := editHash(x, key)
 	x.spendElement(h.Len())
 	h.Update(a.owner, own.value())
 	e.MarkAcquired()
-	if a.form != FormReentrant {
+	if longer && a.form != FormReentrant {
 		h.SetDeadline(x.Keyspace, a.owner, until.deadlineMs)
 	}
 	x.changed(e, NotifyHash, "hset")
-	switch before := x.DB().Find(key).Deadline(); {
+	switch {
+	case !longer:
 	case a.form != FormReentrant:
 		x.attachHolder(until, key, a.owner)
-	case !again || before != 0 && before < until.deadlineMs:
+	default:
 		x.setDeadline(key, until.deadlineMs)
 		x.attachLock(until, key)
 	}
@@ -197,7 +215,13 @@ func (x *Call) spendElement(n int) { x.Spend(deadlineWork + 3*deep(n)) }
 
 // heldBy returns what an owner holds of a lock, by a token if that is not 0.
 func (x *Call) heldBy(key, owner []byte, token keyspace.Revision) (own holding, held bool) {
-	own, held = holdingIn(x.find(key), owner)
+	return holdingWith(x.find(key), owner, token)
+}
+
+// holdingWith is holdingIn, by a token if that is not 0.
+func holdingWith(e *keyspace.Entry, owner []byte, token keyspace.Revision) (own holding,
+	held bool) {
+	own, held = holdingIn(e, owner)
 	return own, held && (token == 0 || token == own.token)
 }
 

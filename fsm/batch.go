@@ -165,12 +165,14 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	}
 	r.tx = commands.Tx{DB: q.DB, Proto: q.Proto, Multi: q.Multi, Woken: q.Woken,
 		Behind: q.Behind || q.Wait != nil && r.m.Held(),
-		OOM:    r.m.oom(), Served: r.woken != nil}
+		OOM:    r.m.oom()}
 	if r.unclaimed, r.waits = nil, 0; q.Wait != nil {
 		r.tx.Order, r.waits = q.Wait.Order, q.Wait.Number
+	} else if r.woken != nil {
+		r.tx.Order = r.woken.order
 	}
 	// a command that is sent again can have lost its client meanwhile
-	r.tx.Claims = r.tx.Served || q.Wait != nil && q.Woken
+	r.tx.Claims = r.woken != nil || q.Wait != nil && q.Woken
 	if r.woken != nil {
 		r.tx.QueuedMs = r.woken.queuedMs
 	}
@@ -187,6 +189,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	if err := r.enter(q.User, context, first); err != nil {
 		r.room -= headBytes
 		out.Error(err.Error())
+		r.waitsNoMore(q)
 		return
 	}
 	if !q.Multi {
@@ -196,6 +199,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 		from, changes := r.source(q), r.m.changes
 		r.command(x)
 		r.wait(q, start)
+		r.waitsNoMore(q)
 		if r.tx.Undo != nil && q.Wait != nil && !r.readOnly {
 			r.openClaim(q.Wait.Number, string(q.Wait.Node), q.DB)
 		}

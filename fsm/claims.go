@@ -55,6 +55,13 @@ func (c *claim) bytes() int {
 	return n
 }
 
+// release decodes undo.
+func (c *claim) release() (*commands.Request, error) {
+	var reader commands.RequestReader
+	reader.Reset(c.undo)
+	return reader.Next()
+}
+
 // claims are part of the state.
 type claims struct {
 	opened  []*claim // that are not claimed, the oldest first; the first is there
@@ -91,6 +98,9 @@ func (v *claims) open(c *claim) {
 	if v.numbers == nil {
 		v.numbers = map[uint64]*claim{}
 	}
+	if before := v.numbers[c.number]; before != nil { // never: see sentAgain, waitsNoMore
+		v.take(before)
+	}
 	if c.claimed {
 		v.kept = append(v.kept, c)
 	} else {
@@ -102,8 +112,9 @@ func (v *claims) open(c *claim) {
 
 // take removes a claim.
 func (v *claims) take(c *claim) {
-	c.gone = true
-	delete(v.numbers, c.number)
+	if c.gone = true; v.numbers[c.number] == c {
+		delete(v.numbers, c.number)
+	}
 	v.bytes -= c.bytes()
 	v.opened, v.kept = withoutGone(v.opened), withoutGone(v.kept)
 }
@@ -135,8 +146,8 @@ func (m *Machine) claim(env *commands.Env, number []byte) error {
 	case c == nil:
 		return commands.ErrNotWaiting
 	case !c.claimed && c.untilMs < m.ks.Now(), // this entry had no more work for it
-		c.claimed && !m.stillHeld(env, c): // its node was away for longer
-		m.giveUp(env, c.number)
+		!m.stillHeld(env, c): // or its node was away for long
+		m.giveUpClaim(env, c)
 		return commands.ErrNotWaiting
 	case c.claimed:
 		return nil
@@ -146,27 +157,20 @@ func (m *Machine) claim(env *commands.Env, number []byte) error {
 	}
 }
 
-// undoing returns the transaction that gives a grant up.
-func (c *claim) undoing() *commands.Request {
-	var reader commands.RequestReader
-	reader.Reset(c.undo)
-	q, err := reader.Next()
-	if err != nil {
-		panic(err) // never: the machine wrote it
-	}
-	return q
-}
-
-// stillHeld reports whether the locks of a grant are held as they were granted. Of a call with an
-// id that is claimed it is not known.
+// stillHeld reports whether what a wait was granted has neither ended nor been taken since: its
+// client would be told that it holds what somebody else may have been told to hold by now. Of a
+// call with an id that is claimed it is not known.
 func (m *Machine) stillHeld(env *commands.Env, c *claim) bool {
 	if c.undo == nil {
 		return true
 	}
-	q := c.undoing()
-	for _, release := range q.Cmds {
-		env.Work += lookWork
-		if !commands.Releases(m.ks.DB(q.DB), release) {
+	q, err := c.release()
+	if err != nil {
+		return false // never: the machine wrote it
+	}
+	for _, args := range q.Cmds {
+		held, looked := commands.StillHeld(m.ks.DB(q.DB), args)
+		if env.Work += uint64(lookWork * looked); !held {
 			return false
 		}
 	}
@@ -190,33 +194,40 @@ func (m *Machine) claimed(c *claim) {
 // giveUp gives up what a wait was granted, and reports whether there was something.
 func (m *Machine) giveUp(env *commands.Env, number uint64) bool {
 	c := m.waiting.locks.claims.numbers[number]
-	if c == nil {
-		return false
+	if c != nil {
+		m.giveUpClaim(env, c)
 	}
+	return c != nil
+}
+
+// giveUpClaim gives up what a claim is of.
+func (m *Machine) giveUpClaim(env *commands.Env, c *claim) {
 	m.waiting.locks.takeClaim(c)
 	if c.undo == nil {
-		return true
+		return
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			m.panicked(p)
 		}
 	}()
-	q := c.undoing()
+	q, err := c.release()
+	if err != nil {
+		panic(err) // never: the machine wrote it
+	}
 	for _, args := range q.Cmds {
 		spec, err := m.table.ResolveAt(m.level, args)
 		x := &commands.Call{Env: env, Tx: &commands.Tx{DB: q.DB, Proto: 2}, Args: args,
 			Out: commands.Discard{}}
 		x.Run(spec, err)
 	}
-	return true
 }
 
 // giveUpLate gives up what was not claimed in time, and forgets what was claimed long ago.
 func (m *Machine) giveUpLate(env *commands.Env, limit uint64) {
 	v := &m.waiting.locks.claims
 	for len(v.opened) > 0 && v.opened[0].untilMs < m.ks.Now() && env.Work < limit {
-		m.giveUp(env, v.opened[0].number)
+		m.giveUpClaim(env, v.opened[0])
 	}
 	for len(v.kept) > 0 && v.kept[0].untilMs < m.ks.Now() && env.Work < limit {
 		v.take(v.kept[0])

@@ -33,6 +33,7 @@ type lockQueues struct {
 // lockPlace is what decides when a command gets its lock, besides its order.
 type lockPlace struct {
 	alone    bool // it does not get one that somebody holds
+	again    bool // it need not queue for one that its owner holds
 	priority int64
 	sinceMs  int64  // cluster clock
 	call     string // callName; "": the call has no id
@@ -97,7 +98,7 @@ func placeOf(class, call string, nowMs int64) *lockPlace {
 	}
 	p := &lockPlace{sinceMs: nowMs, call: call}
 	if len(words) == 3 {
-		p.alone = words[1] == "alone"
+		p.alone, p.again = words[1] == "alone", words[1] == "again"
 		p.priority, _ = commands.ParseInt([]byte(words[2]))
 	}
 	return p
@@ -197,14 +198,15 @@ func (m *Machine) serveLock(env *commands.Env, key changedKey, limit uint64) (mo
 }
 
 // mayServe reports whether a command may get all its locks, as far as that shows without running
-// it: it is the first for each, and nobody holds one that it wants for itself.
+// it: it is the first for each, or may hold it already, and nobody holds one that it wants for
+// itself.
 func (m *Machine) mayServe(w *waiter) bool {
 	for _, k := range w.keys {
-		if m.waiting.locks.byKey[k][0] != w {
-			return false
-		}
-		if e := m.ks.DB(k.db).Find([]byte(k.key)); e != nil &&
-			(w.lock.alone || e.Kind() != keyspace.KindHash) {
+		e := m.ks.DB(k.db).Find([]byte(k.key))
+		first := m.waiting.locks.byKey[k][0] == w
+		switch {
+		case !first && (e == nil || !w.lock.again),
+			e != nil && (w.lock.alone || e.Kind() != keyspace.KindHash):
 			return false
 		}
 	}

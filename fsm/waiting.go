@@ -65,6 +65,7 @@ type woken struct {
 	admitted [][]byte
 	from     *source // what it takes is lent from here; nil: it moves it elsewhere
 	queuedMs int64   // since when it waits for a lock
+	order    uint64
 }
 
 // nodeEra is the era of a node's waits.
@@ -404,6 +405,21 @@ func (r *runner) wait(q *commands.Request, start int) {
 	r.room -= headBytes
 }
 
+// waitsNoMore ends the wait of a command that its node has sent again, once it has a reply: one for
+// a lock stays while the leader changes. Left in its queue it would be granted what its client does
+// not ask for any more.
+func (r *runner) waitsNoMore(q *commands.Request) {
+	v := &r.m.waiting
+	switch {
+	case q.Wait == nil || r.tx.Blocked || v.numbers[q.Wait.Number] == nil:
+	case r.readOnly:
+		r.env.Aborted = true
+	default:
+		_, work := v.leave(q.Wait.Number)
+		r.env.Work += work
+	}
+}
+
 // source returns from where a command that is sent again takes, if it need not wait any more, nil
 // if from nowhere: what it takes is lent, as its client may have gone before that was there.
 func (r *runner) source(q *commands.Request) *source {
@@ -523,7 +539,7 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 	}
 	env.Work += requestWord * uint64(len(q.Cmds[0]))
 	q.Woken, q.Wait = true, nil
-	r := runner{m: m, env: env, woken: &woken{admitted: q.Cmds[0]}}
+	r := runner{m: m, env: env, woken: &woken{admitted: q.Cmds[0], order: w.order}}
 	if w.lock != nil {
 		r.woken.queuedMs = w.lock.sinceMs
 	}
