@@ -293,7 +293,7 @@ func leaseRevoke(x *Call) error {
 	for _, i := range l.Items() {
 		size += len(i.Key) + len(i.Member)
 	}
-	x.Spend(x.itemsWork(l) + deletedWork*len(l.Items()))
+	x.Spend(x.itemsWork(l) + (deletedWork+ItemDropped)*len(l.Items()))
 	if x.Notify != nil {
 		x.ExpectMessages(2 * (size + EventBytes*len(l.Items()))) // del, and lock-lost
 	}

@@ -56,6 +56,7 @@ func (e *Env) eachLease(
 		}
 		e.Work += leaseWork
 		if l.EndMs() < e.Keyspace.Now() { // nothing brings it back
+			e.Work += uint64(ItemDropped * len(l.Items()))
 			e.Leases.End(l.ID)
 			continue
 		}

@@ -14,6 +14,8 @@ import (
 const (
 	itemWork  = 40
 	levelWork = 2 // … and of each level of a tree that is out of the processor's caches
+	// ItemDropped is that of forgetting one with its lease.
+	ItemDropped = 24
 )
 
 // What happened to a lease, for the running hash.
@@ -122,15 +124,19 @@ func (x *Call) leaseRoom(l *leases.Lease, items, bytes int) error {
 			return errManyLeaseKeys
 		}
 	}
-	x.Spend(items*leaseWork + 2*len(l.Items())/itemsMoved)
+	x.Spend(items * (leaseWork + 2*len(l.Items())/itemsMoved))
 	if !x.Leases.Fits(items*leases.ItemCost + bytes) {
 		return errManyLeases
 	}
 	return nil
 }
 
-// itemsMoved is how many items of a lease are moved in a unit of work, to make room for another.
-const itemsMoved = 128
+// itemsMoved is how many items of a lease are moved in half a unit of work, to make room for
+// another. To take one out of another lease costs leftWork instead: that is read first.
+const (
+	itemsMoved = 128
+	leftWork   = 12
+)
 
 // attach attaches a key of the selected database, whose entry e has the lease's deadline, to a
 // lease. leaseRoom has said that there is room.
@@ -165,8 +171,12 @@ func setLeased(x *Call, o *setOptions) error {
 	}
 	key := x.Args[1]
 	e, err := x.setIf(o, l.DeadlineMs(), func() error {
-		if x.Leases.Has(l.ID, x.Tx.DB, string(key), "") {
+		switch of, _ := x.Leases.Of(x.Tx.DB, string(key), ""); {
+		case of == nil:
+		case of.ID == l.ID:
 			return nil
+		default:
+			x.Spend(leftWork * len(of.Items()) / itemsMoved)
 		}
 		return x.leaseRoom(l, 1, len(key))
 	})

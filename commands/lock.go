@@ -444,7 +444,7 @@ func lockAcquire(x *Call) error {
 		replyGrant(x.Out, refused)
 		return nil
 	}
-	if err := x.lockRoom(&a, until); err != nil {
+	if err := x.lockRoom(&a, until, func([]byte) LeaseForm { return a.form }); err != nil {
 		return err
 	}
 	g := x.granted(&a, until)
@@ -526,7 +526,10 @@ func lockExtend(x *Call) error {
 			g = grant{token: h.token, untilMs: x.expiryMs(until.endMs), count: h.count}
 		}
 	}
-	if err := x.lockRoom(&a, until); err != nil {
+	if err := x.lockRoom(&a, until, func(key []byte) LeaseForm {
+		h, _ := x.heldBy(key, a.owner, a.token)
+		return h.form
+	}); err != nil {
 		return err
 	}
 	replyGrant(x.Out, g)
@@ -578,7 +581,7 @@ func lockSteal(x *Call) error {
 		return err
 	}
 	x.Spend(lockKeyWork)
-	if err := x.lockRoom(&a, until); err != nil {
+	if err := x.lockRoom(&a, until, func([]byte) LeaseForm { return a.form }); err != nil {
 		return err
 	}
 	key := a.keys[0]

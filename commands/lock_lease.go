@@ -26,17 +26,31 @@ func (x *Call) lockEnd(a *lockArgs) (u lockUntil, err error) {
 	return u, nil
 }
 
-// lockRoom returns the error for a lease that has no room for the locks of a call. Who attaches
-// them asks before it changes anything.
-func (x *Call) lockRoom(a *lockArgs, u lockUntil) error {
+// lockRoom returns the error for a lease that has no room for the locks of a call, which an owner
+// will hold in the form that form returns for each key. Who attaches them asks before it changes
+// anything.
+func (x *Call) lockRoom(a *lockArgs, u lockUntil, form func(key []byte) LeaseForm) error {
 	if u.lease == nil {
 		return nil
 	}
-	size := 0
+	items, size, moved := 0, 0, 0
 	for _, key := range a.keys {
-		size += len(key) + len(a.owner)
+		member := ""
+		if form(key).several() {
+			member = string(a.owner)
+		}
+		l, i := x.Leases.Of(x.Tx.DB, string(key), member)
+		switch {
+		case l == nil:
+		case l.ID != u.lease.ID:
+			moved += len(l.Items())
+		case x.attached(i, l.DeadlineMs()): // else leaseRoom may let go of it
+			continue
+		}
+		items, size = items+1, size+len(key)+len(member)
 	}
-	return x.leaseRoom(u.lease, len(a.keys), size)
+	x.Spend(len(a.keys)*leaseWork + leftWork*moved/itemsMoved)
+	return x.leaseRoom(u.lease, items, size)
 }
 
 // attachLock attaches the key of a lock to its lease, if it has one.

@@ -235,15 +235,19 @@ func (m *Machine) giveUpLate(env *commands.Env, limit uint64) {
 	}
 }
 
+// nodeWork is the work after which no more of what a node's waits were granted is given up at once:
+// the rest is when nobody claims it in time.
+const nodeWork = commands.MaxRequestWork / 16
+
 // giveUpNode gives up what the waits of a node were granted and have not claimed.
 func (m *Machine) giveUpNode(env *commands.Env, node string) {
+	stop := env.Work + nodeWork
 	for _, c := range slices.Clone(m.waiting.locks.claims.opened) {
-		if c.gone {
-			continue
+		if env.Work >= stop {
+			return
 		}
-		env.Work++
-		if c.node == node {
-			m.giveUp(env, c.number)
+		if env.Work++; !c.gone && c.node == node {
+			m.giveUpClaim(env, c)
 		}
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"github.com/coordd/coordd/commands/leases"
 )
 
-// entryLeases is how many leases that have ended an entry drops at most, and leaseDropped the work
-// of one, in units of commands.Env.Work.
+// entryLeases is how many leases that have ended an entry drops at most, and after entryItems of
+// their keys none. leaseDropped is the work of one, in units of commands.Env.Work, besides that of
+// its keys.
 const (
 	entryLeases  = 256
+	entryItems   = 4096
 	leaseDropped = 64
 )
 

@@ -448,7 +448,9 @@ func TestManyLeasesEndInParts(t *testing.T) {
 	for parts = 1; l.set(commands.SettingEndHolder, "n1", "7") == ":1\r\n"; parts++ {
 	}
 	l.clockMs = 102
-	l.want("PING", "+PONG")
+	for range 10 { // two leases have as many keys as an entry forgets
+		l.want("PING", "+PONG")
+	}
 	if n := l.m.leases.Len(); parts < 3 || n != 0 {
 		t.Errorf("ended in %d parts, %d leases are left", parts, n)
 	}
@@ -646,4 +648,68 @@ func TestLeasesInAGoldenSnapshot(t *testing.T) {
 			t.Errorf("the first %d bytes are accepted", n)
 		}
 	}
+}
+
+// An entry forgets as many keys of leases that have ended as it has time for, and charges for them.
+func TestLeasesWithManyKeysEnd(t *testing.T) {
+	w := newWaitMachine(t)
+	const n, keys = 6, 3968
+	for l := range n {
+		w.run("LEASE GRANT 1000 DELAY 1000000")
+		for i := range keys / 128 {
+			line := fmt.Sprintf("LOCK.ACQUIRE %d-%d me LEASE %d KEYS 127", l, i, w.leases.Last())
+			for j := range 127 {
+				line += fmt.Sprintf(" %d-%d-%d", l, i, j)
+			}
+			if got := w.run(line); strings.HasPrefix(got, "-") {
+				t.Fatal(got)
+			}
+		}
+	}
+	w.clock += 1001
+	for left := n; left > 0; {
+		w.apply()
+		now := w.leases.Len()
+		if gone := left - now; gone == 0 || gone > 2 || w.spent < uint64(gone*keys*8) {
+			t.Fatalf("%d leases have gone for %d units", gone, w.spent)
+		}
+		left = now
+	}
+	if w.leases.Bytes() != 0 {
+		t.Errorf("%d bytes are left", w.leases.Bytes())
+	}
+}
+
+// Keys that a lease has already need no room in it, and taking them from a large one costs what it
+// takes.
+func TestRoomInLeases(t *testing.T) {
+	w := newWaitMachine(t)
+	w.run("LEASE GRANT 100000")
+	first := w.leases.Last()
+	line := func(command string, from int, lease uint64) string {
+		names := ""
+		for i := range 124 {
+			names += fmt.Sprintf(" k%05d", from+i+1)
+		}
+		return fmt.Sprintf("%s k%05d me LEASE %d KEYS 124%s", command, from, lease, names)
+	}
+	for i := 0; i < leases.MaxItems; i += 125 {
+		if got := w.run(line("LOCK.ACQUIRE", i, first)); strings.HasPrefix(got, "-") {
+			t.Fatal(got)
+		}
+	}
+	if got := w.run(line("LOCK.EXTEND", 0, first)); strings.HasPrefix(got, "-") {
+		t.Errorf("keys that it has: %s", got)
+	}
+	few := w.spent
+	if got := w.run(fmt.Sprintf("SET more x LEASE %d", first)); got != "-ERR a lease has at most "+
+		"10000 keys" {
+		t.Errorf("one more: %s", got)
+	}
+	w.run("LEASE GRANT 100000")
+	w.run(line("LOCK.EXTEND", 0, w.leases.Last()))
+	if moved := uint64(125 * 10_000 / 16); w.spent < few+moved {
+		t.Errorf("%d units, %d for keys that it has", w.spent, few)
+	}
+	w.restores()
 }

@@ -204,3 +204,24 @@ func TestWhatIsHeldLastsAsLong(t *testing.T) {
 		}
 	}
 }
+
+// What a node's waits were granted is given up for what that takes, however much it is.
+func TestGivingUpForANode(t *testing.T) {
+	w := newWaitMachine(t)
+	const n = 20_000
+	for i := range n {
+		undo := lineRequest(fmt.Sprintf("LOCK.RELEASE l%d me TOKEN 7", i))
+		w.waiting.locks.openClaim(&claim{number: uint64(i + 1), node: "n2",
+			untilMs: w.clock + claimMs, undo: commands.AppendRequest(nil, &undo)})
+	}
+	w.apply(lineSetting(commands.SettingDropWaits + " n2"))
+	left := len(w.waiting.locks.claims.numbers)
+	if left == 0 || left == n || w.spent > 2*nodeWork {
+		t.Errorf("%d units for %d claims", w.spent, n-left)
+	}
+	for w.clock += claimMs + 1; !w.waiting.locks.claims.empty(); {
+		if w.apply(); w.spent > entryWork+nodeWork {
+			t.Fatalf("an entry of %d units", w.spent)
+		}
+	}
+}

@@ -293,7 +293,8 @@ func (m *Machine) sweep(env *commands.Env, clockMs int64, limits *workLimits) {
 	if second {
 		m.ks.MendStreams()
 	}
-	env.Work += leaseDropped * uint64(m.leases.Drop(m.ks.Now(), entryLeases))
+	ended, items := m.leases.Drop(m.ks.Now(), entryLeases, entryItems)
+	env.Work += uint64(leaseDropped*ended + commands.ItemDropped*items)
 	limits.entry += env.Work
 }
 

@@ -205,16 +205,19 @@ func (r *Registry) Over(nowMs int64) bool {
 	return some && first.atMs < nowMs
 }
 
-// Drop removes leases that have ended, the earliest first and so many at most. It returns how many.
-func (r *Registry) Drop(nowMs int64, most int) (dropped int) {
-	for ; dropped < most; dropped++ {
+// Drop removes leases that have ended, the earliest first: so many at most, and none after those
+// that had so many items together. It returns how many there were of both.
+func (r *Registry) Drop(nowMs int64, most, mostItems int) (dropped, items int) {
+	for dropped < most && items < mostItems {
 		first, some := r.ends.Min()
 		if !some || first.atMs >= nowMs {
 			break
 		}
+		items += len(r.get(first.id).items)
 		r.End(first.id)
+		dropped++
 	}
-	return dropped
+	return dropped, items
 }
 
 // Fits reports whether there is room for so many bytes more.

@@ -214,7 +214,7 @@ func TestAgainstModel(t *testing.T) {
 			if r.Over(now) != (dropped > 0) {
 				t.Fatalf("leases have ended: %t, want %d", r.Over(now), dropped)
 			}
-			if got := r.Drop(now, 1000); got != dropped {
+			if got, _ := r.Drop(now, 1000, 1000); got != dropped {
 				t.Fatalf("dropped %d, want %d", got, dropped)
 			}
 		}
@@ -247,10 +247,10 @@ func TestDropIsBounded(t *testing.T) {
 	for n := range 10 {
 		r.Grant(0, Lease{TTLMs: 1, UntilMs: int64(20 - n)})
 	}
-	if n := r.Drop(100, 3); n != 3 || r.Len() != 7 || r.get(10) != nil || r.get(7) == nil {
+	if n, _ := r.Drop(100, 3, 9); n != 3 || r.Len() != 7 || r.get(10) != nil || r.get(7) == nil {
 		t.Errorf("%d dropped, %d left", n, r.Len())
 	}
-	if n := r.Drop(13, 100); n != 0 {
+	if n, _ := r.Drop(13, 100, 9); n != 0 {
 		t.Errorf("%d dropped before their end", n)
 	}
 }
