@@ -212,7 +212,12 @@ func (v *lockNodes) until() string {
 // line returns a random command.
 func (v *lockNodes) line() string {
 	key, owner := v.pick("k", "k", "l", "m"), v.pick("a", "b", "c")
-	switch v.rand.IntN(14) {
+	switch v.rand.IntN(16) {
+	case 11:
+		return "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],'PX','400','WAIT','0')) 1 " +
+			key + " " + owner
+	case 12:
+		return "LEASE GRANT 3000 CONNECTION GRACE " + v.pick("0", "800")
 	case 0:
 		return v.pick("DEL", "PERSIST", "FENCE") + " " + key
 	case 1:
@@ -275,7 +280,11 @@ func (v *lockNodes) step() {
 		n.waits[w.number], n.order = w, append(n.order, w)
 		v.send(n, w, false)
 	case k < 26:
-		v.entry(lineRequest(v.line()))
+		q := lineRequest(v.line())
+		q.DB = v.rand.IntN(6) / 5
+		q.Holder = &commands.Holder{Node: []byte(n.id()), ID: uint64(v.rand.IntN(2) + 1)}
+		q.Multi = v.rand.IntN(6) == 0
+		v.entry(q)
 	case k < 28:
 		v.entry(lineRequest(v.line()), lineRequest(v.line()), lineRequest(v.line()))
 	case k < 34:
@@ -286,6 +295,9 @@ func (v *lockNodes) step() {
 		v.entry()
 	case k < 36:
 		v.setting(commands.SettingDropWaits, n.id())
+	case k < 37 && v.rand.IntN(2) == 0:
+		v.setting(v.pick(commands.SettingDropHolders, commands.SettingEndHolder,
+			commands.SettingKeepHolder), n.id(), v.rand.IntN(2)+1)
 	case k < 37:
 		v.setting(commands.SettingMaxMemory, v.pick("1", "0", "0"))
 	default:
@@ -323,6 +335,11 @@ func (v *lockNodes) check() {
 		}
 		if n.waits[w.number] == nil {
 			v.fail("%s does not know %d, which waits", w.node, w.number&1023)
+		}
+		if !slices.ContainsFunc(w.keys, func(k changedKey) bool {
+			return n.waiting.locks.byKey[k][0] != w || n.ks.DB(k.db).Find([]byte(k.key)) != nil
+		}) {
+			v.fail("%d waits for what is free", w.number&1023)
 		}
 	}
 	for _, n := range v.nodes {
