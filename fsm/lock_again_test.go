@@ -128,7 +128,7 @@ func TestClaimsOfOneWait(t *testing.T) {
 	}
 }
 
-// No client is told of a lock that has ended since it was granted: it waits on, in its place.
+// No client hears of a lock that has ended since it was granted: it waits on, in its place.
 func TestClaimsOfWhatHasEnded(t *testing.T) {
 	for _, form := range []string{"", " REENTRANT", " SHARED", " PERMITS 2 OF 3"} {
 		for _, id := range []string{"", " ID r1"} {

@@ -20,7 +20,7 @@ import (
 // lockNodes are two nodes, each with its machine and its clients that wait.
 type lockNodes struct {
 	t       *testing.T
-	rand    *rand.Rand
+	dice    *rand.Rand
 	nodes   [2]*lockNode
 	term    uint64
 	clock   int64
@@ -46,7 +46,7 @@ type lockWait struct {
 func (n *lockNode) id() string { return n.waiting.node }
 
 func newLockNodes(t *testing.T, seed uint64) *lockNodes {
-	v := &lockNodes{t: t, rand: rand.New(rand.NewPCG(seed, 1)), term: 1, clock: 1000}
+	v := &lockNodes{t: t, dice: rand.New(rand.NewPCG(seed, 1)), term: 1, clock: 1000}
 	for i := range v.nodes {
 		v.nodes[i] = &lockNode{Machine: newestMachine(testTable()), origin: uint64(i+5) << 50,
 			waits: map[uint64]*lockWait{}}
@@ -61,7 +61,7 @@ func newLockNodes(t *testing.T, seed uint64) *lockNodes {
 func (v *lockNodes) entry(all ...commands.Request) (reply []byte) {
 	v.t.Helper()
 	var batch []byte
-	by := v.rand.IntN(2)
+	by := v.dice.IntN(2)
 	for i := range all {
 		batch = commands.AppendRequest(batch, &all[i])
 		line := fmt.Sprintf("%d by n%d: %s", v.clock, by+1, bytes.Join(all[i].Cmds[0], []byte(" ")))
@@ -199,11 +199,11 @@ func (v *lockNodes) claim(n *lockNode, w *lockWait) {
 	}
 }
 
-func (v *lockNodes) pick(of ...string) string { return of[v.rand.IntN(len(of))] }
+func (v *lockNodes) pick(of ...string) string { return of[v.dice.IntN(len(of))] }
 
 // until is until when a lock is held.
 func (v *lockNodes) until() string {
-	if last := v.nodes[0].leases.Last(); last != 0 && v.rand.IntN(3) == 0 {
+	if last := v.nodes[0].leases.Last(); last != 0 && v.dice.IntN(3) == 0 {
 		return fmt.Sprint("LEASE ", last)
 	}
 	return "PX " + v.pick("1", "300", "3000", "30000")
@@ -212,7 +212,7 @@ func (v *lockNodes) until() string {
 // line returns a random command.
 func (v *lockNodes) line() string {
 	key, owner := v.pick("k", "k", "l", "m"), v.pick("a", "b", "c")
-	switch v.rand.IntN(16) {
+	switch v.dice.IntN(16) {
 	case 11:
 		return "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],'PX','400','WAIT','0')) 1 " +
 			key + " " + owner
@@ -260,12 +260,12 @@ func (v *lockNodes) acquire(waits bool) string {
 // step does something.
 func (v *lockNodes) step() {
 	v.t.Helper()
-	n := v.nodes[v.rand.IntN(2)]
+	n := v.nodes[v.dice.IntN(2)]
 	w := (*lockWait)(nil)
 	if len(n.order) > 0 {
-		w = n.order[v.rand.IntN(len(n.order))]
+		w = n.order[v.dice.IntN(len(n.order))]
 	}
-	switch k := v.rand.IntN(40); {
+	switch k := v.dice.IntN(40); {
 	case w != nil && w.sends && k < 20:
 		v.send(n, w, true)
 	case w != nil && w.granted != nil && k < 25:
@@ -281,23 +281,23 @@ func (v *lockNodes) step() {
 		v.send(n, w, false)
 	case k < 26:
 		q := lineRequest(v.line())
-		q.DB = v.rand.IntN(6) / 5
-		q.Holder = &commands.Holder{Node: []byte(n.id()), ID: uint64(v.rand.IntN(2) + 1)}
-		q.Multi = v.rand.IntN(6) == 0
+		q.DB = v.dice.IntN(6) / 5
+		q.Holder = &commands.Holder{Node: []byte(n.id()), ID: uint64(v.dice.IntN(2) + 1)}
+		q.Multi = v.dice.IntN(6) == 0
 		v.entry(q)
 	case k < 28:
 		v.entry(lineRequest(v.line()), lineRequest(v.line()), lineRequest(v.line()))
 	case k < 34:
-		v.clock += []int64{0, 1, 100, 501, 1001, 2500, 12000, 61000}[v.rand.IntN(8)]
+		v.clock += []int64{0, 1, 100, 501, 1001, 2500, 12000, 61000}[v.dice.IntN(8)]
 		v.entry()
 	case k < 35:
 		v.term++
 		v.entry()
 	case k < 36:
 		v.setting(commands.SettingDropWaits, n.id())
-	case k < 37 && v.rand.IntN(2) == 0:
+	case k < 37 && v.dice.IntN(2) == 0:
 		v.setting(v.pick(commands.SettingDropHolders, commands.SettingEndHolder,
-			commands.SettingKeepHolder), n.id(), v.rand.IntN(2)+1)
+			commands.SettingKeepHolder), n.id(), v.dice.IntN(2)+1)
 	case k < 37:
 		v.setting(commands.SettingMaxMemory, v.pick("1", "0", "0"))
 	default:
