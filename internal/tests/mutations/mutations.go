@@ -92,6 +92,7 @@ var Classes = []string{
 	"keys of a lease that end one by one",
 	"a refused hit that is charged",
 	"more permits than there are",
+	"a hold that ends before its time",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
