@@ -674,6 +674,9 @@ func TestLeasesWithManyKeysEnd(t *testing.T) {
 			t.Fatalf("%d leases have gone for %d units", gone, w.spent)
 		}
 		left = now
+		if at, ok := w.NextDeadline(); ok && (at == 0) != (left > 0) {
+			t.Errorf("%d leases are left, and the next deadline is %d", left, at)
+		}
 	}
 	if w.leases.Bytes() != 0 {
 		t.Errorf("%d bytes are left", w.leases.Bytes())

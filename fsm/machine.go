@@ -89,9 +89,11 @@ func (m *Machine) Revision() keyspace.Revision {
 }
 
 // NextDeadline returns the earliest deadline of any key, ms of the cluster clock. It has passed if
-// the newest entry left commands to serve. A grant that is not claimed has one, too.
+// the newest entry left commands to serve, or leases to drop. A grant that is not claimed has one,
+// too.
 func (m *Machine) NextDeadline() (clockMs int64, ok bool) {
-	if len(m.waiting.ready) > 0 && !m.Held() || len(m.waiting.locks.ready) > 0 {
+	if len(m.waiting.ready) > 0 && !m.Held() || len(m.waiting.locks.ready) > 0 ||
+		m.leases.Over(m.ks.Now()) {
 		return 0, true
 	}
 	clockMs, ok = m.ks.NextDeadline()
