@@ -303,6 +303,7 @@ func (x *Call) letGo(own holding, key, owner []byte, permits int64) {
 		x.spendElement(h.Len())
 		h.Delete(owner)
 		x.changed(e, NotifyHash, "hdel")
+		x.detachHolder(key, owner)
 		return
 	}
 	channels := []string(nil)

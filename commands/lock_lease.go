@@ -60,9 +60,23 @@ func (x *Call) attachLock(u lockUntil, key []byte) {
 	}
 }
 
-// attachHolder attaches what an owner holds of a lock that several may hold.
+// attachHolder attaches what an owner holds of a lock that several may hold to its lease, if it has
+// one, and else to none.
 func (x *Call) attachHolder(u lockUntil, key, owner []byte) {
 	if u.lease != nil {
 		x.attachMember(u.lease, key, owner)
+	} else {
+		x.detachHolder(key, owner)
 	}
+}
+
+// detachHolder attaches what an owner holds, or held, of a lock that several may hold to no lease:
+// by its deadline alone that could take a later hold of the owner for it.
+func (x *Call) detachHolder(key, owner []byte) {
+	l, _ := x.Leases.Of(x.Tx.DB, string(key), string(owner))
+	if l == nil {
+		return
+	}
+	x.Spend(leaseWork + leftWork*len(l.Items())/itemsMoved)
+	x.Leases.Detach(x.Tx.DB, string(key), string(owner))
 }

@@ -716,3 +716,29 @@ func TestRoomInLeases(t *testing.T) {
 	}
 	w.restores()
 }
+
+// A hold that is as long as a lease by chance does not depend on it, though an earlier one did.
+func TestLaterHoldsAreNotTheLeases(t *testing.T) {
+	for _, form := range []string{"SHARED", "PERMITS 1 OF 5"} {
+		w := newWaitMachine(t)
+		w.run("LOCK.ACQUIRE l other PX 90000 " + form)
+		w.run("LEASE GRANT 10000")
+		lease := w.leases.Last()
+		empty := w.leases.Bytes()
+		for _, between := range []string{"LOCK.RELEASE l me", "LOCK.EXTEND l me PX 5000"} {
+			w.run(fmt.Sprintf("LOCK.ACQUIRE l me LEASE %d %s", lease, form))
+			if got := w.run(between); got == ":0" {
+				t.Fatal(got)
+			}
+			if got := w.leases.Bytes(); got != empty {
+				t.Errorf("%s: the lease counts %d bytes, %d before", between, got, empty)
+			}
+			w.run("LOCK.RELEASE l me")
+		}
+		w.run("LOCK.ACQUIRE l me PX 10000 " + form)
+		w.run(fmt.Sprint("LEASE REVOKE ", lease))
+		if got := w.run("HGET l me"); got == "$-1" {
+			t.Errorf("%s: its end took a lock that was not its own", form)
+		}
+	}
+}

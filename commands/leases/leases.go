@@ -351,6 +351,14 @@ func (r *Registry) Attach(id uint64, item Item) {
 	r.bytes += item.bytes()
 }
 
+// Detach takes the item of that name from the lease that has it, if one has.
+func (r *Registry) Detach(db int, key, member string) {
+	item := Item{DB: db, Key: key, Member: member}
+	if of := r.owners[item.place()]; of != 0 {
+		r.detach(of, item)
+	}
+}
+
 func (r *Registry) detach(id uint64, item Item) {
 	l := r.own(r.get(id))
 	if at, there := slices.BinarySearchFunc(l.items, item, compareItems); there {
