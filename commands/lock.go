@@ -364,6 +364,16 @@ func lockMayWait(args [][]byte) bool {
 	return len(args) > 4 && a.parse(args, acquireOptions) == nil && a.waits
 }
 
+// LockWait returns for how long a LOCK.ACQUIRE waits, ms; 0: without end. ok is false if it does
+// not.
+func LockWait(args [][]byte) (ms int64, ok bool) {
+	var a lockArgs
+	if len(args) < 5 || a.parse(args, acquireOptions) != nil || !a.waits {
+		return 0, false
+	}
+	return a.waitMs, true
+}
+
 // LockClass begins the class of those who wait for locks. Behind it come "alone", "beside" for
 // those whom a lock that is held may let in, or "again" for those who may hold it themselves and
 // then need not queue for it, and the priority.

@@ -69,7 +69,8 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 	replies, err := s.ask()
 	b.took = s.lap()
 	b.kept = err != nil && !notRun(err) // for all that is known
-	if block, waits := replies.Block(); err == nil && waits {
+	block, waits := replies.Block()
+	if err == nil && (waits || b.repeats(replies)) {
 		owed := s.batch.pending[0]
 		s.dropBatch()
 		if kept := s.keepArgs(args); kept != nil {
@@ -136,6 +137,7 @@ type blocked struct {
 	kept   bool          // the machine has it, for all that is known
 	missed bool          // … and a snapshot may have skipped what it did with it
 	leaves bool          // a request to leave may be under way: how it ended is not known
+	behind bool          // an earlier request with its id is under way: it waits for the end of that
 
 	until   time.Time     // timeout; zero: none
 	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
@@ -155,12 +157,18 @@ type blocked struct {
 // await sleeps and retries until there is a reply.
 func (b *blocked) await(first []byte) (replies commands.Replies, err error) {
 	s := b.s
-	if timeoutMs, _, _ := commands.CutBlock(first); timeoutMs > 0 {
+	timeoutMs, _, waits := commands.CutBlock(first)
+	if !waits {
+		timeoutMs, _ = commands.LockWait(b.request.Cmds[0])
+	}
+	if timeoutMs > 0 {
 		b.until = b.start.Add(time.Duration(min(timeoutMs, 1<<43)) * time.Millisecond)
 	}
 	b.due = map[int]struct{}{}
-	b.again(first)
-	b.lookAgain(first)
+	if waits {
+		b.again(first)
+		b.lookAgain(first)
+	}
 	b.show(len(b.request.Cmds[0]))
 	defer b.hide()
 	for s.send() == nil { // the client sees earlier replies before it waits
@@ -211,6 +219,21 @@ func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error
 		return replies, errUnblocked
 	}
 	return b.nothing(), nil
+}
+
+// repeats reports whether a command that waits is refused since an earlier request with its id is
+// under way: it tries again, until that has ended or its own time is over.
+func (b *blocked) repeats(replies commands.Replies) bool {
+	if !b.spec.Claims() {
+		return false
+	}
+	_, waits := commands.LockWait(b.request.Cmds[0])
+	a, ok := replies.Next()
+	b.behind = waits && ok && a.Err() == commands.ErrUnderWay
+	if b.behind {
+		b.resume = time.Now().Add(leastLook)
+	}
+	return b.behind
 }
 
 // served notes how long the command waited for its reply. It goes back if nobody is there any more.
@@ -266,9 +289,12 @@ func (b *blocked) hide() {
 // nothing returns the reply to a timeout.
 func (b *blocked) nothing() commands.Replies {
 	out := commands.RESP{Proto: b.s.proto}
-	if b.spec.Claims() {
+	switch {
+	case b.behind: // the earlier one may still be granted
+		out.Error(commands.ErrUnderWay.Error())
+	case b.spec.Claims():
 		commands.ReplyLate(&out)
-	} else {
+	default:
 		out.NullArray()
 	}
 	return commands.RepliesOf(out.Buf)
@@ -338,7 +364,11 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	b.dueAll = false
 	clear(b.due)
 	block, waits := replies.Block()
-	if !waits {
+	b.behind = false
+	switch {
+	case !waits && b.repeats(replies):
+		return commands.Replies{}, nil, false
+	case !waits:
 		return b.claimed(replies)
 	}
 	if whole {

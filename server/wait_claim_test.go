@@ -94,6 +94,46 @@ func TestOwnGrantIsOver(t *testing.T) {
 	n.idle(t)
 }
 
+// A repeat of a request that waits for a lock waits for its end, and gets its reply. If that does
+// not come in time, nothing is known yet.
+func TestRepeatsWaitForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		first := n.queued(t, "me", "ID", "r")
+		underWay := "-" + string(commands.ErrUnderWay) + "\r\n"
+		if got := n.dial(t).call("LOCK.ACQUIRE", "l", "me", "PX", "100000", "ID", "r"); got !=
+			underWay {
+			t.Errorf("a repeat that does not wait: %q", got)
+		}
+		if got := n.dial(t).call("LOCK.ACQUIRE", "l", "me", "PX", "100000", "WAIT", "500", "ID",
+			"r"); got != underWay {
+			t.Errorf("the time of a repeat is over: %q", got)
+		}
+		again := n.queued(t, "me", "ID", "r")
+		time.Sleep(time.Second)
+		main.call("DEL", "l")
+		if a, b := first.wantLock(t), again.wantLock(t); a != b {
+			t.Errorf("a repeat got the token %s, and the first request %s", b, a)
+		}
+		// who comes instead of a client that is gone takes its turn
+		gone := n.queued(t, "you", "ID", "s")
+		again = n.queued(t, "you", "ID", "s")
+		time.Sleep(time.Second)
+		_ = gone.Close()
+		time.Sleep(time.Second)
+		main.call("DEL", "l")
+		again.wantLock(t)
+		// and who goes himself leaves nothing
+		gone = n.queued(t, "they", "ID", "t")
+		again = n.queued(t, "they", "ID", "t")
+		time.Sleep(time.Second)
+		_, _ = again.Close(), gone.Close()
+		n.idle(t)
+	})
+}
+
 // A client that is gone holds nobody up, whenever it goes.
 func TestWhoIsGoneGetsNoLock(t *testing.T) {
 	for i := range 4 {
