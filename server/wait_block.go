@@ -137,7 +137,7 @@ type blocked struct {
 	kept   bool          // the machine has it, for all that is known
 	missed bool          // … and a snapshot may have skipped what it did with it
 	leaves bool          // a request to leave may be under way: how it ended is not known
-	behind bool          // an earlier request with its id is under way: it waits for the end of that
+	behind bool          // an earlier request with its id is under way: it waits for its end
 
 	until   time.Time     // timeout; zero: none
 	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
