@@ -360,8 +360,8 @@ func (s *Spec) TakesLocks(args [][]byte) (owner []byte, keys [][]byte) {
 
 // lockMayWait reports whether a call has WAIT among its options.
 func lockMayWait(args [][]byte) bool {
-	var a lockArgs
-	return len(args) > 4 && a.parse(args, acquireOptions) == nil && a.waits
+	_, waits := LockWait(args)
+	return waits
 }
 
 // LockWait returns for how long a LOCK.ACQUIRE waits, ms; 0: without end. ok is false if it does

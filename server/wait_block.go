@@ -222,7 +222,7 @@ func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error
 }
 
 // repeats reports whether a command that waits is refused since an earlier request with its id is
-// under way: it tries again, until that has ended or its own time is over.
+// under way: it looks again, until that has ended or its own time is over.
 func (b *blocked) repeats(replies commands.Replies) bool {
 	if !b.spec.Claims() {
 		return false
@@ -231,7 +231,7 @@ func (b *blocked) repeats(replies commands.Replies) bool {
 	a, ok := replies.Next()
 	b.behind = waits && ok && a.Err() == commands.ErrUnderWay
 	if b.behind {
-		b.resume = time.Now().Add(leastLook)
+		b.look = time.Now().Add(leastLook)
 	}
 	return b.behind
 }

@@ -112,7 +112,12 @@ func TestRepeatsWaitForTheFirst(t *testing.T) {
 			t.Errorf("the time of a repeat is over: %q", got)
 		}
 		again := n.queued(t, "me", "ID", "r")
+		n.fake.takeCalls()
 		time.Sleep(time.Second)
+		if calls := n.fake.takeCalls(); strings.Contains(calls, "write") ||
+			!strings.Contains(calls, "dry run") {
+			t.Errorf("a repeat that waits calls %q", calls)
+		}
 		main.call("DEL", "l")
 		if a, b := first.wantLock(t), again.wantLock(t); a != b {
 			t.Errorf("a repeat got the token %s, and the first request %s", b, a)
