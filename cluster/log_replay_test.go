@@ -128,8 +128,8 @@ func TestAppliedReachesCommit(t *testing.T) {
 		settled("after a takeover")
 		began := time.Now().Add(-time.Second)
 		for id, n := range c.nodes {
-			if s := n.Status(); s.SnapshotIndex != 0 || !s.SnapshotTime.IsZero() {
-				t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
+			if s := n.Status(); s.Snapshot.Index != 0 || !s.Snapshot.Time.IsZero() {
+				t.Errorf("%s has a snapshot at %d of %v", id, s.Snapshot.Index, s.Snapshot.Time)
 			}
 			if err := n.Snapshot(); err != nil {
 				t.Fatal(err)
@@ -142,9 +142,9 @@ func TestAppliedReachesCommit(t *testing.T) {
 		c.leader()
 		settled("after a restart from snapshots")
 		for id, n := range c.nodes {
-			if s := n.Status(); s.SnapshotIndex == 0 || s.SnapshotIndex > s.Commit ||
-				s.SnapshotTime.Before(began) || s.SnapshotTime.After(time.Now()) {
-				t.Errorf("%s has a snapshot at %d of %v", id, s.SnapshotIndex, s.SnapshotTime)
+			if s := n.Status(); s.Snapshot.Index == 0 || s.Snapshot.Index > s.Commit ||
+				s.Snapshot.Time.Before(began) || s.Snapshot.Time.After(time.Now()) {
+				t.Errorf("%s has a snapshot at %d of %v", id, s.Snapshot.Index, s.Snapshot.Time)
 			}
 		}
 	})

@@ -269,7 +269,7 @@ func TestSnapshotIsReadBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return first, n.Status().SnapshotIndex
+			return first, n.Status().Snapshot.Index
 		}
 		first, snapshot := held()
 		refuse := errors.New("a record that no restore reads")
@@ -295,7 +295,7 @@ func TestSnapshotIsReadBack(t *testing.T) {
 				!strings.Contains(newest, fmt.Sprint("-", snapshot, "-")) {
 				t.Errorf("%s: the newest snapshot is %s, %v", name, newest, err)
 			}
-			if n.Status().SnapshotTrouble == "" || !n.Status().Ready {
+			if n.Status().Snapshot.Trouble == "" || !n.Status().Ready {
 				t.Errorf("%s: %+v", name, n.Status())
 			}
 		}
@@ -309,9 +309,9 @@ func TestSnapshotIsReadBack(t *testing.T) {
 		if err := n.Snapshot(); err != nil {
 			t.Fatal(err)
 		}
-		if f, s := held(); f <= first || s <= snapshot || n.Status().SnapshotTrouble != "" {
+		if f, s := held(); f <= first || s <= snapshot || n.Status().Snapshot.Trouble != "" {
 			t.Errorf("a good snapshot holds %d, and the log begins at %d: %s", s, f,
-				n.Status().SnapshotTrouble)
+				n.Status().Snapshot.Trouble)
 		}
 	})
 }

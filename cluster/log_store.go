@@ -379,6 +379,13 @@ func (s *logStore) cacheLocked(l *raft.Log) {
 	}
 }
 
+// cached returns the bytes of the entries that are in memory.
+func (s *logStore) cached() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.bytes
+}
+
 // uncacheLocked drops the entries of a range. Others stay: deferred ones are nowhere else.
 func (s *logStore) uncacheLocked(low, high uint64) {
 	s.bytes, s.oldest, s.newest = 0, 0, 0

@@ -15,7 +15,7 @@ import (
 // that is well. It passes while the node knows why the loop may be busy: it receives a snapshot, or
 // its disk hangs. A restart would mend neither.
 func (n *Node) CheckAlive(ctx context.Context) error {
-	if s := n.Status(); s.Loading || s.Snapshotting || s.LogTrouble != "" {
+	if s := n.Status(); s.Loading || s.Snapshot.Writing || s.LogTrouble != "" {
 		return nil
 	}
 	answered := make(chan struct{})

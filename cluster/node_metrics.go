@@ -90,6 +90,8 @@ var (
 		"Time that finished snapshots took.")
 	metricSnapshotAt = Metrics.Gauge("coordd_snapshot_timestamp_seconds",
 		"When the newest snapshot was begun; none: there is none.")
+	metricLogCache = Metrics.Gauge("coordd_log_cache_bytes",
+		"Log entries that are in memory for followers, at most 16 MiB or one entry.")
 	metricSnapshotBytes = Metrics.Gauge("coordd_snapshot_size_bytes", "Size of the newest one.")
 	metricSnapshotIndex = Metrics.Gauge("coordd_snapshot_index",
 		"Newest entry in the newest snapshot.")
@@ -215,11 +217,12 @@ func (n *Node) giveEntries(o metrics.Out) {
 func (n *Node) giveStores(o metrics.Out, st *membership.Status) {
 	o.Histogram(metricLogWrite, n.logs.took.Read())
 	o.Value(metricLogBytes, float64(n.logs.written.Load()))
+	o.Value(metricLogCache, float64(st.LogCache))
 	o.Flag(metricLogFailing, st.LogTrouble != "")
 	s := n.stores.snapshots
 	o.Value(metricSnapshots, float64(s.finished.Load()))
 	o.Value(metricSnapshotFailures, float64(s.failed.Load()))
-	o.Flag(metricSnapshotUnreadable, st.SnapshotTrouble != "")
+	o.Flag(metricSnapshotUnreadable, st.Snapshot.Trouble != "")
 	o.Value(metricSnapshotsUnreadable, float64(s.reads.unreadable.Load()))
 	o.Value(metricSnapshotReadSeconds, time.Duration(s.reads.took.Load()).Seconds())
 	o.Value(metricSnapshotSeconds, time.Duration(s.took.Load()).Seconds())

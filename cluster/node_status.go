@@ -31,15 +31,16 @@ func (n *Node) Status() membership.Status {
 		s.Stranger = *why
 	}
 	s.Owing = n.owing()
-	s.Loading, s.Snapshotting = n.machine.loading() || n.machine.restoring.Load(),
+	s.Loading, s.Snapshot.Writing = n.machine.loading() || n.machine.restoring.Load(),
 		n.stores.snapshots.open.Load() > 0
 	s.Level, s.KnownLevel = n.levels.Level(), n.levels.KnownLevel()
 	snapshot := n.stores.snapshots.newest.Load()
-	s.SnapshotIndex, s.SnapshotTime = snapshot.index, snapshot.at
+	s.Snapshot.Index, s.Snapshot.Time = snapshot.index, snapshot.at
 	if why := n.stores.snapshots.reads.trouble.Load(); why != nil {
-		s.SnapshotTrouble = (*why).Error()
+		s.Snapshot.Trouble = (*why).Error()
 	}
 	s.LogTrouble = n.logTrouble()
+	s.LogCache = n.logs.cached()
 	now := time.Now()
 	n.lag.note(s.Term, s.Commit, s.Applied, now)
 	s.Behind, s.BehindFor = n.lag.behind(s.Applied, now)

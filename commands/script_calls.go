@@ -1,5 +1,7 @@
 package commands
 
+import "strings"
+
 // ScriptCount is how often scripts called a command.
 type ScriptCount struct {
 	Spec     *Spec
@@ -13,6 +15,9 @@ type ScriptCount struct {
 type ScriptCalls struct {
 	On     bool // somebody wants to know
 	Counts []ScriptCount
+	// Errors are how many errors of commands scripts got, by code word, without those that became
+	// the scripts' own replies.
+	Errors map[string]int
 	// by Spec.place: where in Counts a command is, from 1 on; 0: it is not
 	at []uint16
 }
@@ -36,6 +41,23 @@ func (c *ScriptCalls) Forget() {
 		c.at[c.Counts[i].Spec.place] = 0
 	}
 	c.Counts = c.Counts[:0]
+	clear(c.Errors)
+}
+
+// Erred counts an error that a script got, or with -1 one that is its reply.
+func (c *ScriptCalls) Erred(line string, n int) {
+	if !c.On {
+		return
+	}
+	if c.Errors == nil {
+		c.Errors = map[string]int{}
+	}
+	word, _, _ := strings.Cut(line, " ")
+	if n += c.Errors[word]; n != 0 {
+		c.Errors[strings.Clone(word)] = n
+	} else {
+		delete(c.Errors, word)
+	}
 }
 
 // Ran counts a call that ran.

@@ -55,7 +55,7 @@ type Adapter struct {
 	slow       atomic.Uint64 // scripts
 	saved      atomic.Uint64 // Machine.changes at the newest snapshot
 	lookups    lookups       // what reads counted
-	scripted   func([]commands.ScriptCount)
+	scripted   func(*commands.ScriptCalls)
 	checked    uint64 // index of this node's newest check; only the proposer uses it
 }
 
@@ -181,11 +181,11 @@ func (a *Adapter) SetSlowScript(f func(commands.SlowScript)) { a.slowScript = f 
 // SetScriptCalls sets the function that receives how often scripts called commands, before the
 // first entry. It must not block, nor keep the counts, and is called while an entry or a read runs,
 // also concurrently. Of the nodes of a cluster, the one that answers the script's request counts.
-func (a *Adapter) SetScriptCalls(f func([]commands.ScriptCount)) { a.scripted = f }
+func (a *Adapter) SetScriptCalls(f func(*commands.ScriptCalls)) { a.scripted = f }
 
-func (a *Adapter) scriptCalls(counts []commands.ScriptCount) {
+func (a *Adapter) scriptCalls(calls *commands.ScriptCalls) {
 	if a.scripted != nil {
-		a.scripted(counts)
+		a.scripted(calls)
 	}
 }
 

@@ -448,10 +448,13 @@ func TestScriptCallsCountOnce(t *testing.T) {
 	mustApply(t, m, 2, &Entry{ClockMs: 1000, WallUs: 5_000_000, Batches: [][]byte{reads, writes}},
 		true)
 	var told []string
-	m.scripted = func(counts []commands.ScriptCount) {
-		for _, n := range counts {
+	m.scripted = func(calls *commands.ScriptCalls) {
+		for _, n := range calls.Counts {
 			told = append(told, fmt.Sprintf("%s %d %d %d %t", n.Spec.Name, n.Calls, n.Failed,
 				n.Rejected, n.Work > 0))
+		}
+		for word, n := range calls.Errors {
+			told = append(told, fmt.Sprintf("%s %d", word, n))
 		}
 	}
 	want := func(how string, counts ...string) {
@@ -471,7 +474,8 @@ func TestScriptCallsCountOnce(t *testing.T) {
 	mustApply(t, m, 3, entry, false)
 	want("an entry of another process")
 	mustApply(t, m, 4, entry, true)
-	want("an entry", "get 2 0 0 true", "lpush 1 1 0 true", "append 1 0 0 true")
+	want("an entry", "get 2 0 0 true", "lpush 1 1 0 true", "append 1 0 0 true",
+		"WRONGTYPE 1")
 	mustApply(t, m, 5, &Entry{ClockMs: 1002, WallUs: 5_002_000, Batches: [][]byte{reads}}, true)
 	want("the next entry", "get 1 0 0 true")
 	mustApply(t, m, 6, &Entry{ClockMs: 1002, WallUs: 5_002_000,
@@ -480,4 +484,12 @@ func TestScriptCallsCountOnce(t *testing.T) {
 	full := eval("return redis.call('set', 'other', 'value')")
 	mustApply(t, m, 7, &Entry{ClockMs: 1002, WallUs: 5_002_000, Batches: [][]byte{full}}, true)
 	want("past maxmemory", "set 0 0 1 false")
+	returned := eval("return redis.pcall('set', 'other', 'value')")
+	mustApply(t, m, 8, &Entry{ClockMs: 1002, WallUs: 5_002_000, Batches: [][]byte{returned}}, true)
+	want("an error that is the reply", "set 0 0 1 false")
+	caught := eval("redis.pcall('set', 'other', 'value') redis.pcall('set', 'x') " +
+		"return redis.error_reply('ERR own')")
+	mustApply(t, m, 9, &Entry{ClockMs: 1002, WallUs: 5_002_000, Batches: [][]byte{caught}}, true)
+	slices.Sort(told)
+	want("errors that are caught", "ERR 1", "OOM 1", "set 0 0 2 false")
 }

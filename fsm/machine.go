@@ -54,7 +54,7 @@ type Machine struct {
 	lookups            *lookups          // counts for reads; nil: nobody counts
 	// scripted receives what scripts of requests that this process answers called; it keeps nothing
 	// of it. nil: nobody counts that
-	scripted    func([]commands.ScriptCount)
+	scripted    func(*commands.ScriptCalls)
 	scriptCalls commands.ScriptCalls // the entry's counts; the next entry reuses the memory
 }
 
@@ -275,8 +275,8 @@ func (m *Machine) beside() commands.Beside {
 
 // tellScripted passes on what scripts have called, and forgets it.
 func (m *Machine) tellScripted(env *commands.Env) {
-	if calls := &env.ScriptCalls; len(calls.Counts) > 0 {
-		m.scripted(calls.Counts)
+	if calls := &env.ScriptCalls; len(calls.Counts) > 0 || len(calls.Errors) > 0 {
+		m.scripted(calls)
 		calls.Forget()
 	}
 }

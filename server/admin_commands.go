@@ -256,8 +256,8 @@ func lastSave(s *session, _ *commands.Spec, _ [][]byte) {
 
 // lastSave returns the time of the newest snapshot, or that of the start, in seconds since 1970.
 func (s *Server) lastSave(st *Status) int64 {
-	if st.SnapshotTime.IsZero() {
+	if st.Snapshot.Time.IsZero() {
 		return s.started.Unix()
 	}
-	return st.SnapshotTime.Unix()
+	return st.Snapshot.Time.Unix()
 }

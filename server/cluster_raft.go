@@ -227,7 +227,7 @@ func raftStatus(s *session, _ *commands.Spec, _ [][]byte) {
 		{"voters", int64(voters)}, {"learners", int64(len(st.Members) - voters)},
 		{"term", int64(st.Term)}, {"commit", int64(st.Commit)},
 		{"applied", int64(st.Applied)}, {"last-log", int64(st.LastLog)},
-		{"snapshot", int64(st.SnapshotIndex)},
+		{"snapshot", int64(st.Snapshot.Index)},
 		{"feature-level", int64(st.Level)}, {"known-feature-level", int64(st.KnownLevel)},
 	})
 }

@@ -33,10 +33,13 @@ type scriptStats struct {
 // workNs is about how long a unit of work takes.
 const workNs = 25
 
-// CountScriptCalls counts what scripts have called.
-func (s *Server) CountScriptCalls(counts []commands.ScriptCount) {
-	for i := range counts {
-		n := &counts[i]
+// CountScriptCalls counts what scripts have called, and the errors that they caught.
+func (s *Server) CountScriptCalls(calls *commands.ScriptCalls) {
+	for word, n := range calls.Errors {
+		s.stats.error(codeWord(word), max(n, 0)) // a script can make a table that looks counted
+	}
+	for i := range calls.Counts {
+		n := &calls.Counts[i]
 		if c := s.stats.byCommand[n.Spec]; c != nil {
 			c.scripts.calls.Add(n.Calls)
 			c.scripts.rejected.Add(n.Rejected)

@@ -55,17 +55,20 @@ type stats struct {
 	rates                         [3]float64
 }
 
-// error counts an error reply.
-func (t *stats) error(code codeWord) {
+// error counts error replies.
+func (t *stats) error(code codeWord, n int) {
+	if n == 0 {
+		return
+	}
 	word := string(code)
-	t.errorReplies.Add(1)
+	t.errorReplies.Add(uint64(n))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !errorCodes[word] {
-		t.others++
+		t.others += uint64(n)
 	}
 	if t.errors[word] > 0 || errorCodes[word] || len(t.errors) < maxErrorKinds {
-		t.errors[word]++
+		t.errors[word] += uint64(n)
 	}
 }
 
@@ -134,5 +137,5 @@ func (t *stats) reset() {
 
 func (s *session) countError(code codeWord) {
 	s.failure = code
-	s.srv.stats.error(code)
+	s.srv.stats.error(code, 1)
 }

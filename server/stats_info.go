@@ -155,6 +155,7 @@ func infoMemory(t *infoText) {
 	clients := uint64(max(t.srv.clientMemory.total.Load(), 0))
 	overhead := min(t.srv.startBytes+clients, m.objects)
 	t.bytes("used_memory", m.objects)
+	t.bytes("used_memory_live", m.live)
 	t.bytes("used_memory_rss", m.resident)
 	t.bytes("used_memory_peak", m.peak)
 	t.fields("used_memory_peak_perc", fmt.Sprintf("%.2f%%", percent(m.objects, m.peak)),
@@ -180,8 +181,8 @@ func infoMemory(t *infoText) {
 		m.resident-min(m.resident, m.held),
 		"mem_fragmentation_ratio", fmt.Sprintf("%.2f", ratio(m.resident, m.objects)),
 		"mem_fragmentation_bytes", m.resident-min(m.resident, m.objects),
-		"mem_not_counted_for_evict", 0, "mem_replication_backlog", 0, "mem_clients_slaves", 0,
-		"mem_clients_normal", clients,
+		"mem_not_counted_for_evict", 0, "mem_replication_backlog", t.st.LogCache,
+		"mem_clients_slaves", 0, "mem_clients_normal", clients,
 		"mem_cluster_links", 0, "mem_aof_buffer", 0, "mem_allocator", "go",
 		"active_defrag_running", 0, "lazyfree_pending_objects", 0, "lazyfreed_objects", 0)
 }
@@ -254,7 +255,7 @@ func infoPersistence(t *infoText) {
 	if asked.failure != nil {
 		status = "err"
 	}
-	busy := number(t.st.Snapshotting || asked.now >= 0)
+	busy := number(t.st.Snapshot.Writing || asked.now >= 0)
 	t.fields("loading", number(t.st.Loading), "async_loading", 0,
 		"rdb_changes_since_last_save", t.has.Changes,
 		"rdb_bgsave_in_progress", busy, "rdb_last_save_time", t.srv.lastSave(&t.st),
@@ -436,7 +437,7 @@ func infoCoordd(t *infoText) {
 	t.field("rate_delayed_clients", t.srv.stats.rateDelayedClients.Load())
 	t.field("unlogged_writes", t.srv.stats.dryRunHits.Load())
 	t.field("vain_tries", t.srv.stats.dryRunMisses.Load())
-	t.field("snapshot_index", st.SnapshotIndex)
+	t.field("snapshot_index", st.Snapshot.Index)
 	t.field("leases", t.has.Leases)
 	t.field("unclaimed_grants", t.has.UnclaimedGrants)
 	t.field("once_requests", t.has.OnceRequests)
@@ -448,8 +449,8 @@ func infoCoordd(t *infoText) {
 	if st.LogTrouble != "" {
 		t.field("log_trouble", st.LogTrouble)
 	}
-	if st.SnapshotTrouble != "" {
-		t.field("snapshot_trouble", st.SnapshotTrouble)
+	if st.Snapshot.Trouble != "" {
+		t.field("snapshot_trouble", st.Snapshot.Trouble)
 	}
 	if t.srv.cfg.Audit != nil {
 		t.field("audit_dropped", t.srv.cfg.Audit.Dropped())

@@ -94,7 +94,8 @@ func memoryUsage(x *commands.Call) error {
 
 // memoryNow is the memory of the process, bytes.
 type memoryNow struct {
-	objects  uint64 // what objects in use take
+	objects  uint64 // what objects take, in use or not collected yet
+	live     uint64 // what the latest collection left of them
 	held     uint64 // by the runtime, from the system
 	resident uint64 // what the process has in RAM
 	peak     uint64 // the most that was ever resident
@@ -105,10 +106,11 @@ func readMemory() memoryNow {
 		{Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/memory/classes/total:bytes"},
 		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/gc/heap/live:bytes"},
 	}
 	metrics.Read(samples)
-	m := memoryNow{objects: samples[0].Value.Uint64(),
-		held: samples[1].Value.Uint64() - samples[2].Value.Uint64()}
+	n := func(i int) uint64 { return samples[i].Value.Uint64() }
+	m := memoryNow{objects: n(0), held: n(1) - n(2), live: n(3)}
 	m.resident, m.peak = residentBytes(m.held)
 	return m
 }
@@ -154,7 +156,8 @@ func memoryStats(s *session, _ *commands.Spec, _ [][]byte) {
 	}{
 		{"peak.allocated", m.peak}, {"total.allocated", m.objects},
 		{"startup.allocated", s.srv.startBytes},
-		{"replication.backlog", uint64(0)}, {"clients.slaves", uint64(0)},
+		{"replication.backlog", uint64(s.srv.backend.Status().LogCache)},
+		{"clients.slaves", uint64(0)},
 		{"clients.normal", clients},
 		{"cluster.links", uint64(0)}, {"aof.buffer", uint64(0)}, {"overhead.total", overhead},
 		{"keys.count", keys}, {"keys.bytes-per-key", dataset / max(keys, 1)},

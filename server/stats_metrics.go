@@ -24,7 +24,8 @@ var (
 		"Commands by what their reply makes certain: ok and error (it ran), did_not_run, unknown.",
 		"certainty")
 	metricErrors = Metrics.Counter("coordd_errors_total",
-		"Error replies by code word, as in INFO errorstats; other: of scripts, and unusual ones.",
+		"Error replies by code word, and errors that scripts catch, as in INFO errorstats; other: of "+
+			"scripts, and unusual ones.",
 		"code")
 	metricSlow = Metrics.Counter("coordd_slow_commands_total",
 		"Commands that SLOWLOG noted, since the start.")
@@ -95,7 +96,10 @@ var (
 		"What connections hold: their buffers, queued commands, subscriptions.")
 	metricReplyMemory = Metrics.Gauge("coordd_memory_replies_bytes",
 		"Large replies that clients have not read yet; part of the clients'.")
-	metricObjects  = Metrics.Gauge("coordd_memory_objects_bytes", "Objects in use: used_memory.")
+	metricObjects = Metrics.Gauge("coordd_memory_objects_bytes",
+		"Objects, in use or not collected yet: used_memory.")
+	metricLive = Metrics.Gauge("coordd_memory_live_bytes",
+		"What the latest collection of garbage left of them: used_memory_live.")
 	metricResident = Metrics.Gauge("coordd_memory_resident_bytes",
 		"Resident memory of the process: used_memory_rss.")
 	metricAvailable = Metrics.Gauge("coordd_memory_available_bytes",
@@ -235,6 +239,7 @@ func (s *Server) giveSecurity(o metrics.Out) {
 func (s *Server) giveState(o metrics.Out) {
 	m := readMemory()
 	o.Value(metricObjects, float64(m.objects))
+	o.Value(metricLive, float64(m.live))
 	o.Value(metricResident, float64(m.resident))
 	o.Value(metricAvailable, float64(availableMemory()))
 	o.Value(metricClientsMemory, float64(max(s.clientMemory.total.Load(), 0)))

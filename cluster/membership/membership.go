@@ -56,13 +56,19 @@ type Status struct {
 	// least.
 	Behind    uint64
 	BehindFor time.Duration
-	// The newest snapshot on this node's disk; zero: none.
-	SnapshotIndex uint64
-	SnapshotTime  time.Time
-	Snapshotting  bool // a snapshot is being written or received
-	// SnapshotTrouble says why the newest snapshot that this node wrote could not be read back;
-	// empty: it could. The log is not cut meanwhile.
-	SnapshotTrouble string
+	Snapshot  Snapshot
+	LogCache  int // bytes of log entries that are in memory for followers
+}
+
+// Snapshot is what a node knows of its snapshots.
+type Snapshot struct {
+	// Index and Time are of the newest on disk; zero: none.
+	Index   uint64
+	Time    time.Time
+	Writing bool // one is being written or received
+	// Trouble says why the newest that this node wrote could not be read back; empty: it could. The
+	// log is not cut meanwhile.
+	Trouble string
 }
 
 // Member is what the answering node knows of one member.

@@ -211,8 +211,10 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 		failed = L.PCall(nargs, 1)
 	}
 	if failed == nil {
+		in.passOn(L.Get(-1))
 		in.answer(x, L.Get(-1))
 	} else {
+		in.passOn(failed.Object)
 		x.Out.Error(in.failure(failed, name))
 	}
 	in.chargeCall(l)
@@ -222,6 +224,18 @@ func (in *interpreter) runWithin(x *commands.Call, p *program, name string, scri
 		in.arena = nil
 	}
 	return in.clearStack(failed)
+}
+
+// passOn notes that an error of a command, if v is one, becomes the program's reply, which is
+// counted as others are.
+func (in *interpreter) passOn(v lua.LValue) {
+	t, ok := v.(*lua.LTable)
+	if !ok || t.RawGetString(countedField) != lua.LTrue {
+		return
+	}
+	if text, ok := t.RawGetString("err").(lua.LString); ok {
+		in.x.ScriptCalls.Erred(string(text), -1)
+	}
 }
 
 // begin prepares the state for a program, with a budget.

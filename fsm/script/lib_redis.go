@@ -87,7 +87,7 @@ func raiseReply(L *lua.LState, msg string) { L.Error(errorTable(L, msg)) }
 // redisCall runs a command and raises its error.
 func (in *interpreter) redisCall(L *lua.LState) int {
 	if err := in.command(L); err != "" {
-		L.Error(commandError(L, err))
+		L.Error(in.commandError(L, err))
 	}
 	L.Push(in.reply.result)
 	return 1
@@ -96,19 +96,23 @@ func (in *interpreter) redisCall(L *lua.LState) int {
 // redisPcall runs a command and returns its error as a table.
 func (in *interpreter) redisPcall(L *lua.LState) int {
 	if err := in.command(L); err != "" {
-		L.Push(commandError(L, err))
+		L.Push(in.commandError(L, err))
 		return 1
 	}
 	L.Push(in.reply.result)
 	return 1
 }
 
-// commandError is the error of a command, with the mark that Redis 7.0 adds.
-func commandError(L *lua.LState, msg string) *lua.LTable {
+// countedField marks the error of a command, which has been counted, as in Redis 7.0.
+const countedField = "ignore_error_stats_update"
+
+// commandError is the error of a command.
+func (in *interpreter) commandError(L *lua.LState, msg string) *lua.LTable {
 	budgetOf(L).Charge(L, errorInstructions)
 	L.ChargeString(len(msg))
+	in.x.ScriptCalls.Erred(msg, 1)
 	t := L.NewTable(0, 2)
-	t.RawSetString("ignore_error_stats_update", lua.LTrue)
+	t.RawSetString(countedField, lua.LTrue)
 	t.RawSetString("err", lua.LString(msg))
 	return t
 }

@@ -233,8 +233,8 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n.adapter.SetNode(cfg.ID)
 	n.adapter.SetAlarm(n.requestPanicked)
 	n.adapter.SetSlowScript(n.slowScript)
-	n.adapter.SetScriptCalls(func(counts []commands.ScriptCount) {
-		n.server.CountScriptCalls(counts)
+	n.adapter.SetScriptCalls(func(calls *commands.ScriptCalls) {
+		n.server.CountScriptCalls(calls)
 	})
 	rules, err := locks.ParseRules(cfg.LockLabels)
 	if err != nil {

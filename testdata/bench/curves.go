@@ -183,7 +183,7 @@ func (c *curve) measure(s *servers, w *csv.Writer, rounds int,
 				lines = append(lines, m)
 				if err := w.Write([]string{number(p.x), line.name,
 					strconv.Itoa(round + 1), number(m.rate), number(m.p50), number(m.p99),
-					number(m.p999), number(float64(o.cpu.Nanoseconds()) / 1000)}); err != nil {
+					number(m.p999), number(microseconds(o.cpu))}); err != nil {
 					return nil, err
 				}
 			}

@@ -97,7 +97,7 @@ func etcdLocks(clients int) measurement {
 		}
 		t := &target{name: "etcd", of: c}
 		time.Sleep(warmUp)
-		before := t.cpu()
+		before, _ := t.cpu()
 		wg.Wait()
 		select {
 		case err := <-failed:
@@ -109,7 +109,8 @@ func etcdLocks(clients int) measurement {
 		}
 		slices.Sort(o.waits)
 		o.value = float64(len(o.waits)) / work.Seconds()
-		o.cpu = (t.cpu() - before) / time.Duration(max(1, len(o.waits)))
+		after, _ := t.cpu()
+		o.cpu = (after - before) / time.Duration(max(1, len(o.waits)))
 		return o, nil
 	}
 }

@@ -86,9 +86,11 @@ func renewals(_ *servers, t *target) (o outcome, err error) {
 
 // busy returns how many processors the servers' processes use meanwhile.
 func busy(t *target, meanwhile func() error) (processors float64, err error) {
-	began, before := time.Now(), t.cpu()
+	began := time.Now()
+	before, _ := t.cpu()
 	err = meanwhile()
-	return (t.cpu() - before).Seconds() / time.Since(began).Seconds(), err
+	after, _ := t.cpu()
+	return (after - before).Seconds() / time.Since(began).Seconds(), err
 }
 
 // attach has each lease hold a key.

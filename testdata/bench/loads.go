@@ -18,8 +18,11 @@ import (
 type outcome struct {
 	value float64         // what is compared: of a load, what it counts per second
 	waits []time.Duration // for replies; sorted
-	cpu   time.Duration   // processor time of all server processes per request
-	busy  float64         // share of the machine's processor time that was not idle
+	// the longest wait of those that ended within each window
+	longest []time.Duration
+	cpu     time.Duration // processor time of all server processes per request
+	own     time.Duration // and of the one that the clients were connected to
+	busy    float64       // share of the machine's processor time that was not idle
 }
 
 // wait returns a quantile of the waits.
@@ -61,18 +64,22 @@ func measure(ld load, t *target, d time.Duration) (o outcome, err error) {
 	if err := l.runFor(warmUp); err != nil {
 		return o, err
 	}
-	m.on = true
-	start, before, idle := time.Now(), t.cpu(), idleTime()
+	all, own := t.cpu()
+	start, idle := time.Now(), idleTime()
+	m.on, m.start = true, start
 	if err := l.runFor(d); err != nil {
 		return o, err
 	}
-	took, used, idled := time.Since(start), t.cpu()-before, idleTime()-idle
+	took, idled := time.Since(start), idleTime()-idle
+	allNow, ownNow := t.cpu()
 	slices.Sort(m.waits)
 	return outcome{
-		value: float64(m.count) / took.Seconds(),
-		waits: m.waits,
-		cpu:   used / time.Duration(max(m.count, 1)),
-		busy:  1 - idled.Seconds()/took.Seconds()/float64(runtime.NumCPU()),
+		value:   float64(m.count) / took.Seconds(),
+		waits:   m.waits,
+		longest: m.longest,
+		cpu:     (allNow - all) / time.Duration(max(m.count, 1)),
+		own:     (ownNow - own) / time.Duration(max(m.count, 1)),
+		busy:    1 - idled.Seconds()/took.Seconds()/float64(runtime.NumCPU()),
 	}, nil
 }
 
@@ -94,17 +101,33 @@ func idleTime() (sum time.Duration) {
 
 // meter counts what is done while it is on.
 type meter struct {
-	on    bool
-	count int
-	waits []time.Duration
+	on      bool
+	start   time.Time
+	count   int
+	waits   []time.Duration
+	longest []time.Duration
 }
+
+// window is the resolution in time of the longest waits.
+const window = 100 * time.Millisecond
 
 // done notes that something has ended that began at a time.
 func (m *meter) done(began time.Time) {
-	if m.on {
-		m.count++
-		m.waits = append(m.waits, time.Since(began))
+	if !m.on {
+		return
 	}
+	now := time.Now()
+	took := now.Sub(began)
+	m.count++
+	m.waits = append(m.waits, took)
+	if m.start.IsZero() {
+		return
+	}
+	at := int(now.Sub(m.start) / window)
+	for len(m.longest) <= at {
+		m.longest = append(m.longest, 0)
+	}
+	m.longest[at] = max(m.longest[at], took)
 }
 
 // closedLoop is a number of clients, each of which sends a pipeline of requests, and the next one
@@ -168,22 +191,21 @@ func (c *conn) mustSucceed(reply []byte) {
 }
 
 // openLoop takes locks at a rate, whether earlier requests are answered or not. A wait begins when
-// a request is due. The nodes write a snapshot each, one after the other.
+// a request is due.
 type openLoop struct {
 	clients   int
 	rate      float64 // locks per second
 	keys      int     // besides
-	snapshots time.Duration
+	meanwhile func()  // in a goroutine of its own, once the keys are there; nil: nothing
+	failed    *int    // counts the replies that are errors; nil: one ends the load
 }
 
 func (ld openLoop) begin(l *loop, t *target, m *meter) error {
 	if err := fill(t, ld.keys, manyLocks); err != nil {
 		return err
 	}
-	for i, n := range t.of.nodes {
-		l.at(time.Now().Add(time.Duration(i+1)*ld.snapshots), func() {
-			go func() { _, _ = call(n.port, "RAFT", "SNAPSHOT") }()
-		})
+	if ld.meanwhile != nil {
+		go ld.meanwhile()
 	}
 	type client struct {
 		*conn
@@ -197,7 +219,11 @@ func (ld openLoop) begin(l *loop, t *target, m *meter) error {
 		}
 		clients[i].conn = c
 		c.reply = func(reply []byte) {
-			c.mustSucceed(reply)
+			if ld.failed == nil {
+				c.mustSucceed(reply)
+			} else if reply[0] == resp.Error {
+				*ld.failed++
+			}
 			m.done(clients[i].due[0])
 			clients[i].due = clients[i].due[1:]
 		}

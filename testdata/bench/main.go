@@ -1,8 +1,10 @@
 // Command bench measures coordd beside other servers on this machine: alternating servers, ratios
 // within a round, medians of rounds.
 //
-//	go run . [-rounds 3] [-time 3s] [-only WORDS]         the table of rows.go
+//	go run . [-rounds 3] [-time 3s] [-only WORDS]         the tables of copies.go and rows.go
+//	go run . -copies [-rounds 3] [-time 3s]               the first of them: CSV and SVG files
 //	go run . -full [-rounds 3] [-time 3s] [-only WORDS]   curves: CSV and SVG files
+//	go run . -tails [-time 3s] [-only WORDS]              waits while something is slow: SVG too
 //	go run . -heavy [-time 3s] [-only WORDS]              a light client beside 20 heavy ones
 //	go run . -careless [-time 3s] [-only WORDS]           the same beside careless ones
 package main
@@ -24,7 +26,11 @@ func main() {
 	careless := flag.Bool("careless", false,
 		"measure what a light client waits for beside careless ones instead")
 	full := flag.Bool("full", false, "measure curves instead")
-	out := flag.String("out", "../../docs/performance", "with -full: where the curves are written")
+	beside := flag.Bool("copies", false,
+		"measure only beside servers with as many copies, and draw the results")
+	slow := flag.Bool("tails", false, "measure waits while something is slow instead")
+	out := flag.String("out", "../../docs/performance",
+		"with -full, -copies and -tails: where the files are written")
 	work := flag.Duration("time", 3*time.Second, "how long one measurement of a load lasts")
 	only := flag.String("only", "", "only the rows, curves or loads whose names contain this")
 	binary := flag.String("coordd", "", "a binary; empty: build one")
@@ -37,8 +43,13 @@ func main() {
 			return carelessTable(s, *only, *work)
 		case *full:
 			return measureCurves(s, *out, *only, *rounds, *work)
+		case *slow:
+			return measureTails(s, *out, *only, *work)
+		case *beside:
+			return measureCopies(s, *out, *rounds, *work)
 		}
-		return table(s, *only, *rounds, *work)
+		_, err := table(s, slices.Concat(copies, limits), *only, *rounds, *work)
+		return err
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -55,57 +66,72 @@ func withServers(binary string, run func(s *servers) error) error {
 	return run(s)
 }
 
-// table measures the rows, and prints a line for each.
-func table(s *servers, only string, rounds int, work time.Duration) error {
+// result is what the rounds of a row measured.
+type result struct {
+	*row
+	ours, theirs []outcome
+	ratio        float64 // the median
+}
+
+// table measures rows whose names contain only, and prints a line for each.
+func table(s *servers, rows []row, only string, rounds int,
+	work time.Duration) (all []result, failed error) {
 	fmt.Printf("Medians of %d rounds of %v each. In brackets: median wait [ms], processor time of "+
 		"all\nprocesses of the server per request [µs], and how busy the machine's processors "+
 		"were, of 1.\n\n", rounds, work)
 	fmt.Printf("%-40s %-8s %32s   %-18s %32s %7s %8s\n", "", "", "coordd", "against", "",
 		"ratio", "wanted")
-	var failed error
-	for _, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		if !strings.Contains(r.name, only) {
 			continue
 		}
-		if err := r.print(s, rounds, work); err != nil {
+		measured, err := r.measure(s, rounds, work)
+		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.name, err))
+			continue
 		}
+		measured.print()
+		all = append(all, measured)
 	}
-	return failed
+	return all, failed
 }
 
-// print measures a row and prints it.
-func (r *row) print(s *servers, rounds int, work time.Duration) error {
+func (r *row) measure(s *servers, rounds int, work time.Duration) (result, error) {
 	if r.once {
 		rounds = 1
 	}
-	var ours, theirs []outcome
+	m := result{row: r}
 	var ratios []float64
 	for i := range rounds {
-		measureOurs := func() error { return r.add(&ours, r.ours, s, work) }
-		measureTheirs := func() error { return r.add(&theirs, r.theirs, s, work) }
+		measureOurs := func() error { return r.add(&m.ours, r.ours, s, work) }
+		measureTheirs := func() error { return r.add(&m.theirs, r.theirs, s, work) }
 		sides := []func() error{measureTheirs, measureOurs}
 		if i%2 == 1 {
 			slices.Reverse(sides)
 		}
 		for _, measure := range sides {
 			if err := measure(); err != nil {
-				return err
+				return m, err
 			}
 		}
-		ratio := ours[i].value
+		ratio := m.ours[i].value
 		if r.theirs != nil {
-			ratio /= theirs[i].value
+			ratio /= m.theirs[i].value
 		}
 		ratios = append(ratios, ratio)
 	}
+	m.ratio = median(ratios)
+	return m, nil
+}
+
+func (m *result) print() {
 	sign := "≥"
-	if r.most {
+	if m.most {
 		sign = "≤"
 	}
-	fmt.Printf("%-40s %-8s %32s   %-18s %32s %7.2f %s %.4g\n", r.name, r.unit, summary(ours),
-		r.against, summary(theirs), median(ratios), sign, r.wanted)
-	return nil
+	fmt.Printf("%-40s %-8s %32s   %-18s %32s %7.2f %s %.4g\n", m.name, m.unit, summary(m.ours),
+		m.against, summary(m.theirs), m.ratio, sign, m.wanted)
 }
 
 // add measures one side of a row, if there is one.
@@ -124,7 +150,7 @@ func summary(list []outcome) string {
 	for _, o := range list {
 		values = append(values, o.value)
 		waits = append(waits, milliseconds(o.wait(0.5)))
-		cpu = append(cpu, float64(o.cpu.Nanoseconds())/1000)
+		cpu = append(cpu, microseconds(o.cpu))
 		busy = append(busy, o.busy)
 	}
 	switch {
@@ -140,6 +166,8 @@ func summary(list []outcome) string {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))

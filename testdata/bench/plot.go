@@ -26,7 +26,7 @@ var panels = []struct {
 
 // draw writes an SVG file: a title, the names of the series, and one panel for each of panels, two
 // beside each other.
-func (c *curve) draw(file string, results []measured) (err error) {
+func (c *curve) draw(file string, results []measured) error {
 	const columns = 2
 	const lineHeight, margin = 0.6 * vg.Centimeter, vg.Centimeter
 	rows := len(panels) / columns
@@ -86,13 +86,7 @@ func (c *curve) draw(file string, results []measured) (err error) {
 			plots[r][col].Draw(area)
 		}
 	}
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = canvas.WriteTo(f)
-	return err
+	return writeCanvas(file, canvas)
 }
 
 // logarithmic reports whether the values of the quantity grow by factors.
@@ -100,4 +94,15 @@ func (c *curve) logarithmic() bool {
 	points := c.series[0].points
 	first, last := points[0].x, points[len(points)-1].x
 	return first > 0 && last/first > 20
+}
+
+// writeCanvas writes an SVG file.
+func writeCanvas(file string, canvas *vgsvg.Canvas) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = canvas.WriteTo(f)
+	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -46,24 +45,10 @@ var (
 const (
 	inFiles  = "redis, always"
 	inMemory = "redis, in memory"
-	// beside the primary's disk one replica's has what is answered
-	threeCopies = "redis, 3 copies"
 )
 
-// safeLocks compares fresh locks that two of three disks have.
-func safeLocks(clients int, wanted float64) row {
-	name := "fresh locks on two disks, 1 client"
-	if clients > 1 {
-		name = fmt.Sprintf("fresh locks on two disks, %d clients", clients)
-	}
-	theirs := closedLoop{clients: clients, pipeline: 1, request: freshLock,
-		behind: []string{"WAIT", "1", "0"}}
-	return row{name: name, unit: "/s", ours: rate(three, freshLocks(clients, 1)),
-		theirs: rate(replicated, theirs), against: threeCopies, wanted: wanted}
-}
-
-var rows = []row{
-	safeLocks(1, 1), safeLocks(50, 1), safeLocks(200, 1),
+// limits are the rows beside one server without a copy, and of coordd alone.
+var limits = []row{
 	rated("fresh locks, 1 client", three, inFiles, syncing, freshLocks(1, 1), 0.5),
 	rated("fresh locks, 50 clients", three, inFiles, syncing, freshLocks(50, 1), 0.9),
 	rated("fresh locks, 200 clients", three, inFiles, syncing, freshLocks(200, 1), 0.8),
@@ -97,12 +82,8 @@ var rows = []row{
 		against: inFiles + ", subscription", wanted: 1},
 	rated("fresh locks, 50 clients, single node", coordd(1), inFiles, syncing, freshLocks(50, 1),
 		1),
-	{name: "lock and release, 1,000 clients", unit: "/s", ours: rate(three, lockAndDelete(1000)),
-		theirs: etcdLocks(1000), against: "etcd, 3 nodes", wanted: 10},
-	{name: "lock and release, 1,000 clients: p99", unit: "ms",
-		ours:   p99(rate(three, lockAndDelete(1000))),
-		theirs: p99(etcdLocks(1000)), against: "etcd, 3 nodes", wanted: 0.1, most: true},
-	{name: "70 % of peak, snapshots: p99/p50", ours: openTail, wanted: 5, most: true, once: true},
+	{name: "70 % of peak, snapshots: p99.9/p50", ours: snapshotTail, wanted: 8, most: true,
+		once: true},
 	{name: "1,000,000 keys: resident", unit: "B/key", ours: memoryPerKey(three),
 		theirs: memoryPerKey(memory), against: inMemory, wanted: 1.3, most: true, once: true},
 	{name: "1,000,000 locks end in 1 s: longest wait", unit: "ms", ours: massExpiry(three),
@@ -133,7 +114,7 @@ func fresh(prefix string, client, n int) string {
 	return prefix + strconv.Itoa(client) + ":" + strconv.Itoa(n)
 }
 
-func freshLocks(clients, pipeline int) load {
+func freshLocks(clients, pipeline int) closedLoop {
 	return closedLoop{clients: clients, pipeline: pipeline, request: freshLock}
 }
 
@@ -158,7 +139,7 @@ func gets(clients int) load {
 // alternate is a load whose clients take something with even requests, and give it back with odd
 // ones.
 func alternate(clients int, scripts []script,
-	take, giveBack func(client, n int) []string) load {
+	take, giveBack func(client, n int) []string) closedLoop {
 	ld := closedLoop{clients: clients, pipeline: 1, request: func(client, n int) []string {
 		if n%2 == 0 {
 			return take(client, n/2)
@@ -171,7 +152,7 @@ func alternate(clients int, scripts []script,
 	return ld
 }
 
-func lockAndRelease(clients int) load {
+func lockAndRelease(clients int) closedLoop {
 	return alternate(clients, []script{compareAndDelete}, freshLock,
 		func(client, n int) []string {
 			return []string{"EVALSHA", compareAndDelete.sha(), "1", fresh("lock:", client, n),
@@ -185,7 +166,7 @@ func lockAndDelete(clients int) load {
 	})
 }
 
-func reentrant(clients int) load {
+func reentrant(clients int) closedLoop {
 	return alternate(clients, []script{reentrantLock, reentrantUnlock},
 		func(client, n int) []string {
 			return []string{"EVALSHA", reentrantLock.sha(), "1", fresh("lock:", client, n),
@@ -198,7 +179,7 @@ func reentrant(clients int) load {
 		})
 }
 
-func windows(clients, pipeline int) load {
+func windows(clients, pipeline int) closedLoop {
 	return closedLoop{clients: clients, pipeline: pipeline,
 		setup: [][]string{{"SCRIPT", "LOAD", string(slidingWindow)}},
 		request: func(client, n int) []string {

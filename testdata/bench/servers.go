@@ -313,20 +313,30 @@ func (n *node) role() string {
 	return v.Elems[0].Text
 }
 
-// cpu returns the processor time that all processes have taken.
-func (t *target) cpu() (sum time.Duration) {
+// cpu returns the processor time that all processes have taken, and that of the node which the
+// target connects to.
+func (t *target) cpu() (all, own time.Duration) {
 	for _, n := range t.of.nodes {
-		// Fields 14 and 15 are user and system time in ticks; the second, in parentheses, is the
-		// name.
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.cmd.Process.Pid))
-		_, rest, _ := bytes.Cut(b, []byte(") "))
-		if fields := bytes.Fields(rest); len(fields) > 12 {
-			user, _ := strconv.Atoi(string(fields[11]))
-			system, _ := strconv.Atoi(string(fields[12]))
-			sum += time.Duration(user+system) * tick
+		took := n.cpu()
+		all += took
+		if n.port == t.port {
+			own = took
 		}
 	}
-	return sum
+	return all, own
+}
+
+func (n *node) cpu() time.Duration {
+	// Fields 14 and 15 are user and system time in ticks; the second, in parentheses, is the name.
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.cmd.Process.Pid))
+	_, rest, _ := bytes.Cut(b, []byte(") "))
+	fields := bytes.Fields(rest)
+	if len(fields) <= 12 {
+		return 0
+	}
+	user, _ := strconv.Atoi(string(fields[11]))
+	system, _ := strconv.Atoi(string(fields[12]))
+	return time.Duration(user+system) * tick
 }
 
 // at returns the node at a port.

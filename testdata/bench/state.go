@@ -240,21 +240,6 @@ func fanOut(of serverOf) measurement {
 	}
 }
 
-// openTail measures p99/p50 of locks on 300,000 keys, at 70 % of the rate that 50 clients reach,
-// while each node writes a snapshot.
-func openTail(s *servers, work time.Duration) (outcome, error) {
-	return alone(three, func(_ *servers, t *target) (o outcome, err error) {
-		peak, err := measure(freshLocks(50, 1), t, work)
-		if err != nil {
-			return o, err
-		}
-		ld := openLoop{clients: 50, rate: 0.7 * peak.value, keys: 300_000, snapshots: 2 * work}
-		o, err = measure(ld, t, 8*work)
-		o.value = float64(o.wait(0.99)) / float64(o.wait(0.5))
-		return o, err
-	})(s, work)
-}
-
 // availableMemory returns the bytes that Linux can give to processes.
 func availableMemory() (bytes int) {
 	b, _ := os.ReadFile("/proc/meminfo")

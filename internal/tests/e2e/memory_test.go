@@ -20,11 +20,42 @@ func limitOf(c *redis.Client) string {
 }
 
 // datasetOf returns what the data of a node counts.
-func datasetOf(c *redis.Client) int {
-	_, rest, _ := strings.Cut(c.Info(context.Background(), "memory").Val(), "used_memory_dataset:")
+func datasetOf(c *redis.Client) int { return memoryOf(c, "used_memory_dataset") }
+
+// memoryOf returns a number of INFO memory.
+func memoryOf(c *redis.Client, field string) int {
+	_, rest, _ := strings.Cut(c.Info(context.Background(), "memory").Val(), "\n"+field+":")
 	text, _, _ := strings.Cut(rest, "\r\n")
 	n, _ := strconv.Atoi(text)
 	return n
+}
+
+// What stays in memory when large values have come and gone is the newest log entries, which INFO
+// counts, and a bounded rest.
+func TestMemoryByKind(t *testing.T) {
+	ctx := context.Background()
+	c := startProcesses(t, 1)[0].client()
+	const size, most = 4_000_000, 16 << 20
+	for i := range 20 {
+		key := "large:" + strconv.Itoa(i)
+		if err := c.Set(ctx, key, strings.Repeat("x", size), 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Del(ctx, key).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Do(ctx, "MEMORY", "PURGE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	entries := memoryOf(c, "mem_replication_backlog")
+	if entries < size || entries > most {
+		t.Errorf("%d bytes of log entries are in memory", entries)
+	}
+	live, used := memoryOf(c, "used_memory_live"), memoryOf(c, "used_memory")
+	if rest := live - entries; live > used || live == 0 || rest > 32<<20 {
+		t.Errorf("%d bytes live of %d, %d of them are neither data nor log entries", live, used, rest)
+	}
 }
 
 // Past maxmemory all nodes refuse alike, held locks are renewed and released through any of them,
