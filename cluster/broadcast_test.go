@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"testing"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -67,16 +66,7 @@ func TestCallsToRemovedMembersSleep(t *testing.T) {
 				lead.raft.CurrentTerm())
 		}()
 
-		var rung <-chan struct{}
-		eventually(t, "the cluster has settled", func() bool {
-			rung = lead.roles.next()
-			select {
-			case <-rung:
-				return false
-			case <-time.After(3 * leaderTick):
-				return true
-			}
-		})
+		rung := settled(t, lead)
 		for range 100 {
 			c.write(lead, "a")
 		}

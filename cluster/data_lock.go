@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/coordd/coordd/internal/pulse"
 )
 
 // lockName is the file whose lock a process holds. It is empty, stays when all others are exchanged
@@ -101,11 +103,12 @@ const lockCheck = time.Second
 
 // watchLock is the loop that ends the node once it has not.
 func (n *Node) watchLock() {
-	ticker := time.NewTicker(lockCheck)
+	ticker := pulse.NewTicker(lockCheck)
 	defer ticker.Stop()
 	for n.guard.holds() == nil {
 		select {
 		case <-ticker.C:
+			ticker.Next()
 		case <-n.stop:
 			return
 		}

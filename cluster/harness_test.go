@@ -259,6 +259,23 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	wait.For(t, 20*time.Second, what, ok)
 }
 
+// settled waits until a leader has nothing left to do for its members: nothing is logged, and
+// nothing wakes who waits for a change of roles. It returns the latter.
+func settled(t testing.TB, lead *Node) (roles <-chan struct{}) {
+	t.Helper()
+	eventually(t, "the cluster has settled", func() bool {
+		last := lead.raft.LastIndex()
+		roles = lead.roles.next()
+		select {
+		case <-roles:
+			return false
+		case <-time.After(5 * followerTick):
+			return lead.raft.LastIndex() == last
+		}
+	})
+	return roles
+}
+
 // received returns what comes from a channel, for tests outside of bubbles: in one, a receive that
 // nobody answers ends the test.
 func received[T any](t testing.TB, what string, ch <-chan T) (got T) {

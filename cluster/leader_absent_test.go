@@ -300,6 +300,7 @@ func TestUnfitMemberDeclines(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		lead, unfit, fit := c.leader(), c.followers()[0], c.followers()[1]
 		c.converged()
+		settled(t, lead) // another entry would show that it stores again
 		unfit.logs.storeFailure.Store(&storeFailure{err: errors.New("full"), at: time.Now()})
 		term := lead.raft.CurrentTerm()
 		err := lead.TransferLeadership(unfit.cfg.ID)

@@ -285,6 +285,36 @@ func TestIdleTimeCountsAfterARestart(t *testing.T) {
 	})
 }
 
+// What expires soon does so soon, also if the entry that says so finds a leader that rests.
+func TestRestingLeaderMeetsDeadlines(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		lead := c.leader()
+		toy := c.toys[lead.cfg.ID]
+		for i := range 20 {
+			settled(t, lead)
+			time.Sleep(time.Duration(i) * followerTick / 20)
+			deadline := lead.route.Load().lead.NowMs() + 15
+			for _, toy := range c.toys {
+				toy.mu.Lock()
+				toy.Deadline, toy.Expired = deadline, nil
+				toy.mu.Unlock()
+			}
+			c.write(lead, "w")
+			var expired []int64
+			eventually(t, "it expires", func() bool {
+				toy.mu.Lock()
+				defer toy.mu.Unlock()
+				expired = toy.Expired
+				return len(expired) > 0
+			})
+			if late := expired[0] - deadline; late > leaderTick.Milliseconds()+2 {
+				t.Errorf("%d ms late", late)
+			}
+		}
+	})
+}
+
 // A node that stops alone says in the log what the clock is.
 func TestStopStampsTheLog(t *testing.T) {
 	simulated(t, func(t *testing.T) {

@@ -10,10 +10,11 @@ import (
 
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/internal/lockorder"
+	"github.com/coordd/coordd/internal/pulse"
 )
 
-// The route loop wakes on every change of Raft's state, and periodically: often on the leader, for
-// expiry deadlines.
+// The route loop wakes on every change of Raft's state, and periodically: often on a leader that
+// has entries in flight or deadlines soon.
 const (
 	leaderTick   = 10 * time.Millisecond
 	followerTick = 100 * time.Millisecond
@@ -51,32 +52,30 @@ type leaderSeen struct {
 
 // followRaft is the route loop.
 func (n *Node) followRaft() {
-	ticker := time.NewTicker(followerTick)
-	defer ticker.Stop()
-	pace := followerTick
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
 		r := n.observe()
 		n.noteProgress(time.Now())
-		want := followerTick
+		wait := followerTick
 		if r.lead != nil {
-			want = leaderTick
-			n.checkDeadline(r.lead)
+			wait = n.checkDeadline(r.lead)
 		} else if !r.self {
-			want = n.watchSilence(time.Now())
+			wait = n.watchSilence(time.Now())
 		}
 		n.sweep(time.Now())
-		if want != pace {
-			pace = want
-			ticker.Reset(pace)
+		if wait == followerTick {
+			wait = pulse.Until(followerTick)
 		}
+		timer.Reset(wait)
 		slept := time.Now()
 		select {
 		case <-n.routeWake:
-		case <-ticker.C:
+		case <-timer.C:
 		case <-n.stop:
 			return
 		}
-		n.noteLate(time.Since(slept), pace)
+		n.noteLate(time.Since(slept), wait)
 	}
 }
 
@@ -253,22 +252,38 @@ const stampEvery = 3 * time.Second
 
 // checkDeadline has a tick proposed when a deadline has passed, or the newest stamp is old, and no
 // entry is in flight (the next entry serves as a tick). Periodically it also asks the members
-// what they have, for Status.
-func (n *Node) checkDeadline(lead *leadership) {
+// what they have, for Status. It returns after which time to check again, if no entry is proposed.
+func (n *Node) checkDeadline(lead *leadership) (wait time.Duration) {
 	n.noteShift(lead.Leader)
 	lead.Now() // the time of day follows the wall clock even if nobody asks
-	if n.inFlight.Load() == 0 {
+	wait = leaderTick
+	n.resting.Store(true) // first: an entry that is proposed from now on ends the rest
+	if n.inFlight.Load() == 0 && !n.machine.busy.Load() {
 		now := lead.NowMs()
-		if deadlineMs, ok := n.machine.nextDeadline(); ok &&
-			(now > deadlineMs || now-n.machine.clockMs.Load() >= stampEvery.Milliseconds()) {
+		deadlineMs, ok := n.machine.nextDeadline()
+		left := time.Duration(min(deadlineMs-now+1, followerTick.Milliseconds())) * time.Millisecond
+		switch {
+		case !ok:
+			wait = followerTick
+		case left <= 0 || now-n.machine.clockMs.Load() >= stampEvery.Milliseconds():
 			n.tickDue.Store(true)
 			kick(n.writes.wake)
+		default:
+			wait = max(left, leaderTick)
 		}
 	}
 	if now := time.Now(); now.Sub(n.lastLeader.lastAsk) >= askEvery {
 		n.lastLeader.lastAsk = now
 		n.settleWalls(lead)
 		n.askMembers()
+	}
+	return wait
+}
+
+// endRest has the leader look for deadlines again soon: an entry may bring an earlier one.
+func (n *Node) endRest() {
+	if n.resting.Load() && n.resting.Swap(false) {
+		kick(n.routeWake)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/pulse"
 )
 
 const (
@@ -113,13 +115,14 @@ type progress struct {
 // watchProgress is the loop that stops a stalled leader from sending, and lets it resume when the
 // cause is gone: it then learns of its successor, if there is one.
 func (n *Node) watchProgress() {
-	ticker := time.NewTicker(n.cfg.HeartbeatTimeout / watchDen)
+	ticker := pulse.NewTicker(n.cfg.HeartbeatTimeout / watchDen)
 	defer ticker.Stop()
 	var p progress
 	trouble := ""
 	for {
 		select {
 		case now := <-ticker.C:
+			ticker.Next()
 			trouble = n.logLogTrouble(trouble)
 			why := ""
 			if n.raft.State() == raft.Leader {

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/internal/lockorder"
+	"github.com/coordd/coordd/internal/pulse"
 )
 
 const (
@@ -136,7 +137,7 @@ func (n *Node) boundLog() {
 		// a log that is too long at the start gets its snapshot once there is something to write
 		return
 	}
-	poll := time.NewTicker(spacePoll)
+	poll := pulse.NewTicker(spacePoll)
 	defer poll.Stop()
 	warned := false
 	var pause time.Duration // after early snapshots that failed
@@ -182,6 +183,7 @@ func (n *Node) boundLog() {
 			case <-g.wake:
 				waits = false
 			case <-poll.C:
+				poll.Next()
 				waits = !n.logs.space.short()
 			case <-n.stop:
 				return

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/raftlog"
+	"github.com/coordd/coordd/internal/pulse"
 )
 
 // markSync is how often the mark is synced. After a power failure it may be so much older than the
@@ -17,11 +18,12 @@ const markSync = time.Second
 
 // syncMark is the loop that syncs the mark of the log.
 func (n *Node) syncMark() {
-	ticker := time.NewTicker(markSync)
+	ticker := pulse.NewTicker(markSync)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
+			ticker.Next()
 			n.mark.SyncMark()
 		case <-n.stop:
 			return

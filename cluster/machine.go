@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/internal/metrics"
+	"github.com/coordd/coordd/internal/pulse"
 )
 
 // Machine is the replicated state machine. It does its own locking: one goroutine calls Apply,
@@ -257,12 +258,13 @@ const slowAfter = 5 * time.Second
 // watchApply logs an entry that takes too long to apply: every node has it, at every start. It is a
 // loop of its own because the others may wait for the machine.
 func (n *Node) watchApply() {
-	ticker := time.NewTicker(time.Second)
+	ticker := pulse.NewTicker(time.Second)
 	defer ticker.Stop()
 	var s slowEntry
 	for {
 		select {
 		case <-ticker.C:
+			ticker.Next()
 			n.machine.report(&s)
 		case <-n.stop:
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/membership"
+	"github.com/coordd/coordd/internal/pulse"
 )
 
 const (
@@ -415,12 +416,13 @@ func (n *Node) caughtUp(lead *leadership, id string) error {
 
 // maintain is the loop that maintains the members while this node leads.
 func (n *Node) maintain() {
-	ticker := time.NewTicker(maintainEvery)
+	ticker := pulse.NewTicker(maintainEvery)
 	defer ticker.Stop()
 	var asked time.Time
 	for {
 		select {
 		case <-ticker.C:
+			ticker.Next()
 		case <-n.stop:
 			return
 		}

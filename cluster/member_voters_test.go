@@ -79,7 +79,7 @@ func electsBesideAChange(t *testing.T, size int, promotes, longer bool, have int
 		rest = append(rest, n)
 	}
 	contact := who.raft.LastContact()
-	heard := func() bool { return who.raft.LastContact().Sub(contact) > 10*commitTimeout }
+	heard := func() bool { return who.raft.LastContact().Sub(contact) > commitTimeout }
 	s, _ := lead.member(who.cfg.ID)
 	if promotes {
 		lead.raft.AddVoter(s.ID, s.Address, 0, 0)

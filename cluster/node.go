@@ -68,6 +68,7 @@ type serving struct {
 	establishing   atomic.Bool  // the route loop may be waiting for Raft
 	proposed       chan *entry  // in order, to the completer
 	inFlight       atomic.Int32 // those, and the one that the proposer is building
+	resting        atomic.Bool  // the route loop may sleep beyond a leaderTick
 	few            int          // entries in a row with few batches; the proposer's
 	pendingEntries entryList    // the proposed entries, for the sweep
 	pause          proposalPause

@@ -292,6 +292,7 @@ func (n *Node) proposeHeavy(lead *leadership, scratch [][]byte) ([][]byte, bool)
 // scratch.
 func (n *Node) proposeCalls(lead *leadership, scratch [][]byte, calls []*call,
 	heavy bool) [][]byte {
+	n.endRest()
 	batches, size := scratch[:0], 0
 	for _, c := range calls {
 		batches, size = append(batches, c.batches...), size+c.size

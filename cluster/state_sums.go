@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/internal/lockorder"
+	"github.com/coordd/coordd/internal/pulse"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -308,11 +309,12 @@ func (n *Node) watchSums() {
 	if n.machine.summer == nil {
 		return
 	}
-	ticker := time.NewTicker(sumsEvery)
+	ticker := pulse.NewTicker(sumsEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
+			ticker.Next()
 			n.tellSums()
 		case <-n.heard.wake:
 		case <-n.stop:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/lockorder"
+	"github.com/coordd/coordd/internal/pulse"
 	"github.com/coordd/coordd/internal/resp"
 )
 
@@ -477,11 +478,12 @@ func (s *Server) watchNodes(began bool) {
 	defer s.background.Done()
 	started := map[string]time.Time{}
 	term, held, led := s.backend.Status().Term, time.Time{}, time.Time{}
-	tick := time.NewTicker(watchPeriod)
+	tick := pulse.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			tick.Next()
 		case <-s.ctx.Done():
 			return
 		}

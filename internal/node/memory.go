@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"github.com/coordd/coordd/internal/pulse"
 )
 
 // memoryPart is the part of a container's memory that the heap may use before the collector works
@@ -95,13 +97,14 @@ func (s *scavenger) look(h heap) bool {
 }
 
 func (s *scavenger) run(ctx context.Context) {
-	tick := time.NewTicker(lookPeriod)
+	tick := pulse.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			tick.Next()
 			h := readHeap()
 			if s.adapt(h) {
 				debug.SetGCPercent(s.percent)

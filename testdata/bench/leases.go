@@ -18,8 +18,8 @@ const (
 
 // renewals measures how much of a processor three nodes need for 100,000 leases that are renewed
 // every ten seconds, in percent, beside what they need when nothing happens.
-func renewals(_ *servers, t *target) (o outcome, err error) {
-	idle, err := busy(t, func() error { time.Sleep(renewEach); return nil })
+func renewals(s *servers, t *target) (o outcome, err error) {
+	idle, err := idleNodes(s, t)
 	if err != nil {
 		return o, err
 	}
@@ -81,7 +81,15 @@ func renewals(_ *servers, t *target) (o outcome, err error) {
 	if least := 2*leaseHolders - 2; renewed < least {
 		return o, fmt.Errorf("%d of %d renewals were answered", renewed, least)
 	}
-	return outcome{value: 100 * (used - idle)}, nil
+	return outcome{value: 100*used - idle.value}, nil
+}
+
+// idleNodes measures how much of a processor all nodes together need when nothing happens, in
+// percent.
+func idleNodes(_ *servers, t *target) (outcome, error) {
+	time.Sleep(settle)
+	used, err := busy(t, func() error { time.Sleep(renewEach); return nil })
+	return outcome{value: 100 * used}, err
 }
 
 // busy returns how many processors the servers' processes use meanwhile.

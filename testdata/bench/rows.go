@@ -90,6 +90,8 @@ var limits = []row{
 		theirs: massExpiry(syncing), against: inFiles, wanted: 0.5, most: true, once: true},
 	{name: "100,000 leases renewed every 10 s: of a processor", unit: "%",
 		ours: alone(three, renewals), wanted: 10, most: true, once: true},
+	{name: "three idle nodes: of a processor", unit: "%", ours: alone(three, idleNodes), wanted: 3,
+		most: true, once: true},
 	{name: "restart with 1,000,000 keys, log", unit: "s", ours: restart(false), wanted: 1,
 		most: true, once: true},
 	{name: "restart with 1,000,000 keys, snapshot", unit: "s", ours: restart(true), wanted: 1,
