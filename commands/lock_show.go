@@ -135,6 +135,16 @@ func (x *Call) replyQueue(key []byte) {
 	}
 }
 
+// nextOwner returns the owner for whom the first in the queue for a lock waits.
+func (x *Call) nextOwner(key []byte) (owner string) {
+	x.Spend(waiterWork)
+	x.Queues.Each(x.Tx.DB, key, func(q *Request, _ int64) bool {
+		owner = string(q.Cmds[0][2])
+		return false
+	})
+	return owner
+}
+
 // waiting returns how many wait for a lock.
 func (x *Call) waiting(key []byte) int {
 	if x.Queues == nil {

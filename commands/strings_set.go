@@ -130,15 +130,17 @@ func (x *Call) setIf(o *setOptions, deadlineMs int64, ready func() error) (*keys
 	if err != nil {
 		return nil, err
 	}
-	if holds && ready != nil {
+	overtakes := holds && o.when == setNX && x.queued(x.Args[1])
+	if holds = holds && !overtakes; holds && ready != nil {
 		if err := ready(); err != nil {
 			return nil, err
 		}
 	}
-	holds = holds && (o.when != setNX || !x.queued(x.Args[1]))
 	switch {
 	case o.get && e != nil:
 		x.Out.Bulk(e.Bytes()) // first: what cannot be answered is not replaced
+	case o.get && overtakes: // null would say that it was set
+		x.Out.BulkString(x.nextOwner(x.Args[1]))
 	case o.get || !holds:
 		x.Out.Null()
 	default:
