@@ -180,6 +180,7 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	r.call = commands.Call{Env: r.env, Tx: &r.tx, Out: out, Stop: stop}
 	x := &r.call
 	x.Holder, x.Sender = q.Holder, q.User
+	r.sentAgain(q) // also if it is refused
 	context, first := "toplevel", [][]byte{[]byte("exec")}
 	if q.Multi {
 		context = "multi"
@@ -195,7 +196,6 @@ func (r *runner) perform(q *commands.Request, out commands.Reply) {
 	if !q.Multi {
 		x.Args = q.Cmds[0]
 		start := len(r.resp.Buf)
-		r.sentAgain(q)
 		from, changes := r.source(q), r.m.changes
 		r.command(x)
 		r.wait(q, start)

@@ -55,10 +55,10 @@ func (c *claim) bytes() int {
 	return n
 }
 
-// release decodes undo.
-func (c *claim) release() (*commands.Request, error) {
+// release decodes what gives up a grant.
+func release(undo []byte) (*commands.Request, error) {
 	var reader commands.RequestReader
-	reader.Reset(c.undo)
+	reader.Reset(undo)
 	return reader.Next()
 }
 
@@ -116,6 +116,7 @@ func (v *claims) take(c *claim) {
 		delete(v.numbers, c.number)
 	}
 	v.bytes -= c.bytes()
+	c.undo, c.call = nil, nil // those before it in its queue may stay for long
 	v.opened, v.kept = withoutGone(v.opened), withoutGone(v.kept)
 }
 
@@ -164,7 +165,7 @@ func (m *Machine) stillHeld(env *commands.Env, c *claim) bool {
 	if c.undo == nil {
 		return true
 	}
-	q, err := c.release()
+	q, err := release(c.undo)
 	if err != nil {
 		return false // never: the machine wrote it
 	}
@@ -183,10 +184,9 @@ func (m *Machine) claimed(c *claim) {
 	v := &m.waiting.locks
 	own := *c
 	v.takeClaim(c)
-	own.claimed, own.untilMs, own.call = true, m.ks.Now()+claimedMs, nil
-	if c.call != nil {
-		own.undo = nil
-		m.remember(c.call)
+	if own.claimed, own.untilMs = true, m.ks.Now()+claimedMs; own.call != nil {
+		m.remember(own.call)
+		own.undo, own.call = nil, nil
 	}
 	v.openClaim(&own)
 }
@@ -202,8 +202,8 @@ func (m *Machine) giveUp(env *commands.Env, number uint64) bool {
 
 // giveUpClaim gives up what a claim is of.
 func (m *Machine) giveUpClaim(env *commands.Env, c *claim) {
-	m.waiting.locks.takeClaim(c)
-	if c.undo == nil {
+	undo := c.undo
+	if m.waiting.locks.takeClaim(c); undo == nil {
 		return
 	}
 	defer func() {
@@ -211,7 +211,7 @@ func (m *Machine) giveUpClaim(env *commands.Env, c *claim) {
 			m.panicked(p)
 		}
 	}()
-	q, err := c.release()
+	q, err := release(undo)
 	if err != nil {
 		panic(err) // never: the machine wrote it
 	}
@@ -255,7 +255,12 @@ func (m *Machine) giveUpNode(env *commands.Env, node string) {
 // sentAgain gives up what a command was granted that its node sends again: the node did not learn
 // of it.
 func (r *runner) sentAgain(q *commands.Request) {
-	if q.Wait != nil && !r.readOnly && r.m.giveUp(r.env, q.Wait.Number) {
+	switch {
+	case q.Wait == nil || r.m.waiting.locks.claims.numbers[q.Wait.Number] == nil:
+	case r.readOnly:
+		r.env.Aborted = true
+	default:
+		r.m.giveUp(r.env, q.Wait.Number)
 		r.env.Work += lookWork
 	}
 }
