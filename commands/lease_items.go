@@ -13,7 +13,8 @@ import (
 // Work of looking at an item and moving its deadline, in units of Env.Work.
 const (
 	itemWork  = 40
-	levelWork = 2 // … and of each level of a tree that is out of the processor's caches
+	fieldWork = 40 // … and of one that is a field
+	levelWork = 2  // … and of each level of a tree that is out of the processor's caches
 	// ItemDropped is that of forgetting one with its lease.
 	ItemDropped = 24
 )
@@ -52,11 +53,13 @@ func (e *Env) depth() (depth int) {
 
 // itemsWorkAt is itemsWork for many leases.
 func (e *Env) itemsWorkAt(l *leases.Lease, depth int) int {
-	size := 0
+	size, fields := 0, 0
 	for _, i := range l.Items() {
-		size += len(i.Key) + len(i.Member)
+		if size += len(i.Key) + len(i.Member); i.Member != "" {
+			fields++
+		}
 	}
-	return len(l.Items())*(itemWork+levelWork*depth) + size/bytesSpent
+	return len(l.Items())*(itemWork+levelWork*depth) + fields*fieldWork + size/bytesSpent
 }
 
 // attached reports whether an item of a lease with this deadline is not stale.

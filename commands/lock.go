@@ -507,8 +507,11 @@ func StillHeld(db *keyspace.DB, release [][]byte) (held bool, looked int) {
 		return false, 0
 	}
 	for _, key := range a.keys {
-		looked++
-		if _, is := holdingWith(db.Find(key), a.owner, a.token); !is {
+		e := db.Find(key)
+		if looked++; e != nil && e.Kind() == keyspace.KindHash {
+			looked += min(ownersOf(e).Len(), smallForm) / (8 * searchedFields)
+		}
+		if _, is := holdingWith(e, a.owner, a.token); !is {
 			return false, looked
 		}
 	}
@@ -532,9 +535,10 @@ func lockExtend(x *Call) error {
 			replyGrant(x.Out, grant{untilMs: -1})
 			return nil
 		}
-		if g.token == 0 {
-			g = grant{token: h.token, untilMs: x.expiryMs(until.endMs), count: h.count}
+		if g.count == 0 {
+			g.untilMs, g.count = x.expiryMs(until.endMs), h.count
 		}
+		g.token = max(g.token, h.token)
 	}
 	if err := x.lockRoom(&a, until, func(key []byte) LeaseForm {
 		h, _ := x.heldBy(key, a.owner, a.token)

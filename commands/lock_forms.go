@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
@@ -34,9 +33,9 @@ func (h holding) value() []byte {
 
 // holdingOf parses the value of a field of a lock that several may hold, false if it is none.
 func holdingOf(value []byte) (h holding, ok bool) {
-	form, rest, _ := strings.Cut(string(value[:min(len(value), 64)]), " ")
-	count, token, _ := strings.Cut(rest, " ")
-	switch form {
+	form, rest, _ := bytes.Cut(value[:min(len(value), 64)], []byte{' '})
+	count, token, _ := bytes.Cut(rest, []byte{' '})
+	switch string(form) {
 	case FormShared.String():
 		h.form = FormShared
 	case FormPermits.String():
@@ -44,8 +43,8 @@ func holdingOf(value []byte) (h holding, ok bool) {
 	default:
 		return h, false
 	}
-	n, isCount := ParseInt([]byte(count))
-	t, isToken := ParseInt([]byte(token))
+	n, isCount := ParseInt(count)
+	t, isToken := ParseInt(token)
 	h.count, h.token = n, keyspace.Revision(t)
 	return h, isCount && isToken && n > 0 && t > 0
 }
@@ -90,11 +89,12 @@ func (x *Call) mayEnter(a *lockArgs, e *keyspace.Entry) (beside, enters bool) {
 		return false, false
 	}
 	x.spendDeadElements(h, math.MaxInt)
+	x.spendSearch(h, 1)
 	own, owns := h.Get(a.owner)
 	switch form, shared := sharedForm(h); {
 	case a.form == FormReentrant && owns && h.Len() == 1 && !shared:
-		_, counts := ParseInt(own)
-		return counts, counts
+		n, _ := ParseInt(own) // none if somebody has lowered it
+		return n > 0, n > 0
 	case !shared || form != a.form:
 		return false, false
 	case form == FormShared:
@@ -115,17 +115,19 @@ func (x *Call) permitsTaken(h *keyspace.Hash) (taken int64) {
 	return taken
 }
 
-// granted returns what the reply says of locks that may be taken: the token and the count are those
-// of the first, the end is that of whichever ends first.
+// granted returns what the reply says of locks that may be taken: the largest token, which is that
+// of those that are new to the owner, the count of the first, and the end of whichever ends first.
 func (x *Call) granted(a *lockArgs, until lockUntil) grant {
-	g := grant{token: x.Keyspace.CurrentRevision(), untilMs: math.MaxInt64, count: 1}
-	if a.form == FormPermits {
-		g.count = a.permits
-	}
-	if held, is := x.heldBy(a.keys[0], a.owner, 0); is {
-		g.token, g.count = held.token, addMs(g.count, held.count)
-	}
-	for _, key := range a.keys {
+	g := grant{untilMs: math.MaxInt64, count: max(a.permits, 1)}
+	for i, key := range a.keys {
+		held, is := x.heldBy(key, a.owner, 0)
+		switch {
+		case !is:
+			held.token = x.Keyspace.CurrentRevision()
+		case i == 0:
+			g.count = addMs(g.count, held.count)
+		}
+		g.token = max(g.token, held.token)
 		g.untilMs = min(g.untilMs, max(until.endMs, x.holdEnds(a, key)))
 	}
 	g.untilMs = x.expiryMs(g.untilMs)
@@ -168,13 +170,14 @@ func (x *Call) hold(a *lockArgs, key []byte, until lockUntil) {
 	}
 	longer := !again || before != 0 && before < until.deadlineMs // what it has stays as long
 	e, h := editHash(x, key)
-	x.spendElement(h.Len())
+	x.spendElement(h)
 	h.Update(a.owner, own.value())
 	e.MarkAcquired()
 	if longer && a.form != FormReentrant {
 		h.SetDeadline(x.Keyspace, a.owner, until.deadlineMs)
 	}
 	x.changed(e, NotifyHash, "hset")
+	x.endsWithOwners(a.form, key, e)
 	switch {
 	case !longer:
 	case a.form != FormReentrant:
@@ -189,6 +192,14 @@ func (x *Call) hold(a *lockArgs, key []byte, until lockUntil) {
 	}
 	x.tellLock(LockTaken, key, a.owner, own.token)
 	x.lockFact(kind, a.form, key, a.owner, own.token, until.deadlineMs)
+}
+
+// endsWithOwners takes a deadline that somebody has given the key of a lock that several may hold:
+// it would end before what its owners are told.
+func (x *Call) endsWithOwners(form LeaseForm, key []byte, e *keyspace.Entry) {
+	if form.several() && e.Deadline() != 0 {
+		x.setDeadline(key, 0)
+	}
 }
 
 // tellLock has the nodes know that an owner took a lock, or released it, before the change is told
@@ -210,12 +221,29 @@ func (x *Call) lost(db int, key []byte, acquired bool) {
 // EventLockLost is the keyspace notification that a lock has ended before its owner released it.
 const EventLockLost = "lock-lost"
 
-// spendElement adds the work of finding and changing one of n elements.
-func (x *Call) spendElement(n int) { x.Spend(deadlineWork + 3*deep(n)) }
+// spendElement adds the work of finding and changing a field.
+func (x *Call) spendElement(h *keyspace.Hash) {
+	x.Spend(deadlineWork + 3*deep(h.Len()))
+	x.spendSearch(h, 4)
+}
+
+// searchedFields is how many fields of a small hash, whose names are alike, a unit compares.
+const searchedFields = 16
+
+// spendSearch adds the work of looking up a field so many times, if all are compared.
+func (x *Call) spendSearch(h *keyspace.Hash, times int) {
+	if h.Compact() {
+		x.Spend(times * h.Len() / searchedFields)
+	}
+}
 
 // heldBy returns what an owner holds of a lock, by a token if that is not 0.
 func (x *Call) heldBy(key, owner []byte, token keyspace.Revision) (own holding, held bool) {
-	return holdingWith(x.find(key), owner, token)
+	e := x.find(key)
+	if e != nil && e.Kind() == keyspace.KindHash {
+		x.spendSearch(ownersOf(e), 1)
+	}
+	return holdingWith(e, owner, token)
 }
 
 // holdingWith is holdingIn, by a token if that is not 0.
@@ -270,9 +298,10 @@ func (x *Call) holdUntil(own holding, key, owner []byte, until lockUntil) {
 	switch own.form {
 	case FormShared, FormPermits:
 		e, h := editHash(x, key)
-		x.spendElement(h.Len())
+		x.spendElement(h)
 		h.SetDeadline(x.Keyspace, owner, until.deadlineMs)
 		x.changed(e, NotifyHash, "hexpire")
+		x.endsWithOwners(own.form, key, e)
 		x.attachHolder(until, key, owner)
 	default:
 		x.setDeadline(key, until.deadlineMs)
@@ -300,7 +329,7 @@ func (x *Call) letGo(own holding, key, owner []byte, permits int64) {
 	case own.form == FormShared || own.form == FormPermits:
 		x.tellLock(LockGivenBack, key, owner, own.token)
 		e, h := editHash(x, key)
-		x.spendElement(h.Len())
+		x.spendElement(h)
 		h.Delete(owner)
 		x.changed(e, NotifyHash, "hdel")
 		x.detachHolder(key, owner)

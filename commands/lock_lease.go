@@ -53,10 +53,12 @@ func (x *Call) lockRoom(a *lockArgs, u lockUntil, form func(key []byte) LeaseFor
 	return x.leaseRoom(u.lease, items, size)
 }
 
-// attachLock attaches the key of a lock to its lease, if it has one.
+// attachLock attaches the key of a lock to its lease, if it has one, and else to none.
 func (x *Call) attachLock(u lockUntil, key []byte) {
 	if u.lease != nil {
 		x.attach(u.lease, key, x.DB().Find(key))
+	} else {
+		x.detachHolder(key, nil)
 	}
 }
 
@@ -70,8 +72,8 @@ func (x *Call) attachHolder(u lockUntil, key, owner []byte) {
 	}
 }
 
-// detachHolder attaches what an owner holds, or held, of a lock that several may hold to no lease:
-// by its deadline alone that could take a later hold of the owner for it.
+// detachHolder attaches what an owner holds, or held, of a lock that several may hold to no lease,
+// or a key if owner is nil: by its deadline alone that could take a later hold for it.
 func (x *Call) detachHolder(key, owner []byte) {
 	l, _ := x.Leases.Of(x.Tx.DB, string(key), string(owner))
 	if l == nil {

@@ -42,6 +42,8 @@ type lockHold struct {
 	of    heldLock
 	s     *session
 	token uint64 // 0: the owner has none, as far as the applied log says
+	// guessed: a reply for several keys brought the token, which may be that of another
+	guessed bool
 	// confirmed: a reply to the session has the token
 	confirmed bool
 	asked     int       // requests whose replies have not arrived
@@ -121,10 +123,10 @@ func (v *lockHolds) remove(h *lockHold) {
 	h.s.memory.add(memoryKeys, -h.bytes())
 }
 
-// answered takes the reply to what ask announced: the token, 0 for none, which is that of the first
-// key of the call. Another one that was held before keeps its own. It reports whether clients are
-// to be told of a lock.
-func (v *lockHolds) answered(s *session, of heldLock, token uint64, first bool) (lost bool) {
+// answered takes the reply to what ask announced: the token, 0 for none, which is the largest of
+// the keys of the call. alone says that there is one. One that was held before keeps its own. It
+// reports whether clients are to be told of a lock.
+func (v *lockHolds) answered(s *session, of heldLock, token uint64, alone bool) (lost bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	h := s.locks[of]
@@ -136,8 +138,8 @@ func (v *lockHolds) answered(s *session, of heldLock, token uint64, first bool) 
 	switch {
 	case token == 0:
 	case at < 0:
-		if h.confirmed = true; first || h.token == 0 {
-			h.token = token
+		if h.confirmed = true; alone || h.token == 0 {
+			h.token, h.guessed = token, !alone
 		}
 	case h.ends[at].lost:
 		h.ends[at].lost, lost = false, true
@@ -173,7 +175,7 @@ func (v *lockHolds) end(h *lockHold, lost bool) {
 		h.ends = append(h.ends, lockEnd{h.token, lost && !told})
 		h.ends = h.ends[max(len(h.ends)-keptEnds, 0):]
 	}
-	if h.token, h.confirmed = 0, false; h.asked == 0 {
+	if h.token, h.guessed, h.confirmed = 0, false, false; h.asked == 0 {
 		v.remove(h)
 	}
 }
@@ -260,12 +262,16 @@ func (v *lockHolds) applied(srv *Server, events []commands.Event) bool {
 func (v *lockHolds) tell(e *commands.Event) {
 	for _, h := range slices.Clone(v.byKey[heldKey{e.DB, e.Key}]) {
 		switch {
-		case h.of.owner != string(e.Payload) || h.token > e.Wait:
+		case h.of.owner != string(e.Payload):
+		case h.guessed && h.token > e.Wait && e.Kind == commands.LockTaken:
+			h.token, h.guessed = e.Wait, false // the owner has had it for longer
+		case h.token > e.Wait:
 		case e.Kind == commands.LockGivenBack:
 			if h.token == e.Wait {
 				v.end(h, false)
 			}
 		case h.token == e.Wait:
+			h.guessed = false
 		default:
 			if h.token != 0 {
 				v.end(h, e.Client != h.s.clientNumber())
@@ -319,12 +325,12 @@ func (s *session) expectLocks(p *pending) (expects bool) {
 }
 
 // eachTaking calls f with the locks that the commands of a request may take, the number of the
-// command among those that the machine answers, and whether the lock is its first.
-func (s *session) eachTaking(p *pending, f func(at int, of heldLock, first bool)) {
+// command among those that the machine answers, and whether it takes no other.
+func (s *session) eachTaking(p *pending, f func(at int, of heldLock, alone bool)) {
 	each := func(at, db int, spec *commands.Spec, args [][]byte) {
 		owner, keys := spec.TakesLocks(args)
-		for i, k := range keys {
-			f(at, heldLock{heldKey{db, string(k)}, string(owner)}, i == 0)
+		for _, k := range keys {
+			f(at, heldLock{heldKey{db, string(k)}, string(owner)}, len(keys) == 1)
 		}
 	}
 	if p.step != executed {
@@ -363,12 +369,12 @@ func (s *session) lockReply(p *pending, reply []byte) {
 		}
 	}
 	lost := false
-	s.eachTaking(p, func(at int, of heldLock, first bool) {
+	s.eachTaking(p, func(at int, of heldLock, alone bool) {
 		token := uint64(0)
 		if at < len(replies) {
 			token = grantedToken(replies[at])
 		}
-		lost = s.srv.lockHolds.answered(s, of, token, first) || lost
+		lost = s.srv.lockHolds.answered(s, of, token, alone) || lost
 	})
 	if lost {
 		s.srv.pubsub.delivery.put(parcel{locks: true})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
 )
 
@@ -303,4 +304,44 @@ func TestLocksExtendedTogetherKeepTheirTokens(t *testing.T) {
 	holder.call("HPEXPIRE", "l", "60000", "FIELDS", "1", "me")
 	n.fake.change(t, commandOf("DEL", "l"))
 	holder.wantLost("l", second)
+}
+
+// A lock that its owner has held for longer keeps its token beside one that is new, by which the
+// reply grants both; also on a node that applies the entry behind the reply.
+func TestLocksTakenBesideOlderOnes(t *testing.T) {
+	n := start(t, nil)
+	other, holder := n.dial(t), n.holder(t)
+	older := other.acquire("k", "me", "PX", "50000", "REENTRANT")
+	newer := holder.acquire("k", "me", "PX", "50000", "REENTRANT", "KEYS", "1", "l")
+	if older == newer {
+		t.Fatalf("both have the token %s", older)
+	}
+	n.fake.change(t, commandOf("PEXPIRE", "k", "60000"))
+	n.pubsub.delivery.settle()
+	holder.quiet("it holds both")
+	n.fake.change(t, commandOf("DEL", "k"))
+	holder.wantLost("k", older)
+	n.fake.change(t, commandOf("DEL", "l"))
+	holder.wantLost("l", newer)
+	n.noLocks(t)
+
+	holder.acquire("x", "me", "PX", "50000")
+	v := &n.lockHolds
+	s := v.byKey[heldKey{0, "x"}][0].s
+	tokens := map[string]uint64{"k": 100, "l": 200}
+	for key := range tokens {
+		v.ask(s, heldLock{heldKey{0, key}, "me"})
+	}
+	for key := range tokens {
+		v.answered(s, heldLock{heldKey{0, key}, "me"}, 200, false)
+	}
+	for range 2 {
+		for key, token := range tokens {
+			v.tell(&commands.Event{Kind: commands.LockTaken, Key: key, Payload: []byte("me"),
+				Wait: token})
+			if h := v.byKey[heldKey{0, key}]; len(h) != 1 || h[0].token != token || h[0].guessed {
+				t.Errorf("%s: %+v", key, h)
+			}
+		}
+	}
 }
