@@ -80,8 +80,8 @@ func (v *lockQueues) openClaim(c *claim) {
 
 // takeClaim removes a claim.
 func (v *lockQueues) takeClaim(c *claim) {
-	v.claims.take(c)
 	v.ends(c.callName(), c.number)
+	v.claims.take(c)
 }
 
 func newLockQueues() lockQueues {
@@ -159,6 +159,28 @@ func (v *lockQueues) Each(db int, key []byte, f func(q *commands.Request, sinceM
 		if err != nil || !f(q, w.lock.sinceMs) {
 			return
 		}
+	}
+}
+
+// serveEarlier serves those who wait for what earlier entries, or the time, have freed. Of locks it
+// does so with half of the entry's work, and returns the keys that are left to the next entry: many
+// that are freed at once hold up neither the requests nor whom these free a lock for.
+func (m *Machine) serveEarlier(env *commands.Env, limit uint64) (later []changedKey) {
+	half := env.Work + (limit-min(limit, env.Work))/2
+	m.giveUpLate(env, half)
+	m.lastPosition = keyspace.MaxPosition / 2
+	m.serveLocks(env, half)
+	m.lastPosition = keyspace.MaxPosition
+	v := &m.waiting.locks
+	later, v.ready = v.ready, nil
+	m.serveWaiting(env, limit)
+	return later
+}
+
+// readyAgain puts keys before those that are ready.
+func (v *lockQueues) readyAgain(later []changedKey) {
+	if len(later) > 0 {
+		v.ready = append(later, v.ready...)
 	}
 }
 

@@ -138,7 +138,7 @@ func (v *lockNodes) ends(n *lockNode, w *lockWait) {
 	n.order = slices.DeleteFunc(n.order, func(o *lockWait) bool { return o == w })
 }
 
-// told fails unless a client that learns of a lock has it.
+// told fails unless a client that learns of locks has them, by that token or older ones.
 func (v *lockNodes) told(w *lockWait, reply []byte) {
 	v.t.Helper()
 	words := strings.Fields(w.line)
@@ -146,9 +146,19 @@ func (v *lockNodes) told(w *lockWait, reply []byte) {
 	if _, err := fmt.Sscanf(string(reply), "*4\r\n:%d\r\n", &token); err != nil {
 		v.fail("%q", reply)
 	}
-	own, _ := v.nodes[0].LockTokens([]commands.HeldLock{{Key: words[1], Owner: words[2]}})
-	if own[0] != token {
-		v.fail("%s was told of token %d, but has %d", w.line, token, own[0])
+	keys := words[1:2:2]
+	if at := slices.Index(words, "KEYS"); at > 0 {
+		keys = append(keys, words[at+2:]...)
+	}
+	largest := uint64(0)
+	for _, key := range keys {
+		own, _ := v.nodes[0].LockTokens([]commands.HeldLock{{Key: key, Owner: words[2]}})
+		if largest = max(largest, own[0]); own[0] == 0 {
+			v.fail("%s was told of %s, and does not have it", w.line, key)
+		}
+	}
+	if largest != token {
+		v.fail("%s was told of token %d, but has %d", w.line, token, largest)
 	}
 }
 

@@ -39,16 +39,18 @@ type Machine struct {
 	once        *once.Calls // replies to requests that run once
 	idBlocks    uint64      // blocks of ids that commands.SettingClientIDs has given
 	position    uint64      // the next request's place in the entry
-	changes     uint64      // commands in entries that changed something; not part of the state
-	requests    commands.RequestReader
-	ahead       ahead
-	events      *events
-	witness     *commands.Witness
-	facts       bool           // entries with replies report them
-	known       commands.Known // for reads; nil: nothing
-	times       uint64         // commands.Env.Times
-	alarm       func(p any)    // gets the panic of a request; may be nil
-	sweeps      int            // what an entry sweeps at most; 0: as its level says. Tests set it
+	// the last place that may be taken now
+	lastPosition uint64
+	changes      uint64 // commands in entries that changed something; not part of the state
+	requests     commands.RequestReader
+	ahead        ahead
+	events       *events
+	witness      *commands.Witness
+	facts        bool           // entries with replies report them
+	known        commands.Known // for reads; nil: nothing
+	times        uint64         // commands.Env.Times
+	alarm        func(p any)    // gets the panic of a request; may be nil
+	sweeps       int            // what an entry sweeps at most; 0: as its level says. Tests set it
 
 	ofEntries, ofReads commands.Overseer // watch scripts; nil: nobody does
 	lookups            *lookups          // counts for reads; nil: nobody counts
@@ -224,11 +226,10 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		result.Replies = make([][]byte, 0, len(e.Batches))
 		result.Work = make([]uint64, 0, len(e.Batches))
 	}
-	m.position = 0
+	m.position, m.lastPosition = 0, keyspace.MaxPosition
 	r := runner{m: m, env: env}
 	env.Deny = r.deny
-	m.giveUpLate(env, limits.entry)
-	m.serveWaiting(env, limits.entry)
+	later := m.serveEarlier(env, limits.entry)
 	m.ahead.begin(m.ks, e.Batches)
 	for _, batch := range e.Batches {
 		if env.Work >= limits.entry || !m.morePositions() {
@@ -259,6 +260,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 			result.Work = append(result.Work, env.Work-r.before)
 		}
 	}
+	m.waiting.locks.readyAgain(later)
 	m.tellScripted(env)
 	m.scriptCalls = env.ScriptCalls
 	m.ks.End()
@@ -306,7 +308,7 @@ func (m *Machine) sweep(env *commands.Env, clockMs int64, limits *workLimits) {
 // next entry. Below commands.LevelSecond nobody waits, and an entry has no more requests than
 // positions.
 func (m *Machine) morePositions() bool {
-	return m.position <= keyspace.MaxPosition || m.level < commands.LevelSecond
+	return m.position <= m.lastPosition || m.level < commands.LevelSecond
 }
 
 // nextPosition begins the next request of the entry.

@@ -1,0 +1,844 @@
+// Random calls on locks, beside a model of them: who is granted what, until when, in which order,
+// what comes of plain commands, leases, claims and time.
+
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/tests/seeds"
+	"github.com/coordd/coordd/internal/tests/tier"
+)
+
+// lockModel is what the machine must do.
+type lockModel struct {
+	*waitMachine
+	dice    *rand.Rand
+	keys    map[string]*modelLock
+	leases  map[uint64]*modelLease
+	queue   []*modelWait // in the order of their turns
+	claims  []*modelWait // granted and not claimed, the oldest first
+	number  uint64
+	largest uint64 // token
+	history []string
+}
+
+// modelLock is a key: a list, a string, or a hash of owners.
+type modelLock struct {
+	form       string // "list", "string", "reentrant", "shared", "permits"
+	deadlineMs int64  // 0: none
+	lease      uint64 // that has it as an item; 0: none
+	owners     map[string]*modelHold
+}
+
+type modelHold struct {
+	count      int64
+	token      uint64
+	deadlineMs int64  // of a field; 0: none
+	lease      uint64 // that has the field as an item
+}
+
+type modelLease struct{ ttlMs, untilMs, delayMs int64 }
+
+func (l *modelLease) deadlineMs() int64 { return l.untilMs + l.delayMs }
+
+// modelCall is a LOCK.ACQUIRE.
+type modelCall struct {
+	line, owner, form       string
+	keys                    []string
+	ms, permits, most, prio int64
+	lease                   uint64
+	reentrant               bool
+}
+
+// modelWait is one that waits, or was granted.
+type modelWait struct {
+	*modelCall
+	number, order uint64
+	untilMs       int64             // until when it may be claimed
+	tokens        map[string]uint64 // by key
+}
+
+func (k *modelLock) several() bool { return k.form == "shared" || k.form == "permits" }
+
+// held returns what an owner holds of a key, nil if nothing.
+func (m *lockModel) held(key, owner string) *modelHold {
+	k := m.keys[key]
+	if k == nil || k.form == "list" {
+		return nil
+	}
+	return k.owners[owner]
+}
+
+// end returns the deadline of what an owner holds.
+func (k *modelLock) end(owner string) int64 {
+	if k.several() {
+		return k.owners[owner].deadlineMs
+	}
+	return k.deadlineMs
+}
+
+// setEnd sets until when an owner holds a key, and attaches that to a lease, or to none.
+func (k *modelLock) setEnd(owner string, deadlineMs int64, lease uint64) {
+	if k.several() {
+		k.owners[owner].deadlineMs, k.owners[owner].lease = deadlineMs, lease
+	} else {
+		k.deadlineMs, k.lease = deadlineMs, lease
+	}
+}
+
+// until returns the deadline that a call asks for, and the end that it is told.
+func (m *lockModel) until(ms int64, lease uint64) (deadlineMs, endMs int64, ok bool) {
+	if lease == 0 {
+		return m.clock + ms, m.clock + ms, true
+	}
+	l := m.leases[lease]
+	if l == nil || l.deadlineMs() <= m.clock {
+		return 0, 0, false
+	}
+	return l.deadlineMs(), l.untilMs, true
+}
+
+// first returns the first in the queue for a key, nil if there is none.
+func (m *lockModel) first(key string) *modelWait {
+	for _, w := range m.queue {
+		if slices.Contains(w.keys, key) {
+			return w
+		}
+	}
+	return nil
+}
+
+func (m *lockModel) queued(key string) (n int) {
+	for _, w := range m.queue {
+		if slices.Contains(w.keys, key) {
+			n++
+		}
+	}
+	return n
+}
+
+// mayHold reports whether a call may take a key. order is its place, 0 for a new one.
+func (m *lockModel) mayHold(c *modelCall, key string, order uint64) bool {
+	if k := m.keys[key]; k != nil {
+		own := m.held(key, c.owner)
+		switch {
+		case c.form != k.form || k.form == "string" || k.form == "list":
+			return false
+		case own != nil && (c.form == "reentrant" || c.form == "shared"):
+			return c.reentrant
+		case c.form == "reentrant":
+			return false
+		case c.form == "permits":
+			taken := c.permits
+			for _, o := range k.owners {
+				taken += o.count
+			}
+			if taken > c.most {
+				return false
+			}
+		}
+	}
+	first := m.first(key)
+	return first == nil || first.prio < c.prio || first.prio == c.prio && order != 0 &&
+		first.order >= order
+}
+
+func (m *lockModel) mayTake(c *modelCall, order uint64) bool {
+	return !slices.ContainsFunc(c.keys, func(key string) bool { return !m.mayHold(c, key, order) })
+}
+
+// grants has a call take its locks, whose new token is that, and returns the reply, and the tokens.
+func (m *lockModel) grants(c *modelCall, token uint64) (reply string, tokens map[string]uint64) {
+	deadlineMs, endMs, _ := m.until(c.ms, c.lease)
+	told, count, largest := int64(1<<62), int64(0), uint64(0)
+	tokens = map[string]uint64{}
+	for i, key := range c.keys {
+		k, n := m.keys[key], max(c.permits, 1)
+		own := m.held(key, c.owner)
+		if own == nil {
+			if k == nil {
+				k = &modelLock{form: c.form, owners: map[string]*modelHold{}}
+				m.keys[key] = k
+			}
+			own = &modelHold{token: token}
+			k.owners[c.owner] = own
+			k.setEnd(c.owner, deadlineMs, c.lease)
+			told = min(told, endMs)
+		} else {
+			before := k.end(c.owner)
+			if told = min(told, max(endMs, before)); before != 0 && before < deadlineMs {
+				k.setEnd(c.owner, deadlineMs, c.lease)
+			}
+		}
+		if k.several() {
+			k.deadlineMs = 0
+		}
+		own.count += n
+		if tokens[key] = own.token; i == 0 {
+			count = own.count
+		}
+		largest = max(largest, own.token)
+	}
+	return fmt.Sprintf("*4 :%d :%d :%d :0", largest, told, count), tokens
+}
+
+// acquire returns the reply to a call that does not wait, "" if it is granted, and "?" if it waits.
+func (m *lockModel) acquire(c *modelCall, waits bool) string {
+	if _, _, ok := m.until(c.ms, c.lease); !ok {
+		return "-NOLEASE no such lease"
+	}
+	if m.mayTake(c, 0) {
+		return ""
+	}
+	if waits {
+		return "?"
+	}
+	until, place := int64(-1), 1
+	for _, key := range c.keys {
+		if m.mayHold(c, key, 0) {
+			continue
+		}
+		if place = max(place, m.queued(key)+1); m.keys[key] != nil && m.keys[key].deadlineMs != 0 {
+			until = max(until, m.keys[key].deadlineMs)
+		}
+	}
+	return fmt.Sprintf("*4 :0 :%d :0 :%d", until, place)
+}
+
+// letGo releases what an owner holds of a key.
+func (m *lockModel) letGo(key, owner string, permits int64) {
+	k := m.keys[key]
+	own := k.owners[owner]
+	left := int64(0)
+	switch {
+	case k.form == "permits" && permits > 0:
+		left = own.count - permits
+	case k.form == "reentrant" || k.form == "shared":
+		left = own.count - 1
+	}
+	if own.count = left; left <= 0 {
+		if delete(k.owners, owner); len(k.owners) == 0 {
+			delete(m.keys, key)
+		}
+	}
+}
+
+// giveUp undoes what was granted.
+func (m *lockModel) giveUp(w *modelWait) {
+	m.claims = slices.DeleteFunc(m.claims, func(o *modelWait) bool { return o == w })
+	for _, key := range w.keys {
+		if own := m.held(key, w.owner); own != nil && own.token == w.tokens[key] {
+			m.letGo(key, w.owner, w.permits)
+		}
+	}
+}
+
+// passes moves the time, and what that ends.
+func (m *lockModel) passes(ms int64) {
+	m.clock += ms
+	over := func(deadlineMs int64) bool { return deadlineMs != 0 && deadlineMs < m.clock }
+	for key, k := range m.keys {
+		for owner, own := range k.owners {
+			if over(own.deadlineMs) {
+				delete(k.owners, owner)
+			}
+		}
+		if over(k.deadlineMs) || k.form != "list" && len(k.owners) == 0 {
+			delete(m.keys, key)
+		}
+	}
+	for id, l := range m.leases {
+		if l.untilMs < m.clock {
+			delete(m.leases, id)
+		}
+	}
+	for len(m.claims) > 0 && m.claims[0].untilMs < m.clock {
+		m.giveUp(m.claims[0])
+	}
+	m.entry("")
+}
+
+// entry applies a request, and returns the reply.
+func (m *lockModel) entry(line string, q ...commands.Request) (reply string) {
+	m.t.Helper()
+	reply = m.text(m.apply(q...))
+	m.history = append(m.history, fmt.Sprintf("%d %s: %s", m.clock, line, reply))
+	return reply
+}
+
+func (m *lockModel) fail(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(m.history, "\n"))
+}
+
+// risen takes the token of a reply, which must be larger than all before if it is new.
+func (m *lockModel) risen(reply string) (token uint64) {
+	if _, err := fmt.Sscanf(reply, "*4 :%d", &token); err != nil {
+		m.fail("%q is no grant", reply)
+	}
+	return token
+}
+
+// takes grants a call in the model. The reply is the machine's.
+func (m *lockModel) takes(c *modelCall, reply string) (tokens map[string]uint64) {
+	m.t.Helper()
+	token := uint64(0)
+	for _, key := range c.keys { // the newest key has it
+		if m.held(key, c.owner) == nil {
+			own, _ := m.LockTokens([]commands.HeldLock{{Key: key, Owner: c.owner}})
+			token = max(token, own[0])
+		}
+	}
+	if token != 0 && token <= m.largest {
+		m.fail("the token %d of %s does not rise above %d", token, c.line, m.largest)
+	}
+	m.largest = max(m.largest, token)
+	want, tokens := m.grants(c, token)
+	if want != reply {
+		m.fail("%s: %q, want %q", c.line, reply, want)
+	}
+	return tokens
+}
+
+// serves grants what the machine says that it granted, and fails if that is not allowed, or not
+// all.
+func (m *lockModel) serves() {
+	m.t.Helper()
+	for _, e := range m.news {
+		if e.Kind != commands.Served {
+			continue
+		}
+		at := slices.IndexFunc(m.queue, func(w *modelWait) bool { return w.number == e.Wait })
+		if at < 0 {
+			m.fail("%d is served, and does not wait: %q", e.Wait, e.Payload)
+		}
+		w, reply := m.queue[at], m.text(e.Payload)
+		m.history = append(m.history, fmt.Sprintf("    %d: %s", e.Wait, reply))
+		_, _, lasts := m.until(w.ms, w.lease)
+		if lasts && !m.mayTake(w.modelCall, w.order) {
+			m.fail("%d is served: %s", e.Wait, w.line)
+		}
+		if m.queue = slices.Delete(m.queue, at, at+1); !lasts {
+			if reply != "-NOLEASE no such lease" {
+				m.fail("%d has no lease: %s", e.Wait, reply)
+			}
+			continue
+		}
+		w.tokens, w.untilMs = m.takes(w.modelCall, reply), m.clock+claimMs
+		m.claims = append(m.claims, w)
+	}
+	m.news = nil
+	for _, w := range m.queue {
+		first := !slices.ContainsFunc(w.keys, func(key string) bool { return m.first(key) != w })
+		if first && m.mayTake(w.modelCall, w.order) {
+			m.fail("%d waits for what it may have: %s", w.number, w.line)
+		}
+	}
+	m.compare()
+}
+
+// compare compares all keys.
+func (m *lockModel) compare() {
+	m.t.Helper()
+	db := m.ks.DB(0)
+	for _, key := range []string{"k", "l", "m", "n"} {
+		k, e := m.keys[key], db.Find([]byte(key))
+		if (k == nil) != (e == nil) || k != nil && k.deadlineMs != e.Deadline() {
+			m.fail("%s is %+v, want %+v", key, e, k)
+		}
+		for _, owner := range []string{"a", "b", "c"} {
+			want := uint64(0)
+			if own := m.held(key, owner); own != nil {
+				want = own.token
+			}
+			got, _ := m.LockTokens([]commands.HeldLock{{Key: key, Owner: owner}})
+			if got[0] != want {
+				m.fail("%s has token %d of %s, want %d", owner, got[0], key, want)
+			}
+			if want == 0 || !k.several() {
+				continue
+			}
+			reply := m.text(m.Read(nil, call("HPTTL "+key+" FIELDS 1 "+owner), m.clock, 1))
+			left := k.owners[owner].deadlineMs - m.clock
+			if reply != fmt.Sprintf("*1 :%d", left) {
+				m.fail("%s has %s ms of %s, want %d", owner, reply, key, left)
+			}
+		}
+	}
+}
+
+func (m *lockModel) pick(of ...string) string { return of[m.dice.IntN(len(of))] }
+
+// lasts returns a random time or lease, as words and as numbers.
+func (m *lockModel) lasts() (words string, ms int64, lease uint64) {
+	if ids := m.ids(); len(ids) > 0 && m.dice.IntN(3) == 0 {
+		lease = ids[m.dice.IntN(len(ids))]
+		return fmt.Sprint("LEASE ", lease), 0, lease
+	}
+	ms = []int64{1, 300, 1000, 3000, 30000}[m.dice.IntN(5)]
+	return fmt.Sprint("PX ", ms), ms, 0
+}
+
+// ids are those of the leases, in order.
+func (m *lockModel) ids() (ids []uint64) {
+	for id := range m.leases {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// some returns random keys.
+func (m *lockModel) some() (keys []string, words string) {
+	keys = []string{"k", "l", "m", "n"}
+	m.dice.Shuffle(4, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	keys = keys[:1+m.dice.IntN(3)/m.pick3()]
+	if len(keys) > 1 {
+		words = fmt.Sprintf(" KEYS %d %s", len(keys)-1, strings.Join(keys[1:], " "))
+	}
+	return keys, words
+}
+
+func (m *lockModel) pick3() int { return 1 + m.dice.IntN(3) }
+
+func (m *lockModel) call(waits bool) *modelCall {
+	c := &modelCall{owner: m.pick("a", "b", "c"), form: "string"}
+	keys, named := m.some()
+	c.keys = keys
+	lasts, ms, lease := m.lasts()
+	c.ms, c.lease = ms, lease
+	c.line = "LOCK.ACQUIRE " + keys[0] + " " + c.owner + " " + lasts
+	if waits {
+		c.line += " WAIT 0"
+	}
+	switch m.dice.IntN(6) {
+	case 0:
+		c.form, c.reentrant = "reentrant", true
+		c.line += " REENTRANT"
+	case 1:
+		c.form = "shared"
+		c.line += " SHARED"
+	case 2:
+		c.form, c.reentrant = "shared", true
+		c.line += " REENTRANT SHARED"
+	case 3:
+		c.form, c.most = "permits", 3
+		c.permits = 1 + m.dice.Int64N(3)
+		c.line += fmt.Sprintf(" PERMITS %d OF 3", c.permits)
+	}
+	if c.prio = m.dice.Int64N(8) / 6; c.prio != 0 {
+		c.line += fmt.Sprint(" PRIORITY ", c.prio)
+	}
+	c.line += named
+	return c
+}
+
+// acquires runs a LOCK.ACQUIRE.
+func (m *lockModel) acquires(waits bool) {
+	m.t.Helper()
+	c := m.call(waits)
+	q := lineRequest(c.line)
+	if waits {
+		m.number++
+		q = m.waitRequest("n1", m.number, c.line)
+	}
+	want := m.acquire(c, waits)
+	reply := m.entry(c.line, q)
+	switch want {
+	case "":
+		m.takes(c, reply)
+	case "?":
+		p, ok := commands.CutPlace([]byte(strings.ReplaceAll(reply, " *0", "\r\n*0\r\n")))
+		if !ok || p.Order == 0 {
+			m.fail("%s does not wait: %q", c.line, reply)
+		}
+		m.queue = append(m.queue, &modelWait{modelCall: c, number: m.number, order: p.Order})
+		slices.SortStableFunc(m.queue, func(a, b *modelWait) int {
+			return cmp.Or(cmp.Compare(b.prio, a.prio), cmp.Compare(a.order, b.order))
+		})
+	default:
+		if reply != want {
+			m.fail("%s: %q, want %q", c.line, reply, want)
+		}
+	}
+}
+
+// expects runs a command with a reply.
+func (m *lockModel) expects(line, want string) {
+	m.t.Helper()
+	if reply := m.entry(line, lineRequest(line)); reply != want {
+		m.fail("%s: %q, want %q", line, reply, want)
+	}
+}
+
+// named returns the token that a call names, 0 for none: that of a holder, or another one.
+func (m *lockModel) named(key, owner string) (token uint64, words string) {
+	switch own := m.held(key, owner); {
+	case m.dice.IntN(3) > 0:
+	case own != nil && m.dice.IntN(4) > 0:
+		token = own.token
+	default:
+		token = 7
+	}
+	if token != 0 {
+		words = fmt.Sprint(" TOKEN ", token)
+	}
+	return token, words
+}
+
+func (m *lockModel) extends() {
+	m.t.Helper()
+	owner := m.pick("a", "b", "c")
+	keys, named := m.some()
+	lasts, ms, lease := m.lasts()
+	token, tokenWords := m.named(keys[0], owner)
+	line := "LOCK.EXTEND " + keys[0] + " " + owner + " " + lasts + tokenWords + named
+	deadlineMs, endMs, ok := m.until(ms, lease)
+	if !ok {
+		m.expects(line, "-NOLEASE no such lease")
+		return
+	}
+	for _, key := range keys {
+		if own := m.held(key, owner); own == nil || token != 0 && token != own.token {
+			m.expects(line, "*4 :0 :-1 :0 :0")
+			return
+		}
+	}
+	count, largest := m.held(keys[0], owner).count, uint64(0)
+	for _, key := range keys {
+		k := m.keys[key]
+		largest = max(largest, k.owners[owner].token)
+		if k.setEnd(owner, deadlineMs, lease); k.several() {
+			k.deadlineMs = 0
+		}
+	}
+	m.expects(line, fmt.Sprintf("*4 :%d :%d :%d :0", largest, endMs, count))
+}
+
+func (m *lockModel) releases() {
+	m.t.Helper()
+	owner := m.pick("a", "b", "c")
+	keys, named := m.some()
+	token, words := m.named(keys[0], owner)
+	permits := m.dice.Int64N(3)
+	if permits > 0 {
+		words += fmt.Sprint(" PERMITS ", permits)
+	}
+	n := 0
+	for _, key := range keys {
+		if own := m.held(key, owner); own != nil && (token == 0 || token == own.token) {
+			m.letGo(key, owner, permits)
+			n++
+		}
+	}
+	m.expects("LOCK.RELEASE "+keys[0]+" "+owner+words+named, fmt.Sprint(":", n))
+}
+
+func (m *lockModel) steals() {
+	m.t.Helper()
+	key, owner := m.pick("k", "l", "m", "n"), m.pick("a", "b", "c")
+	lasts, ms, lease := m.lasts()
+	line := "LOCK.STEAL " + key + " " + owner + " " + lasts
+	deadlineMs, endMs, ok := m.until(ms, lease)
+	if !ok {
+		m.expects(line, "-NOLEASE no such lease")
+		return
+	}
+	reply := m.entry(line, lineRequest(line))
+	token := m.risen(reply)
+	if want := fmt.Sprintf("*4 :%d :%d :1 :0", token, endMs); reply != want || token <= m.largest {
+		m.fail("%q, want %q", reply, want)
+	}
+	m.largest = token
+	m.keys[key] = &modelLock{form: "string", deadlineMs: deadlineMs, lease: lease,
+		owners: map[string]*modelHold{owner: {count: 1, token: token}}}
+}
+
+// renews moves what is attached to a lease. What has another deadline is its item no more.
+func (m *lockModel) renews(id uint64, after *modelLease) {
+	at := m.leases[id].deadlineMs()
+	for _, k := range m.keys {
+		switch {
+		case k.lease != id:
+		case k.deadlineMs == at:
+			k.deadlineMs = after.deadlineMs()
+		default:
+			k.lease = 0
+		}
+		for _, own := range k.owners {
+			switch {
+			case own.lease != id:
+			case own.deadlineMs == at:
+				own.deadlineMs = after.deadlineMs()
+			default:
+				own.lease = 0
+			}
+		}
+	}
+	m.leases[id] = after
+}
+
+// revokes deletes what is attached to a lease.
+func (m *lockModel) revokes(id uint64) {
+	at := m.leases[id].deadlineMs()
+	for key, k := range m.keys {
+		for owner, own := range k.owners {
+			if own.lease == id && own.deadlineMs == at {
+				delete(k.owners, owner)
+			}
+		}
+		if k.lease == id && k.deadlineMs == at || k.form != "list" && len(k.owners) == 0 {
+			delete(m.keys, key)
+		}
+	}
+	delete(m.leases, id)
+}
+
+func (m *lockModel) leaseCalls() {
+	m.t.Helper()
+	ids := m.ids()
+	if len(ids) == 0 || len(ids) < 3 && m.dice.IntN(3) == 0 {
+		l := &modelLease{ttlMs: []int64{300, 1000, 5000}[m.dice.IntN(3)]}
+		l.untilMs, l.delayMs = m.clock+l.ttlMs, m.dice.Int64N(2)*700
+		line := fmt.Sprintf("LEASE GRANT %d DELAY %d", l.ttlMs, l.delayMs)
+		id := uint64(0)
+		if _, err := fmt.Sscanf(m.entry(line, lineRequest(line)), ":%d", &id); err != nil {
+			m.fail("%v", err)
+		}
+		m.leases[id] = l
+		return
+	}
+	id := ids[m.dice.IntN(len(ids))]
+	l := m.leases[id]
+	if m.dice.IntN(4) > 0 {
+		after := &modelLease{l.ttlMs, m.clock + l.ttlMs, l.delayMs}
+		m.renews(id, after)
+		m.expects(fmt.Sprint("LEASE KEEPALIVE ", id), fmt.Sprint("*1 :", l.ttlMs))
+		return
+	}
+	m.revokes(id)
+	m.expects(fmt.Sprint("LEASE REVOKE ", id), ":1")
+}
+
+// copied returns a lock under another name: its tokens are those of the machine.
+func (m *lockModel) copied(k *modelLock, to string) *modelLock {
+	c := &modelLock{form: k.form, deadlineMs: k.deadlineMs, owners: map[string]*modelHold{}}
+	for owner, own := range k.owners {
+		token, _ := m.LockTokens([]commands.HeldLock{{Key: to, Owner: owner}})
+		c.owners[owner] = &modelHold{count: own.count, token: token[0],
+			deadlineMs: own.deadlineMs}
+		if k.several() && token[0] != own.token || !k.several() && token[0] <= m.largest {
+			m.fail("%s has token %d of %s", owner, token[0], to)
+		}
+		m.largest = max(m.largest, token[0])
+	}
+	return c
+}
+
+// plain runs a command that knows no locks.
+func (m *lockModel) plain() {
+	m.t.Helper()
+	key, owner := m.pick("k", "l", "m", "n"), m.pick("a", "b", "c")
+	k := m.keys[key]
+	is := func(yes bool) string { return map[bool]string{true: ":1", false: ":0"}[yes] }
+	switch m.dice.IntN(13) {
+	case 0, 1:
+		delete(m.keys, key)
+		m.expects("DEL "+key, is(k != nil))
+	case 2:
+		m.setsPlainly(key, owner)
+	case 3:
+		line := "SET " + key + " " + owner + " NX PX 500"
+		if k != nil || m.queued(key) > 0 {
+			m.expects(line, "$-1")
+			return
+		}
+		m.setString(line, "+OK", key, owner, m.clock+500)
+	case 11:
+		line := "SET " + key + " " + owner + " NX GET PX 500"
+		switch first := m.first(key); {
+		case k != nil && k.form != "string":
+			m.expects(line, "-"+commands.ErrWrongType.Error())
+		case k != nil:
+			for held := range k.owners {
+				m.expects(line, "$1 "+held)
+			}
+		case first != nil:
+			m.expects(line, "$1 "+first.owner)
+		default:
+			m.setString(line, "$-1", key, owner, m.clock+500)
+		}
+	case 4:
+		ms := m.dice.Int64N(3) * 400
+		if k != nil && ms == 0 {
+			delete(m.keys, key)
+		} else if k != nil {
+			k.deadlineMs = m.clock + ms
+		}
+		m.expects(fmt.Sprintf("PEXPIRE %s %d", key, ms), is(k != nil))
+	case 5:
+		had := k != nil && k.deadlineMs != 0
+		if had {
+			k.deadlineMs = 0
+		}
+		m.expects("PERSIST "+key, is(had))
+	case 6:
+		if k != nil && (k.form == "list" || k.form == "string") {
+			return
+		}
+		had := m.held(key, owner) != nil
+		if had {
+			if delete(k.owners, owner); len(k.owners) == 0 {
+				delete(m.keys, key)
+			}
+		}
+		m.expects("HDEL "+key+" "+owner, is(had))
+	case 7:
+		if k == nil {
+			m.keys[key] = &modelLock{form: "list"}
+			m.expects("RPUSH "+key+" e", ":1")
+		}
+	case 8:
+		clear(m.keys)
+		m.expects("FLUSHALL", "+OK")
+	case 9, 10:
+		to := m.pick("k", "l", "m", "n")
+		if k == nil || to == key {
+			return
+		}
+		line, want := "RENAME "+key+" "+to, "+OK"
+		if m.dice.IntN(2) == 0 {
+			line, want = "COPY "+key+" "+to+" REPLACE", ":1"
+		} else {
+			delete(m.keys, key)
+		}
+		m.expects(line, want)
+		m.keys[to] = m.copied(k, to)
+	default:
+		m.term++
+		m.entry("a new term")
+		m.eras["n1"] = m.waiting.eraOf([]byte("n1"))
+	}
+}
+
+// setString runs a command that sets a string.
+func (m *lockModel) setString(line, reply, key, owner string, deadlineMs int64) {
+	m.t.Helper()
+	m.expects(line, reply)
+	token, _ := m.LockTokens([]commands.HeldLock{{Key: key, Owner: owner}})
+	own := m.held(key, owner)
+	switch k := m.keys[key]; {
+	case k != nil && k.form == "string" && own != nil: // the same value keeps the token
+		k.deadlineMs = deadlineMs
+		return
+	case token[0] <= m.largest:
+		m.fail("%s: the token is %d", line, token[0])
+	}
+	m.largest = token[0]
+	m.keys[key] = &modelLock{form: "string", deadlineMs: deadlineMs,
+		owners: map[string]*modelHold{owner: {count: 1, token: token[0]}}}
+}
+
+func (m *lockModel) setsPlainly(key, owner string) {
+	m.t.Helper()
+	if m.dice.IntN(2) == 0 {
+		m.setString("SET "+key+" "+owner, "+OK", key, owner, 0)
+	} else {
+		m.setString("SET "+key+" "+owner+" PX 700", "+OK", key, owner, m.clock+700)
+	}
+}
+
+// claim claims what was granted, or gives it up.
+func (m *lockModel) claim() {
+	m.t.Helper()
+	if len(m.claims) == 0 {
+		return
+	}
+	w := m.claims[m.dice.IntN(len(m.claims))]
+	if m.dice.IntN(3) == 0 {
+		m.giveUp(w)
+		line := fmt.Sprint(commands.SettingLeaveWait, " ", w.number)
+		m.entry(line, lineSetting(line))
+		return
+	}
+	want := "+OK"
+	for _, key := range w.keys {
+		if own := m.held(key, w.owner); own == nil || own.token != w.tokens[key] {
+			want = notWaiting
+		}
+	}
+	if want == "+OK" {
+		m.claims = slices.DeleteFunc(m.claims, func(o *modelWait) bool { return o == w })
+	} else {
+		m.giveUp(w)
+	}
+	line := fmt.Sprint(commands.SettingClaim, " ", w.number)
+	if got := m.entry(line, lineSetting(line)); got != want {
+		m.fail("claim of %d: %q, want %q", w.number, got, want)
+	}
+}
+
+// leaves ends a wait.
+func (m *lockModel) leavesQueue() {
+	m.t.Helper()
+	if len(m.queue) == 0 {
+		return
+	}
+	at := m.dice.IntN(len(m.queue))
+	line := fmt.Sprint(commands.SettingLeaveWait, " ", m.queue[at].number)
+	m.queue = slices.Delete(m.queue, at, at+1)
+	m.entry(line, lineSetting(line))
+}
+
+func (m *lockModel) step() {
+	m.t.Helper()
+	switch k := m.dice.IntN(40); {
+	case k < 9:
+		m.acquires(true)
+	case k < 13:
+		m.acquires(false)
+	case k < 18:
+		m.releases()
+	case k < 21:
+		m.extends()
+	case k < 22:
+		m.steals()
+	case k < 26:
+		m.leaseCalls()
+	case k < 31:
+		m.plain()
+	case k < 35:
+		m.claim()
+	case k < 36:
+		m.leavesQueue()
+	case k < 37:
+		m.history = append(m.history, "restored")
+		m.Machine = restored(m.t, m.Machine)
+		m.SetNode("n1")
+		return
+	default:
+		m.passes([]int64{1, 100, 299, 300, 301, 700, 999, 1000, 1001, 5000}[m.dice.IntN(10)])
+	}
+	m.serves()
+}
+
+func TestLocksAgainstAModel(t *testing.T) {
+	seed, rounds := seeds.Of(t), 300
+	if tier.Soaking() {
+		rounds = 10_000
+	}
+	for i := range rounds {
+		m := &lockModel{waitMachine: newWaitMachine(t), dice: rand.New(rand.NewPCG(seed,
+			uint64(i))), keys: map[string]*modelLock{}, leases: map[uint64]*modelLease{}}
+		for range 120 {
+			m.step()
+		}
+	}
+}
