@@ -5,7 +5,6 @@
 package commands
 
 import (
-	"math"
 	"strconv"
 
 	"github.com/coordd/coordd/commands/acl"
@@ -138,13 +137,14 @@ func (o *grantOptions) parse(x *Call, args [][]byte) (err error) {
 	return nil
 }
 
-// parseTerm parses a number of ms, least or more.
+// parseTerm parses a number of ms, least or more, and not longer than locks are held: RESTORE takes
+// no fields that expire much later.
 func (x *Call) parseTerm(arg []byte, least int64) (int64, error) {
 	ms, ok := ParseInt(arg)
 	switch {
 	case !ok:
 		return 0, ErrNotInteger
-	case ms < least || ms > math.MaxInt64-max(x.WallMs(), 0):
+	case ms < least || ms > maxLockMs:
 		return 0, InvalidExpire(x.Spec.FullName())
 	}
 	return ms, nil

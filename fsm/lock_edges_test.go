@@ -3,6 +3,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -259,4 +260,28 @@ func TestOwnersAreSearchedForACharge(t *testing.T) {
 			t.Errorf("call %d: %d units among %d owners, want %d", i, many[i], owners, least)
 		}
 	}
+}
+
+// A lease may last so long that what is attached to it can be restored, and no longer.
+func TestLongestLeases(t *testing.T) {
+	const longest = "3153600000000"
+	w := newWaitMachine(t)
+	for _, line := range []string{"LEASE GRANT 3153600000001", "LEASE GRANT 1 DELAY 3153600000001",
+		"LEASE GRANT 9223372036854775807"} {
+		w.reply(line, "-ERR invalid expire time in 'lease|grant' command")
+	}
+	w.run("LEASE GRANT " + longest + " DELAY " + longest)
+	w.run(fmt.Sprintf("LOCK.ACQUIRE l me LEASE %d SHARED", w.leases.Last()))
+	dump := w.apply(lineRequest("DUMP l"))
+	_, value, _ := bytes.Cut(dump, []byte("\r\n"))
+	q := lineRequest("RESTORE copy 0 value")
+	q.Cmds[0][3] = value[:len(value)-2]
+	if got := w.text(w.apply(q)); got != "+OK" {
+		t.Error(got)
+	}
+	if own, left := w.run("HPTTL copy FIELDS 1 me"), w.run("HPTTL l FIELDS 1 me"); own != left ||
+		own != "*1 :6307200000000" {
+		t.Errorf("%q, the copy %q", left, own)
+	}
+	w.restores()
 }

@@ -265,11 +265,22 @@ func (m *lockModel) passes(ms int64) {
 	m.entry("")
 }
 
-// entry applies a request, and returns the reply.
+// entry applies a request, and returns the reply. A dry run that answers it answers the same.
 func (m *lockModel) entry(line string, q ...commands.Request) (reply string) {
 	m.t.Helper()
+	var read []byte
+	if len(q) == 1 && !q[0].Setting {
+		before := m.StateSum()
+		read = m.Read(nil, commands.AppendRequest(nil, &q[0]), m.clock, m.clock*1000)
+		if m.StateSum() != before {
+			m.fail("%s: a dry run changes the state", line)
+		}
+	}
 	reply = m.text(m.apply(q...))
 	m.history = append(m.history, fmt.Sprintf("%d %s: %s", m.clock, line, reply))
+	if len(read) > 0 && m.text(read) != reply {
+		m.fail("%s: a dry run replies %q", line, m.text(read))
+	}
 	return reply
 }
 
