@@ -93,6 +93,8 @@ var Classes = []string{
 	"a refused hit that is charged",
 	"more permits than there are",
 	"a hold that ends before its time",
+	"a refusal that reads as a success",
+	"a token that does not rise",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:
