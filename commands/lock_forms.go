@@ -49,6 +49,16 @@ func holdingOf(value []byte) (h holding, ok bool) {
 	return h, isCount && isToken && n > 0 && t > 0
 }
 
+// of returns what an owner holds of the lock that a key is. The token of a lock that was renamed,
+// copied or restored is that of the key, as if its owner held it alone: those who held another lock
+// of that name before may have had larger ones.
+func (h holding) of(e *keyspace.Entry) holding {
+	if h.token < e.Created() || h.token > e.Changed() {
+		h.token = e.Created()
+	}
+	return h
+}
+
 // sharedForm returns the form of a hash that several owners may hold, false if it is no such lock.
 // All its fields have one form: the first tells.
 func sharedForm(h *keyspace.Hash) (form LeaseForm, ok bool) {
@@ -283,7 +293,7 @@ func holdingIn(e *keyspace.Entry, owner []byte) (own holding, held bool) {
 			return own, false
 		}
 		if several, ok := holdingOf(value); ok {
-			own, held = several, true
+			own, held = several.of(e), true
 			break
 		}
 		own.form = FormReentrant

@@ -80,6 +80,7 @@ func (x *Call) holders(e *keyspace.Entry) (o owners, form LeaseForm, held bool) 
 		own, ok := holdingOf(value)
 		deadlineMs, field := e.Deadline(), ""
 		if ok {
+			own = own.of(e)
 			deadlineMs, _ = h.Deadline([]byte(name))
 			field = name
 		} else if own, ok = whole, true; !shared {

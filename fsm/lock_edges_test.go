@@ -285,3 +285,61 @@ func TestLongestLeases(t *testing.T) {
 	}
 	w.restores()
 }
+
+// Who holds a lock that was renamed, copied or restored has a larger token than those who held
+// another one of that name before, and a smaller one than who holds it next.
+func TestTokensOfMovedLocks(t *testing.T) {
+	for _, form := range []string{"SHARED REENTRANT", "PERMITS 1 OF 5", "REENTRANT"} {
+		for _, moves := range []string{"RENAME l m", "COPY l m REPLACE", "RESTORE"} {
+			w := newWaitMachine(t)
+			token := func(key, owner string) uint64 {
+				own, _ := w.LockTokens([]commands.HeldLock{{Key: key, Owner: owner}})
+				return own[0]
+			}
+			w.run("LOCK.ACQUIRE l me PX 90000 " + form)
+			dump := w.apply(lineRequest("DUMP l"))
+			w.run("LOCK.ACQUIRE m other PX 90000")
+			before := token("m", "other")
+			if moves != "RESTORE" {
+				w.run(moves)
+			} else {
+				_, value, _ := bytes.Cut(dump, []byte("\r\n"))
+				q := lineRequest("RESTORE m 0 value REPLACE")
+				q.Cmds[0][3] = value[:len(value)-2]
+				w.apply(q)
+			}
+			moved := token("m", "me")
+			reply := w.run("LOCK.ACQUIRE m me PX 90000 " + form)
+			if want := fmt.Sprintf("*4 :%d ", moved); moved <= before ||
+				!strings.HasPrefix(reply, want) {
+				t.Errorf("%s, %s: the token is %d, that of an earlier holder %d: %s", form, moves,
+					moved, before, reply)
+			}
+			if got := w.run("LOCK.INFO m"); !strings.Contains(got, fmt.Sprintf("$5 token :%d "+
+				"$6 ttl-ms", moved)) {
+				t.Errorf("%s, %s: %s", form, moves, got)
+			}
+			w.restores()
+			if got := token("m", "me"); got != moved {
+				t.Errorf("%s, %s: the token was %d, and is %d", form, moves, moved, got)
+			}
+			w.run("LOCK.STEAL m next PX 90000")
+			if next := token("m", "next"); next <= moved {
+				t.Errorf("%s, %s: the token is %d, that of an earlier holder %d", form, moves,
+					next, moved)
+			}
+		}
+	}
+	// a number of another cluster
+	w := newWaitMachine(t)
+	q := lineRequest("HSET l me value")
+	q.Cmds[0][3] = []byte("shared 1 9000000000000000000")
+	w.apply(q)
+	w.run("LOCK.ACQUIRE l me PX 90000 SHARED REENTRANT")
+	held := []commands.HeldLock{{Key: "l", Owner: "me"}, {Key: "l", Owner: "next"}}
+	before, _ := w.LockTokens(held)
+	w.run("LOCK.STEAL l next PX 90000")
+	if after, _ := w.LockTokens(held); before[0] == 0 || after[1] <= before[0] {
+		t.Errorf("token %d, that of the next holder %d", before[0], after[1])
+	}
+}

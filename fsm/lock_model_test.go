@@ -638,18 +638,20 @@ func (m *lockModel) leaseCalls() {
 	m.expects(fmt.Sprint("LEASE REVOKE ", id), ":1")
 }
 
-// copied returns a lock under another name: its tokens are those of the machine.
+// copied returns a lock under another name: its token is that of the key, as the machine has it.
 func (m *lockModel) copied(k *modelLock, to string) *modelLock {
 	c := &modelLock{form: k.form, deadlineMs: k.deadlineMs, owners: map[string]*modelHold{}}
+	largest := m.largest
 	for owner, own := range k.owners {
 		token, _ := m.LockTokens([]commands.HeldLock{{Key: to, Owner: owner}})
 		c.owners[owner] = &modelHold{count: own.count, token: token[0],
 			deadlineMs: own.deadlineMs}
-		if k.several() && token[0] != own.token || !k.several() && token[0] <= m.largest {
+		if token[0] <= m.largest || largest > m.largest && token[0] != largest {
 			m.fail("%s has token %d of %s", owner, token[0], to)
 		}
-		m.largest = max(m.largest, token[0])
+		largest = token[0]
 	}
+	m.largest = largest
 	return c
 }
 
