@@ -147,7 +147,8 @@ func TestTokensOfSeveralKeysRise(t *testing.T) {
 			w := newWaitMachine(t)
 			token := func(reply string) (n int) {
 				t.Helper()
-				if _, err := fmt.Sscanf(reply[strings.Index(reply, "*"):], "*4 :%d", &n); err != nil {
+				grant := reply[strings.Index(reply, "*"):]
+				if _, err := fmt.Sscanf(grant, "*4 :%d", &n); err != nil {
 					t.Fatalf("%q", reply)
 				}
 				return n
@@ -237,8 +238,9 @@ func TestOwnersAreSearchedForACharge(t *testing.T) {
 		for i := range keys {
 			var batch []commands.Request
 			for o := range holders {
-				batch = append(batch, lineRequest(fmt.Sprintf("LOCK.ACQUIRE k%d %s%d LEASE %d SHARED",
-					i, strings.Repeat("o", 60), 1000+o, w.leases.Last())))
+				line := fmt.Sprintf("LOCK.ACQUIRE k%d %s%d LEASE %d SHARED", i,
+					strings.Repeat("o", 60), 1000+o, w.leases.Last())
+				batch = append(batch, lineRequest(line))
 			}
 			w.apply(batch...)
 			if i%8 == 7 {

@@ -168,9 +168,9 @@ func (v *lockQueues) Each(db int, key []byte, f func(q *commands.Request, sinceM
 func (m *Machine) serveEarlier(env *commands.Env, limit uint64) (later []changedKey) {
 	half := env.Work + (limit-min(limit, env.Work))/2
 	m.giveUpLate(env, half)
-	m.lastPosition = keyspace.MaxPosition / 2
+	m.positions.last = keyspace.MaxPosition / 2
 	m.serveLocks(env, half)
-	m.lastPosition = keyspace.MaxPosition
+	m.positions.last = keyspace.MaxPosition
 	v := &m.waiting.locks
 	later, v.ready = v.ready, nil
 	m.serveWaiting(env, limit)

@@ -38,19 +38,17 @@ type Machine struct {
 	leases      *leases.Registry
 	once        *once.Calls // replies to requests that run once
 	idBlocks    uint64      // blocks of ids that commands.SettingClientIDs has given
-	position    uint64      // the next request's place in the entry
-	// the last place that may be taken now
-	lastPosition uint64
-	changes      uint64 // commands in entries that changed something; not part of the state
-	requests     commands.RequestReader
-	ahead        ahead
-	events       *events
-	witness      *commands.Witness
-	facts        bool           // entries with replies report them
-	known        commands.Known // for reads; nil: nothing
-	times        uint64         // commands.Env.Times
-	alarm        func(p any)    // gets the panic of a request; may be nil
-	sweeps       int            // what an entry sweeps at most; 0: as its level says. Tests set it
+	positions   positions
+	changes     uint64 // commands in entries that changed something; not part of the state
+	requests    commands.RequestReader
+	ahead       ahead
+	events      *events
+	witness     *commands.Witness
+	facts       bool           // entries with replies report them
+	known       commands.Known // for reads; nil: nothing
+	times       uint64         // commands.Env.Times
+	alarm       func(p any)    // gets the panic of a request; may be nil
+	sweeps      int            // what an entry sweeps at most; 0: as its level says. Tests set it
 
 	ofEntries, ofReads commands.Overseer // watch scripts; nil: nobody does
 	lookups            *lookups          // counts for reads; nil: nobody counts
@@ -58,6 +56,12 @@ type Machine struct {
 	// of it. nil: nobody counts that
 	scripted    func(*commands.ScriptCalls)
 	scriptCalls commands.ScriptCalls // the entry's counts; the next entry reuses the memory
+}
+
+// positions are the places of an entry that its requests take.
+type positions struct {
+	next uint64 // of the next request
+	last uint64 // that may be taken now
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
@@ -226,7 +230,7 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 		result.Replies = make([][]byte, 0, len(e.Batches))
 		result.Work = make([]uint64, 0, len(e.Batches))
 	}
-	m.position, m.lastPosition = 0, keyspace.MaxPosition
+	m.positions = positions{last: keyspace.MaxPosition}
 	r := runner{m: m, env: env}
 	env.Deny = r.deny
 	later := m.serveEarlier(env, limits.entry)
@@ -308,19 +312,19 @@ func (m *Machine) sweep(env *commands.Env, clockMs int64, limits *workLimits) {
 // next entry. Below commands.LevelSecond nobody waits, and an entry has no more requests than
 // positions.
 func (m *Machine) morePositions() bool {
-	return m.position <= m.lastPosition || m.level < commands.LevelSecond
+	return m.positions.next <= m.positions.last || m.level < commands.LevelSecond
 }
 
 // nextPosition begins the next request of the entry.
 func (m *Machine) nextPosition(env *commands.Env) {
-	at := keyspace.NewRevision(m.epoch, m.index, min(m.position, keyspace.MaxPosition))
-	if m.position > 0 && at <= m.ks.CurrentRevision() && m.level >= commands.LevelSecond {
+	at := keyspace.NewRevision(m.epoch, m.index, min(m.positions.next, keyspace.MaxPosition))
+	if m.positions.next > 0 && at <= m.ks.CurrentRevision() && m.level >= commands.LevelSecond {
 		panic(fmt.Sprintf("revision %d does not rise above %d", at, m.ks.CurrentRevision()))
 	}
 	m.ks.SetRevision(at)
 	// Each request has its own seed: scripts of one entry must not draw the same numbers.
-	env.Seed = m.index*(keyspace.MaxPosition+1) + m.position
-	m.position++
+	env.Seed = m.index*(keyspace.MaxPosition+1) + m.positions.next
+	m.positions.next++
 }
 
 // panicked reports a panic of a request.
