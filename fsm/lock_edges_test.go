@@ -217,7 +217,8 @@ func TestManyGrantsHoldUpNobody(t *testing.T) {
 		}
 	}
 	for len(w.waiting.locks.ready) > 0 {
-		w.apply()
+		e := &Entry{Term: w.term, ClockMs: w.clock, WallUs: 1}
+		mustApply(t, w.Machine, w.Index()+1, e, true)
 	}
 	if w.waiting.locks.waits != 0 {
 		t.Errorf("%d wait", w.waiting.locks.waits)
