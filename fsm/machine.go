@@ -60,8 +60,8 @@ type Machine struct {
 
 // positions are the places of an entry that its requests take.
 type positions struct {
-	next uint64 // of the next request
-	last uint64 // that may be taken now
+	next uint64 // place of the next request
+	last uint64 // place that may be taken now
 }
 
 // recentChecks is how many entries back a leader's running hash can be compared.
