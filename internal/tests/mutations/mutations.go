@@ -21,6 +21,7 @@ var Classes = []string{
 	"expiry by wall clock",
 	"expiry by a follower's clock",
 	"idle time given back",
+	"a rest that misses a deadline",
 	"what is swept shows",
 	"old backups removed for a new cluster",
 	"barrier skipped",
