@@ -73,9 +73,13 @@ func (h *holders) heard(srv *Server, e *commands.Event) {
 func (h *holders) begins(srv *Server, nodes []string) {
 	first := srv.clientIDs.first()
 	own := len(nodes) > 0 && slices.Contains(nodes, srv.backend.Status().ID)
+	if own && first == 0 { // no connection of this process has an id yet: there may be none
+		srv.clientIDs.reserve(srv, 1)
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.begun || own && first == 0 { // no connection of this process has an id yet
+	if h.begun {
 		return
 	}
 	if h.begun = true; own {

@@ -207,3 +207,14 @@ func TestUnreachedNodesLoseTheirHolders(t *testing.T) {
 		n.leaves(t, "m", 5000)
 	})
 }
+
+// A node that was started again tells that the connections of its earlier process are gone, also if
+// it has no clients: its leader may be one that has not seen the earlier process.
+func TestHoldersOfAnEarlierProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.fake.heldBy(t, "n1", 1, "k")
+		eventually(t, "no connections", func() bool { return n.fake.HolderNodes() == nil })
+		n.leaves(t, "k", 5000)
+	})
+}
