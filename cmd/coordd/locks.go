@@ -222,6 +222,11 @@ func extendLock(ctx context.Context, c *locksCall) error {
 	if err := c.client.Extend(ctx, c.db, c.names[0], owner, c.token, d.Milliseconds()); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.stdout, "%s, held by %s, ends in %v\n", l.Key, observe.Show(owner), d)
+	left := ""
+	if lease := l.LeaseOf(owner); lease != "" {
+		left = fmt.Sprintf(": renewals of its lease %s do not prolong it any more", lease)
+	}
+	_, err = fmt.Fprintf(c.stdout, "%s, held by %s, ends in %v%s\n", l.Key, observe.Show(owner), d,
+		left)
 	return err
 }

@@ -33,6 +33,16 @@ type Hold struct {
 	raw string
 }
 
+// LeaseOf returns the lease by which an owner holds the lock, empty for none.
+func (l *Lock) LeaseOf(owner string) string {
+	for _, h := range l.Holds {
+		if h.raw == owner {
+			return h.Lease
+		}
+	}
+	return ""
+}
+
 // Queued is a client in the queue for a lock.
 type Queued struct {
 	Owner    string `json:"owner"`

@@ -28,7 +28,8 @@ function release(view, e) {
 
 function extend(view, e) {
   confirm({ title: "Extend this lock?", action: "Extend",
-    text: `${e.key}, held by ${e.owner || "nobody that is known"}. The time counts from now.`,
+    text: `${e.key}, held by ${e.owner || "nobody that is known"}. The time counts from now.` +
+      (e.lease ? ` Renewals of its lease ${e.lease} do not prolong it any more.` : ""),
     fields: [...holder(e), { name: "seconds", label: "Seconds", value: "60" }],
     command: (v) => ["LOCKS", "EXTEND", e.key, chosen(e, v).text, e.token,
       String(Math.round(v.seconds * 1000))],
