@@ -241,6 +241,19 @@ func TestLockChecksBite(t *testing.T) {
 			p.(*attachments).check(w, &l, l, at(0, "exists", nil, call, ret, reply))
 		}
 	}
+	lease := func(own string, l attachment, call, ret int) func(*work, player) {
+		return func(w *work, p player) {
+			p.(*leasedLocks).check(w, &l, 3, at(0, "look", nil, call, ret, own))
+		}
+	}
+	leasedBy := func(owner string, token int64, from, to int) *hold {
+		e := take("{leased}:a", owner, 1, 500, from-10, from, token, 4000)
+		return &hold{event: e, asked: askedOf(e), token: token, from: e.Return,
+			to: time.Duration(to) * 1e6}
+	}
+	held := func(all ...*hold) func(*work, player) {
+		return func(_ *work, p player) { p.(*leasedLocks).held = all }
+	}
 	ran := func(ranges ...[2]int) func(*work, player) {
 		return func(w *work, p player) {
 			p.(*onces).ranges["k"] = ranges
@@ -321,6 +334,19 @@ func TestLockChecksBite(t *testing.T) {
 			key("0", attachment{until: 50e6, revoked: true}, 10, 20)},
 		{"keys of which one is gone", false, attachedKeys, key("2", attachment{}, 10, 20)},
 		{"keys that are back", false, attachedKeys, key("3", attachment{gone: 5e6}, 10, 20)},
+		{"what a lease has", true, leasedMutexes, lease("3", attachment{until: 50e6}, 10, 20)},
+		{"a lock that outlasts the keys of its lease", false, leasedMutexes,
+			lease("2", attachment{until: 5e6}, 10, 20)},
+		{"a lock that is gone before its lease", false, leasedMutexes,
+			lease("0", attachment{until: 50e6}, 10, 20)},
+		{"a lock that is gone with its lease", true, leasedMutexes,
+			lease("0", attachment{until: 15e6}, 10, 20)},
+		{"a lock that is back", false, leasedMutexes,
+			lease("3", attachment{until: 5e6, gone: 5e6}, 10, 20)},
+		{"one lease after the other", true, leasedMutexes,
+			held(leasedBy("a", 5, 20, 40), leasedBy("b", 6, 50, 90))},
+		{"a lock of two leases", false, leasedMutexes,
+			held(leasedBy("a", 5, 20, 60), leasedBy("b", 6, 50, 90))},
 		{"numbers that follow each other", true, repeats, ran([2]int{3, 5}, [2]int{0, 3})},
 		{"a number that was added twice", false, repeats, ran([2]int{3, 6}, [2]int{0, 4})},
 		{"four hits in a window", true, windowHits, hit(4, 10)},

@@ -87,7 +87,8 @@ func TestLocksWithoutFaults(t *testing.T) {
 		lasts: time.Duration(numberOf(t, "COORDD_LAB_SECONDS", 4)) * time.Second}
 	for _, w := range workloads {
 		if slices.Contains([]string{"mutexes", "entered locks", "ranked locks", "permits",
-			"readers and writers", "several locks", "attached keys", "repeats", "hits"}, w.name) {
+			"readers and writers", "several locks", "attached keys", "leased locks", "repeats",
+			"hits"}, w.name) {
 			p.workloads = append(p.workloads, w)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
@@ -35,6 +37,7 @@ type attachment struct {
 	id       string
 	name     string
 	bound    bool
+	ttl      time.Duration // unless it is bound
 	complete bool          // all its keys have been attached
 	until    time.Duration // it does not end sooner
 	gone     time.Duration // a read that began then has not found its keys; 0: none
@@ -70,46 +73,53 @@ func (t *attachments) turn(a *actor) {
 }
 
 // ask sends a command of a lease: on the client's own connection if the lease is bound to that.
-func (t *attachments) ask(a *actor, bound bool, words ...any) *event {
-	c := call{key: "{attached}", op: fmt.Sprint(words[0], " ", words[1]), args: nil, reads: true}
-	for _, word := range words {
-		c.args = append(c.args, fmt.Sprint(word))
-	}
-	c.ask = command(words...)
+func (a *actor) ask(bound bool, words ...any) *event {
+	return a.send(bound, call{key: "{lease}", op: fmt.Sprint(words[0], " ", words[1]),
+		args: texts(words), reads: true}, words...)
+}
+
+// send sends a command that uses a lease, as ask does. That there is no such lease is a reply.
+func (a *actor) send(bound bool, c call, words ...any) *event {
+	c.ask = orNoLease(command(words...))
 	if !bound {
 		return a.do(c)
 	}
 	e := &event{Actor: a.id, Key: c.key, Op: c.op, Args: c.args, Call: a.run.now()}
-	v, err := a.conn.call(c.args...)
+	v, err := a.conn.call(texts(words)...)
 	e.Return = a.run.now()
+	if errorWord(err) == noLease {
+		v.Text, err = noLease, nil
+	}
 	if e.What = a.note(err, e.Return); e.What == acked {
-		e.Reply = v.Text
-		if len(v.Elems) > 0 {
-			e.Reply = v.Elems[0].Text
+		if e.Reply = v.Text; v.Kind == resp.Array {
+			var all []any
+			for _, elem := range v.Elems {
+				all = append(all, elem.Text)
+			}
+			e.Reply = text(all)
 		}
 	} else {
 		e.Error = err.Error()
 		a.disconnect()
 	}
+	if e.What != refused {
+		a.keep(e)
+	}
 	return e
+}
+
+func texts(words []any) (all []string) {
+	for _, word := range words {
+		all = append(all, fmt.Sprint(word))
+	}
+	return all
 }
 
 func (t *attachments) grant(a *actor) {
 	l := &attachment{name: fmt.Sprintf("{attached}:%s", a.value()), bound: a.rnd.IntN(3) == 0}
-	words := []any{"LEASE", "GRANT", attachedTTL.Milliseconds()}
-	if l.bound {
-		if !a.connect() {
-			return
-		}
-		words = []any{"LEASE", "GRANT", boundTTL.Milliseconds(), "CONNECTION", "GRACE",
-			attachedGrace.Milliseconds()}
-	}
-	e := t.ask(a, l.bound, words...)
-	if e.What != acked {
+	if !l.grantTo(a, attachedTTL) {
 		return
 	}
-	l.id = e.Reply
-	l.lasts(e)
 	keys := l.keys()
 	for _, words := range [][]any{
 		{"SET", keys[0], "v", "LEASE", l.id},
@@ -128,12 +138,31 @@ func (t *attachments) grant(a *actor) {
 	t.leases = append(t.leases, l)
 }
 
+// grantTo grants a lease: for a time, or as long as the client's connection.
+func (l *attachment) grantTo(a *actor, ttl time.Duration) bool {
+	words := []any{"LEASE", "GRANT", ttl.Milliseconds()}
+	if l.ttl = ttl; l.bound {
+		if !a.connect() {
+			return false
+		}
+		words = []any{"LEASE", "GRANT", boundTTL.Milliseconds(), "CONNECTION", "GRACE",
+			attachedGrace.Milliseconds()}
+	}
+	e := a.ask(l.bound, words...)
+	if e.What != acked {
+		return false
+	}
+	l.id = e.Reply
+	l.lasts(e)
+	return true
+}
+
 // lasts notes that a lease was granted or renewed.
 func (l *attachment) lasts(e *event) {
 	if l.bound {
 		l.until = e.Call + attachedGrace // its connection may have ended right behind
 	} else {
-		l.until = e.Call + attachedTTL
+		l.until = e.Call + l.ttl
 	}
 }
 
@@ -142,7 +171,7 @@ func (t *attachments) renew(a *actor, l *attachment) {
 		a.mem = nil
 		return
 	}
-	e := t.ask(a, l.bound, "LEASE", "KEEPALIVE", l.id)
+	e := a.ask(l.bound, "LEASE", "KEEPALIVE", l.id)
 	if e.What != acked {
 		return
 	}
@@ -167,7 +196,7 @@ func (t *attachments) revoke(a *actor, l *attachment) {
 	t.mu.Lock()
 	l.revoked = true
 	t.mu.Unlock()
-	if e := t.ask(a, false, "LEASE", "REVOKE", l.id); e.What == acked {
+	if e := a.ask(false, "LEASE", "REVOKE", l.id); e.What == acked {
 		t.mu.Lock()
 		l.deleted = e.Return
 		t.mu.Unlock()
@@ -222,6 +251,11 @@ func (t *attachments) judge(w *work) {
 	for _, a := range w.actors {
 		a.disconnect()
 	}
+	leasesEnd(w)
+}
+
+// leasesEnd: without clients there is no lease.
+func leasesEnd(w *work) {
 	left := ""
 	if len(w.actors) > 0 && !await(equalLimit, func() bool {
 		v, err := w.admin.Do(context.Background(), "LEASE", "LIST", "COUNT", 1000).Slice()

@@ -390,11 +390,12 @@ func judgeTurns(w *work, key string, holds []*hold, late []*event) {
 func (g *grants) settle(w *work) {
 	w.run.fades = true // what was claimed
 	for _, key := range g.keys {
-		words := []any{"LOCK.ACQUIRE", key, "judge", "PX", 1, "WAIT", settleLimit.Milliseconds()}
+		words := []any{"LOCK.ACQUIRE", key, "judge", "PX", 1000, "WAIT", settleLimit.Milliseconds()}
 		v, err := w.admin.Do(context.Background(), words...).Result()
 		if grantOf(text(v))[0] == 0 {
 			w.problem("nobody can have %s: %s %v", key, text(v), err)
 		}
+		w.admin.Do(context.Background(), "LOCK.RELEASE", key, "judge")
 		if v, err = waitersOf(key)(context.Background(), w.admin); err != nil || v != "" {
 			w.problem("there is nobody, and for %s waits %q (%v)", key, v, err)
 		}

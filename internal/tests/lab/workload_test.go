@@ -68,6 +68,7 @@ var workloads = []workload{
 	{name: "readers and writers", newer: true, make: readersWriters},
 	{name: "several locks", newer: true, make: severalLocks},
 	{name: "attached keys", newer: true, make: attachedKeys},
+	{name: "leased locks", newer: true, make: leasedMutexes},
 	{name: "repeats", newer: true, make: repeats},
 	{name: "hits", newer: true, make: windowHits},
 	{name: "windows", newer: true, make: windows},
