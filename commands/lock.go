@@ -499,6 +499,15 @@ func (x *Call) undoLocks(a *lockArgs) (calls [][][]byte) {
 	return calls
 }
 
+// ReleasedToken returns the token that a call has which undoLocks returned. That of the first call
+// is the one that the client gets.
+func ReleasedToken(release [][]byte) []byte {
+	if len(release) < 5 {
+		return nil // never: the machine wrote it
+	}
+	return release[4]
+}
+
 // StillHeld reports whether a call that undoLocks returned would release all its locks: nobody has
 // taken one meanwhile. looked is how many it looked at.
 func StillHeld(db *keyspace.DB, release [][]byte) (held bool, looked int) {

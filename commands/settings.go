@@ -33,8 +33,10 @@ const (
 	// SettingLeaveWait ends the wait whose number follows, in decimal, and gives up what it was
 	// granted. The reply is OK, or ErrNotWaiting.
 	SettingLeaveWait = "leave-wait"
-	// SettingClaim claims what the wait whose number follows, in decimal, was granted. The reply is
-	// OK, also if it was claimed before, or ErrNotWaiting: then somebody else may have it.
+	// SettingClaim claims what the wait whose number follows, in decimal, was granted. If a token
+	// follows, only what was granted with that one: a wait that is sent again can be granted twice.
+	// The reply is OK, also if it was claimed before, or ErrNotWaiting: then somebody else may have
+	// it.
 	SettingClaim = "claim"
 	// SettingGiveBack puts back what a wait was given whose client was gone by then, in parts: its
 	// number follows, that of the part, from 0, how many parts there are, all in decimal, and a

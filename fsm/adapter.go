@@ -424,15 +424,14 @@ func (a *Adapter) WaitingNodes() []string {
 // FirstWait returns the number that comes before those of the waits of this process.
 func (a *Adapter) FirstWait() uint64 { return FirstWait(a.origin) }
 
-// EarlierWaits returns the numbers of the waits of earlier processes of this node. It blocks only
-// if there are any waits.
-func (a *Adapter) EarlierWaits() []uint64 {
+// OwnWaits is Machine.OwnWaits. It blocks only if there are any waits.
+func (a *Adapter) OwnWaits() []uint64 {
 	if a.waits.Load() == 0 {
 		return nil
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.m.EarlierWaits(a.FirstWait())
+	return a.m.OwnWaits()
 }
 
 // SubscribedNodes is Machine.SubscribedNodes. It blocks only if there are any.

@@ -6,6 +6,7 @@
 package fsm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -139,10 +140,13 @@ func (v *claims) next() (untilMs int64, some bool) {
 
 func (v *claims) empty() bool { return len(v.numbers) == 0 }
 
-// claim claims what the wait of a number, in decimal, was granted.
-func (m *Machine) claim(env *commands.Env, number []byte) error {
+// claim claims what the wait of a number, in decimal, was granted, if it has the token.
+func (m *Machine) claim(env *commands.Env, number []byte, token ...[]byte) error {
 	n, _ := commands.ParseInt(number)
 	v := &m.waiting.locks.claims
+	if c := v.numbers[uint64(n)]; c != nil && len(token) > 0 && !c.has(token[0]) {
+		return commands.ErrNotWaiting // its node does not know yet what it was granted since
+	}
 	switch c := v.numbers[uint64(n)]; {
 	case c == nil:
 		return commands.ErrNotWaiting
@@ -156,6 +160,16 @@ func (m *Machine) claim(env *commands.Env, number []byte) error {
 		m.claimed(c)
 		return nil
 	}
+}
+
+// has reports whether a claim is of what was granted with a token, as far as known.
+func (c *claim) has(token []byte) bool {
+	if c.undo == nil {
+		return true
+	}
+	q, err := c.release()
+	return err == nil && len(q.Cmds) > 0 &&
+		bytes.Equal(commands.ReleasedToken(q.Cmds[0]), token)
 }
 
 // stillHeld reports whether what a wait was granted has neither ended nor been taken since: its

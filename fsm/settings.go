@@ -60,8 +60,8 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 		return m.replaceUsers(r.env, values[0])
 	case name == commands.SettingLeaveWait && len(values) == 1:
 		return m.leaveWait(r.env, values[0])
-	case name == commands.SettingClaim && len(values) == 1:
-		return m.claim(r.env, values[0])
+	case name == commands.SettingClaim && (len(values) == 1 || len(values) == 2):
+		return m.claim(r.env, values[0], values[1:]...)
 	case name == commands.SettingGiveBack && len(values) > 3:
 		return m.putBack(r, values)
 	case name == commands.SettingDropWaits && len(values) == 1:

@@ -599,11 +599,10 @@ func FirstWait(origin uint64) uint64 { return (origin>>1 | 1<<62) &^ (waitNumber
 // sentBy reports whether a wait has a number of the process whose FirstWait is first.
 func sentBy(first, number uint64) bool { return number-first < waitNumbers }
 
-// EarlierWaits returns the numbers of this node's waits that are not of the process whose FirstWait
-// is first: an earlier one has sent them.
-func (m *Machine) EarlierWaits(first uint64) (numbers []uint64) {
+// OwnWaits returns the numbers of this node's waits, also of those that earlier processes have sent.
+func (m *Machine) OwnWaits() (numbers []uint64) {
 	for _, w := range m.waiting.all {
-		if w.node == m.waiting.node && !sentBy(first, w.number) {
+		if w.node == m.waiting.node {
 			numbers = append(numbers, w.number)
 		}
 	}

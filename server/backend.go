@@ -96,9 +96,9 @@ type Backend interface {
 	// FirstWait returns the number that comes before those that this process gives to waits. The
 	// state knows by it which are of the process that proposed an entry.
 	FirstWait() uint64
-	// EarlierWaits returns the numbers of the waits in the state that an earlier process of this
-	// node has sent.
-	EarlierWaits() []uint64
+	// OwnWaits returns the numbers of the waits in the state that this node has sent, also those of
+	// earlier processes. It is cheap if nobody waits.
+	OwnWaits() []uint64
 	// SubscribedNodes returns the ids of the nodes whose subscribers the state counts. It is cheap
 	// if there are none.
 	SubscribedNodes() []string

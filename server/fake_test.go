@@ -524,11 +524,11 @@ func (f *fakeBackend) WaitingNodes() []string {
 // FirstWait implements Backend.
 func (f *fakeBackend) FirstWait() uint64 { return fsm.FirstWait(fakeOrigin) }
 
-// EarlierWaits implements Backend.
-func (f *fakeBackend) EarlierWaits() []uint64 {
+// OwnWaits implements Backend.
+func (f *fakeBackend) OwnWaits() []uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.machine.EarlierWaits(f.FirstWait())
+	return f.machine.OwnWaits()
 }
 
 func (f *fakeBackend) Observe(wants func(db int, key string) bool) {

@@ -208,6 +208,7 @@ type answers struct {
 	waitQueues   waitQueues
 	machineWaits machineWaits
 	clientIDs    clientIDs
+	repeating    atomic.Int64 // commands that wait, and repeat or have repeated others: see repeats
 	tracking     tracking
 	lockHolds    lockHolds
 	hints        hints
@@ -330,7 +331,7 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // serve is Serve. The listener's connections came in by the gate.
 func (s *Server) serve(ln net.Listener, gate *halfopen.Gate) error {
-	began := s.leavesEarlier()
+	began := s.leaveStrays()
 	s.mu.Lock()
 	if s.retired.Load() {
 		s.mu.Unlock()

@@ -102,6 +102,9 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 // unregister takes the command out of what waits.
 func (b *blocked) unregister() {
 	srv := b.s.srv
+	if b.repeated {
+		srv.repeating.Add(-1)
+	}
 	if b.w.number == 0 {
 		srv.waitQueues.leave(b.w)
 		srv.observe()
@@ -137,7 +140,10 @@ type blocked struct {
 	kept   bool          // the machine has it, for all that is known
 	missed bool          // … and a snapshot may have skipped what it did with it
 	leaves bool          // a request to leave may be under way: how it ended is not known
+	resent bool          // news may be of what the machine gave up when it was sent again
 	behind bool          // an earlier request with its id is under way: it waits for its end
+	// it is in Server.repeating: that has been so
+	repeated bool
 
 	until   time.Time     // timeout; zero: none
 	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
@@ -219,21 +225,6 @@ func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error
 		return replies, errUnblocked
 	}
 	return b.nothing(), nil
-}
-
-// repeats reports whether a command that waits is refused since an earlier request with its id is
-// under way: it looks again, until that has ended or its own time is over.
-func (b *blocked) repeats(replies commands.Replies) bool {
-	if !b.spec.Claims() {
-		return false
-	}
-	_, waits := commands.LockWait(b.request.Cmds[0])
-	a, ok := replies.Next()
-	b.behind = waits && ok && a.Err() == commands.ErrUnderWay
-	if b.behind {
-		b.look = time.Now().Add(leastLook)
-	}
-	return b.behind
 }
 
 // served notes how long the command waited for its reply. It goes back if nobody is there any more.
@@ -320,9 +311,9 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 		if done || b.kept {
 			return replies, err, done
 		}
-		if left || b.leaves { // what comes of the requests to leave must not concern it
+		if b.resent = true; left || b.leaves { // what comes of those must not concern it
 			s.srv.machineWaits.renumber(b.w)
-			b.leaves = false
+			b.leaves, b.resent = false, false
 		}
 		b.request.Wait = s.srv.machineWaits.request(b.w)
 	}
@@ -352,8 +343,10 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 		s.srv.stats.dryRunHits.Add(1)
 	}
 	if err != nil {
-		if !notRun(err) {
-			b.kept = b.w.number != 0
+		unknown := !notRun(err)
+		if b.kept = unknown && b.w.number != 0; b.kept && b.spec.Claims() {
+			b.missed = true // it gives up what it may have been granted, and comes again
+		} else if unknown {
 			return replies, err, true
 		}
 		b.pause = min(max(2*b.pause, firstPause), longestPause)

@@ -28,42 +28,52 @@ func claims(args [][]byte) bool { return is(args[0], "lock.acquire") }
 // have it: the command waits on, in its place, or if that happens again at the end of the queue,
 // since each time costs the others the time for which the machine waited.
 func (b *blocked) claimed(replies commands.Replies) (commands.Replies, error, bool) {
-	if !b.spec.Claims() || !grants(replies) {
+	token := grantsToken(replies)
+	if !b.spec.Claims() || token == "" {
 		return replies, nil, true
 	}
-	switch err := b.s.srv.claim(b.s, b.w.number); err {
+	switch err := b.s.srv.claim(b.s, b.w.number, token); err {
 	case nil:
 		return replies, nil, true
 	case commands.ErrNotWaiting:
 		if b.late++; b.late > 1 {
 			b.w.order = 0
 		}
-		b.w.mu.Lock()
-		b.w.woken = true // it is sent again
-		b.w.mu.Unlock()
-		return commands.Replies{}, nil, false
+		// The news may be of what it was granted before it was sent again: then it leaves first.
+		b.kept, b.missed = b.resent, b.resent
 	default:
 		b.kept = true // its end is to give up what it was granted
-		return commands.Replies{}, errWaitLost, true
+		if b.spec.RequestID(b.request.Cmds[0]) != nil {
+			return commands.Replies{}, errWaitLost, true // if it is claimed, its reply is remembered
+		}
+		b.missed = true // it leaves, and comes again unless its time is over
 	}
+	b.w.mu.Lock()
+	b.w.woken = true // it is sent again
+	b.w.mu.Unlock()
+	return commands.Replies{}, nil, false
 }
 
-// grants reports whether a reply grants a lock: it begins with a token.
-func grants(replies commands.Replies) bool {
+// grantsToken returns the token with which a reply grants a lock, "" if it grants none.
+func grantsToken(replies commands.Replies) string {
 	a, ok := replies.Next()
 	if !ok || a.Err() != nil {
-		return false
+		return ""
 	}
 	v, err := resp.NewReader(bytes.NewReader(a.Reply)).Value()
-	return err == nil && v.Kind == resp.Array && len(v.Elems) > 0 && v.Elems[0].Text != "0"
+	if err != nil || v.Kind != resp.Array || len(v.Elems) == 0 || v.Elems[0].Text == "0" {
+		return ""
+	}
+	return v.Elems[0].Text
 }
 
-// claim claims what a wait was granted, until its end is known, or the client is gone.
-func (s *Server) claim(of *session, number uint64) error {
+// claim claims what a wait was granted with a token, until its end is known, or the client is gone.
+func (s *Server) claim(of *session, number uint64, token string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, claimLimit)
 	defer cancel()
 	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{{[]byte(commands.SettingClaim), strconv.AppendUint(nil, number, 10)}}})
+		Cmds: [][][]byte{{[]byte(commands.SettingClaim), strconv.AppendUint(nil, number, 10),
+			[]byte(token)}}})
 	for pause := firstPause; ctx.Err() == nil && clientConnected(of.conn); pause = s.rest(pause) {
 		replies, err := s.backend.Write(ctx, Workload{}, batch, 1)
 		if err != nil {

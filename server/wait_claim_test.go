@@ -139,6 +139,35 @@ func TestRepeatsWaitForTheFirst(t *testing.T) {
 	})
 }
 
+// Many repeats that wait do not look more often than few: their clients ask for nothing meanwhile.
+func TestManyRepeatsLookSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		const clients = 500
+		var all []*client
+		for range clients {
+			all = append(all, n.queued(t, "me", "ID", "r"))
+		}
+		time.Sleep(time.Second)
+		n.fake.takeCalls()
+		time.Sleep(2 * time.Second)
+		looks := strings.Count(n.fake.takeCalls(), "dry run")
+		if most := int(2 * time.Second / lookShare); looks == 0 || looks > most {
+			t.Errorf("%d looks in 2 s", looks)
+		}
+		main.call("DEL", "l")
+		for _, c := range all {
+			c.wantLock(t)
+		}
+		n.idle(t)
+		if left := n.repeating.Load(); left != 0 {
+			t.Errorf("%d remain", left)
+		}
+	})
+}
+
 // A client that is gone holds nobody up, whenever it goes.
 func TestWhoIsGoneGetsNoLock(t *testing.T) {
 	for i := range 4 {
@@ -308,17 +337,66 @@ func TestEarlierProcessesLeaveTheQueue(t *testing.T) {
 		n.fake.change(t, earlier)
 	}
 	c := n.queued(t, "me")
-	got := n.fake.EarlierWaits() // some have left, if the server began just now
-	if slices.ContainsFunc(got, func(number uint64) bool { return number > 3 }) {
-		t.Errorf("earlier waits are %d", got)
+	gate := make(chan struct{})
+	n.fake.set(func() { n.fake.gate = gate })
+	n.leaveStrays()
+	n.machineWaits.mu.Lock()
+	left := slices.Clone(n.machineWaits.left)
+	n.machineWaits.mu.Unlock()
+	if slices.ContainsFunc(left, func(number uint64) bool { return number > 3 }) {
+		t.Errorf("it is to leave: %d", left)
 	}
-	n.leavesEarlier()
+	n.fake.set(func() { n.fake.gate = nil })
+	close(gate)
+	eventually(t, "they leave", func() bool { return len(n.fake.OwnWaits()) == 1 })
 	n.machineHas(t, 1)
 	if got := n.dial(t).call("DEL", "l"); got != ":1\r\n" {
 		t.Fatal(got)
 	}
 	c.wantLock(t)
 	n.idle(t)
+}
+
+// A request that runs behind the one by which its client leaves, as it can when a connection to the
+// leader breaks, leaves nobody in a queue, and takes no element.
+func TestStraysLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		c := n.queued(t, "me")
+		late := []commands.Request{commandOf("LOCK.ACQUIRE", "l", "gone", "PX", "100000", "WAIT",
+			"0", "PRIORITY", "7"), commandOf("BLPOP", "list", "0")}
+		for i := range late {
+			gone := n.queued(t, "gone")
+			late[i].Wait = n.waitOf(t, gone)
+			gone.Close()
+			eventually(t, "it leaves", func() bool { return !n.fake.Waits(late[i].Wait.Number) })
+			n.fake.change(t, late[i])
+		}
+		time.Sleep(3 * strayPeriod)
+		if own := n.fake.OwnWaits(); len(own) != 1 {
+			t.Errorf("waits of this node: %d", own)
+		}
+		main.call("RPUSH", "list", "e")
+		if got := main.call("LLEN", "list"); got != ":1\r\n" {
+			t.Errorf("elements: %q", got)
+		}
+		main.call("DEL", "l")
+		c.wantLock(t)
+		n.idle(t)
+	})
+}
+
+// waitOf returns the place for which a client of this node asks.
+func (n *node) waitOf(t testing.TB, c *client) *commands.Wait {
+	t.Helper()
+	w := n.sessionOf(c).waiter.Load()
+	if w == nil {
+		t.Fatal("it does not wait")
+	}
+	place := *n.machineWaits.request(w)
+	return &place
 }
 
 // Who is in a queue is counted as such, and a wait for a lock not as one for an element.
@@ -493,6 +571,143 @@ func TestKilledWhileItClaims(t *testing.T) {
 		}
 		n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
 		close(gate)
+		c.wantLock(t)
+		n.idle(t)
+	})
+}
+
+// What a wait was granted before its node sent it again is given up by that: somebody who was
+// before it may have the lock by now, or it itself with another token.
+func TestGrantBeforeItIsSentAgain(t *testing.T) {
+	for i := range 4 {
+		twice, origin := i&1 != 0, uint64(i>>1*fakeOrigin)
+		n := start(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		first := commandOf("LOCK.ACQUIRE", "l", "first", "PX", "100000", "WAIT", "0")
+		first.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
+		n.fake.change(t, first)
+		c := n.queued(t, "me")
+		n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
+		gate, begun := make(chan struct{}), make(chan struct{}, 100)
+		n.fake.set(func() {
+			n.fake.origin, n.fake.gate, n.fake.begun = origin, gate, begun
+			n.fake.term++
+			n.fake.hidesWaits = true // it is granted the lock just now
+		})
+		n.fake.change(t, commandOf("PING")) // another leader's
+		receive(t, "it is sent again", begun)
+		first.Wait.Era, first.Wait.Order = n.fake.index, 1
+		var held []commands.Event
+		deliver := n.fake.deliver
+		n.fake.set(func() {
+			n.fake.hidesWaits = false
+			n.fake.deliver = func(all []commands.Event) {
+				for _, e := range all {
+					if e.Kind == commands.Served {
+						held = append(held, e)
+					}
+				}
+			}
+		})
+		n.fake.change(t, commandOf("DEL", "l"))
+		n.fake.change(t, first) // it is back
+		if got := main.call("GET", "l"); got != "$2\r\nme\r\n" {
+			t.Fatalf("held by %q", got)
+		}
+		n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
+		close(gate)
+		eventually(t, "it waits behind the first", func() bool {
+			return main.call("GET", "l") == "$5\r\nfirst\r\n"
+		})
+		n.machineHas(t, 1)
+		if twice {
+			main.call("LOCK.RELEASE", "l", "first")
+			if len(held) != 2 {
+				t.Fatalf("%d grants", len(held))
+			}
+		}
+		deliver(held[:1])
+		n.fake.set(func() { n.fake.deliver = deliver })
+		if !twice {
+			n.heard(t)
+			main.call("LOCK.RELEASE", "l", "first")
+		}
+		token := c.wantLock(t)
+		if got := main.call("FENCE", "l"); got != ":"+token+"\r\n" {
+			t.Errorf("%d: its token is %s, that of the key %q", i, token, got)
+		}
+		n.idle(t)
+	}
+}
+
+// Another leader ends no wait for a lock: nothing is sent, which could have an unknown outcome.
+func TestPlacesNeedNoWrites(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	a, b := n.queued(t, "a"), n.queued(t, "b")
+	n.fake.takeCalls()
+	for range 3 {
+		n.fake.set(func() { n.fake.term++ })
+		n.fake.change(t, commandOf("PING"))
+		n.heard(t)
+	}
+	if calls := n.fake.takeCalls(); calls != "" {
+		t.Errorf("three leaders later: calls %q", calls)
+	}
+	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1")) // of that term
+	n.machineHas(t, 2)
+	main.call("DEL", "l")
+	a.wantLock(t)
+	main.call("LOCK.RELEASE", "l", "a")
+	b.wantLock(t)
+	n.idle(t)
+}
+
+// A wait goes on if it is not known whether it was sent again.
+func TestWaitThatMayBeSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 8 {
+			runs, origin, options := i&1 != 0, uint64(i>>1&1*fakeOrigin), []string{"ID", "r"}[:i>>2*2]
+			n := startSimulated(t, nil)
+			main := n.dial(t)
+			main.call("SET", "l", "x")
+			c := n.queued(t, "me", options...)
+			n.fake.set(func() {
+				n.fake.origin = origin
+				if n.fake.lost = (&Error{Unknown, "UNKNOWN lost"}); !runs {
+					n.fake.fail, n.fake.failWrites = n.fake.lost, true
+				}
+			})
+			n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+			time.Sleep(100 * time.Millisecond)
+			n.fake.change(t, commandOf("DEL", "l"))
+			time.Sleep(time.Second)
+			n.fake.set(func() { n.fake.fail, n.fake.lost = nil, nil })
+			token := c.wantLock(t)
+			if got := main.call("FENCE", "l"); got != ":"+token+"\r\n" {
+				t.Errorf("%d: its token is %s, that of the key %q", i, token, got)
+			}
+			n.idle(t)
+		}
+	})
+}
+
+// A wait goes on if there was no leader for long just as it was granted.
+func TestClaimWithoutALeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		c := n.queued(t, "me")
+		next := n.queued(t, "next")
+		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
+		n.fake.change(t, commandOf("DEL", "l"))
+		time.Sleep(3 * claimLimit)
+		n.fake.set(func() { n.fake.fail = nil })
+		next.wantLock(t) // it had its turn
+		main.call("LOCK.RELEASE", "l", "next")
 		c.wantLock(t)
 		n.idle(t)
 	})

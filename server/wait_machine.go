@@ -50,8 +50,9 @@ type machineWaits struct {
 	era     uint64 // era of the node's waits, as far as known
 	number  uint64 // number of the newest wait
 	waiting map[uint64]*waiter
-	left    []uint64 // the machine is to forget them: their clients are gone
-	leaving bool     // leaveAll runs
+	left    []uint64            // the machine is to forget them: their clients are gone
+	strays  map[uint64]struct{} // see leaveStrays
+	leaving bool                // leaveAll runs
 	// gone are the requests whose clients are gone, encoded, until their WaitEnded
 	gone map[uint64][]byte
 }
@@ -254,8 +255,8 @@ func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done
 	case news.reply.Size() > 0:
 		b.kept = false
 		b.s.out.pay()
-		// a node that was away asks whether the client still holds it
-		if news.claimed && b.s.srv.backend.ClockMs()-news.clockMs <= freshMs {
+		// a node that was away, or has sent it again, asks whether the client still holds it
+		if news.claimed && !b.resent && b.s.srv.backend.ClockMs()-news.clockMs <= freshMs {
 			return news.reply, nil, true
 		}
 		return b.claimed(news.reply)
@@ -263,6 +264,12 @@ func (b *blocked) read(news waitNews) (replies commands.Replies, err error, done
 		return replies, nil, false
 	case news.replaced && !b.s.srv.backend.Waits(b.w.number):
 		b.missed = true
+	}
+	// The places of those who wait for locks outlive the term of a leader.
+	if news.dropped > b.request.Wait.Era && !news.ended && b.spec.Claims() &&
+		b.s.srv.backend.Waits(b.w.number) {
+		b.request.Wait.Era = news.dropped
+		return replies, nil, false
 	}
 	if news.ended || news.dropped > b.request.Wait.Era {
 		b.kept = false
@@ -355,20 +362,6 @@ func (s *Server) leaveLater(w *waiter, q commands.Request) {
 	}
 	m.gone[w.number] = commands.AppendRequest(nil, &q)
 	s.startLeaving()
-}
-
-// leavesEarlier has the machine forget what clients of an earlier process of this node wait for,
-// unless the node has not caught up yet.
-func (s *Server) leavesEarlier() bool {
-	if s.users() == nil {
-		return false
-	}
-	earlier, m := s.backend.EarlierWaits(), &s.machineWaits
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.left = append(m.left, earlier...)
-	s.startLeaving()
-	return true
 }
 
 // startLeaving has the machine forget what is in machineWaits.left. The caller holds the mutex.
@@ -478,6 +471,7 @@ func (s *Server) watchNodes(began bool) {
 	defer s.background.Done()
 	started := map[string]time.Time{}
 	term, held, led := s.backend.Status().Term, time.Time{}, time.Time{}
+	looked := time.Now()
 	tick := pulse.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
@@ -487,12 +481,14 @@ func (s *Server) watchNodes(began bool) {
 		case <-s.ctx.Done():
 			return
 		}
+		if !began || time.Since(looked) >= strayPeriod {
+			began, looked = s.leaveStrays() || began, time.Now()
+		}
 		nodes, subscribed := s.backend.WaitingNodes(), s.backend.SubscribedNodes()
 		holders, caughtUp := s.backend.HolderNodes(), s.users() != nil
 		if caughtUp { // until then it sees what was
 			s.holders.begins(s, holders)
 		}
-		began = began || s.leavesEarlier()
 		if len(nodes)+len(subscribed)+len(holders) == 0 && s.pubsub.size.Load() == 0 {
 			continue
 		}

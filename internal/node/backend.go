@@ -105,8 +105,8 @@ func (n backend) WaitingNodes() []string { return n.adapter.WaitingNodes() }
 // FirstWait implements server.Backend.
 func (n backend) FirstWait() uint64 { return n.adapter.FirstWait() }
 
-// EarlierWaits implements server.Backend.
-func (n backend) EarlierWaits() []uint64 { return n.adapter.EarlierWaits() }
+// OwnWaits implements server.Backend.
+func (n backend) OwnWaits() []uint64 { return n.adapter.OwnWaits() }
 
 // SubscribedNodes implements server.Backend.
 func (n backend) SubscribedNodes() []string { return n.adapter.SubscribedNodes() }

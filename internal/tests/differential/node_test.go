@@ -172,10 +172,10 @@ func (n *singleNode) WaitingNodes() []string {
 // FirstWait implements server.Backend.
 func (n *singleNode) FirstWait() uint64 { return fsm.FirstWait(origin) }
 
-// EarlierWaits implements server.Backend.
-func (n *singleNode) EarlierWaits() []uint64 {
+// OwnWaits implements server.Backend.
+func (n *singleNode) OwnWaits() []uint64 {
 	defer n.lock()()
-	return n.node.machine.EarlierWaits(n.FirstWait())
+	return n.node.machine.OwnWaits()
 }
 
 // ScriptVerdicts implements server.Backend.
