@@ -208,7 +208,7 @@ type answers struct {
 	waitQueues   waitQueues
 	machineWaits machineWaits
 	clientIDs    clientIDs
-	repeating    atomic.Int64 // commands that wait, and repeat or have repeated others: see repeats
+	looks        atomic.Int64 // an hour, that waiting commands would make: see pace
 	tracking     tracking
 	lockHolds    lockHolds
 	hints        hints

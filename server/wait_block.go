@@ -102,9 +102,7 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 // unregister takes the command out of what waits.
 func (b *blocked) unregister() {
 	srv := b.s.srv
-	if b.repeated {
-		srv.repeating.Add(-1)
-	}
+	srv.looks.Add(-b.looksHourly)
 	if b.w.number == 0 {
 		srv.waitQueues.leave(b.w)
 		srv.observe()
@@ -142,15 +140,15 @@ type blocked struct {
 	leaves bool          // a request to leave may be under way: how it ended is not known
 	resent bool          // news may be of what the machine gave up when it was sent again
 	behind bool          // an earlier request with its id is under way: it waits for its end
-	// it is in Server.repeating: that has been so
-	repeated bool
 
-	until   time.Time     // timeout; zero: none
-	resume  time.Time     // earliest next attempt after one that could not run; zero: immediately
-	pause   time.Duration // before that attempt
-	look    time.Time     // when there may be something without a change; zero: never
-	looks   bool          // that caused the current attempt
-	request commands.Request
+	until  time.Time     // timeout; zero: none
+	resume time.Time     // earliest next attempt after one that could not run; zero: immediately
+	pause  time.Duration // before that attempt
+	look   time.Time     // when there may be something without a change; zero: never
+	looks  bool          // that caused the current attempt
+	// its part of Server.looks
+	looksHourly int64
+	request     commands.Request
 
 	late       int              // grants that were claimed too late
 	denied     bool             // an attempt was denied, as in recorded
@@ -413,7 +411,7 @@ func (b *blocked) lookAgain(block []byte) {
 	if !ok {
 		return
 	}
-	wait := max(time.Duration(min(ms, 1<<43))*time.Millisecond, leastLook)
+	wait := b.pace(max(time.Duration(min(ms, 1<<43))*time.Millisecond, leastLook))
 	if at := time.Now().Add(wait); b.look.IsZero() || at.Before(b.look) {
 		b.look = at
 	}

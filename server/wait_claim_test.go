@@ -139,35 +139,6 @@ func TestRepeatsWaitForTheFirst(t *testing.T) {
 	})
 }
 
-// Many repeats that wait do not look more often than few: their clients ask for nothing meanwhile.
-func TestManyRepeatsLookSeldom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := startSimulated(t, nil)
-		main := n.dial(t)
-		main.call("SET", "l", "x")
-		const clients = 500
-		var all []*client
-		for range clients {
-			all = append(all, n.queued(t, "me", "ID", "r"))
-		}
-		time.Sleep(time.Second)
-		n.fake.takeCalls()
-		time.Sleep(2 * time.Second)
-		looks := strings.Count(n.fake.takeCalls(), "dry run")
-		if most := int(2 * time.Second / lookShare); looks == 0 || looks > most {
-			t.Errorf("%d looks in 2 s", looks)
-		}
-		main.call("DEL", "l")
-		for _, c := range all {
-			c.wantLock(t)
-		}
-		n.idle(t)
-		if left := n.repeating.Load(); left != 0 {
-			t.Errorf("%d remain", left)
-		}
-	})
-}
-
 // A client that is gone holds nobody up, whenever it goes.
 func TestWhoIsGoneGetsNoLock(t *testing.T) {
 	for i := range 4 {

@@ -217,3 +217,38 @@ func TestClassesOfWaits(t *testing.T) {
 		}
 	}
 }
+
+// Many that wait do not look more often than few: their clients ask for nothing meanwhile.
+func TestManyLookSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 500
+		for i := range 2 {
+			n := startSimulated(t, nil)
+			main := n.dial(t)
+			main.call("SET", "l", "x")
+			main.call("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+			var all []*client
+			for range clients {
+				if i == 0 {
+					all = append(all, n.queued(t, "me", "ID", "r"))
+				} else {
+					all = append(all, n.claiming(t, "me", "0", "0"))
+				}
+			}
+			time.Sleep(time.Second)
+			n.fake.takeCalls()
+			time.Sleep(2 * time.Second)
+			looks := strings.Count(n.fake.takeCalls(), "dry run")
+			if most := 2 * int(mostLooks/3600); looks == 0 || looks > most {
+				t.Errorf("%d looks in 2 s", looks)
+			}
+			for _, c := range all {
+				_ = c.Close()
+			}
+			n.idle(t)
+			if left := n.looks.Load(); left != 0 {
+				t.Errorf("%d looks an hour remain", left)
+			}
+		}
+	})
+}
