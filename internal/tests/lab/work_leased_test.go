@@ -56,18 +56,16 @@ func (g *leasedLocks) turn(a *actor) {
 	if e := a.send(l.bound, call{key: l.name, op: "attach"}, "SET", l.name, q.owner, "LEASE",
 		l.id); e.What == acked && e.Reply == "OK" {
 		g.take(a, l, q)
-	}
-	if l.bound && a.conn != nil { // else it ends by itself
-		if a.rnd.IntN(2) == 0 {
-			a.disconnect()
-		} else {
-			a.ask(true, "LEASE", "REVOKE", l.id)
-		}
+	} else if l.bound {
+		a.disconnect()
 	}
 }
 
-// take waits for locks and holds them for a while.
+// take waits for locks and holds them for a while. A lease that is bound ends with its connection.
 func (g *leasedLocks) take(a *actor, l *attachment, q asked) {
+	if l.bound {
+		defer a.disconnect()
+	}
 	if a.rnd.IntN(2) == 0 {
 		a.do(call{key: q.keys[0], op: "waiters", reads: true, ask: waitersOf(q.keys[0])})
 	}
