@@ -251,11 +251,6 @@ func (t *attachments) judge(w *work) {
 	for _, a := range w.actors {
 		a.disconnect()
 	}
-	leasesEnd(w)
-}
-
-// leasesEnd: without clients there is no lease.
-func leasesEnd(w *work) {
 	left := ""
 	if len(w.actors) > 0 && !await(equalLimit, func() bool {
 		v, err := w.admin.Do(context.Background(), "LEASE", "LIST", "COUNT", 1000).Slice()

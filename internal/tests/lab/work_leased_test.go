@@ -29,9 +29,10 @@ const (
 type leasedLocks struct {
 	grants
 
-	mu   sync.Mutex
-	held []*hold
-	late []*event // their time was over
+	mu     sync.Mutex
+	held   []*hold
+	late   []*event // their time was over
+	leases []string // those that are bound
 }
 
 func leasedMutexes(*work) player {
@@ -52,6 +53,11 @@ func (g *leasedLocks) turn(a *actor) {
 	l := &attachment{name: "{leased}:" + q.owner, bound: a.rnd.IntN(3) == 0}
 	if !l.grantTo(a, q.px) {
 		return
+	}
+	if l.bound {
+		g.mu.Lock()
+		g.leases = append(g.leases, l.id)
+		g.mu.Unlock()
 	}
 	if e := a.send(l.bound, call{key: l.name, op: "attach"}, "SET", l.name, q.owner, "LEASE",
 		l.id); e.What == acked && e.Reply == "OK" {
@@ -186,7 +192,14 @@ func (g *leasedLocks) judge(w *work) {
 			a.disconnect()
 		}
 		g.settle(w)
-		leasesEnd(w)
+		for _, id := range g.leases { // others still have theirs
+			if !await(equalLimit, func() bool {
+				return errorWord(w.admin.Do(context.Background(), "LEASE", "INFO", id).Err()) == noLease
+			}) {
+				w.problem("lease %s remains", id)
+				break
+			}
+		}
 	}
 	for _, e := range g.late {
 		if wait := askedOf(e).wait; e.Return-e.Call < wait-time.Millisecond {
