@@ -599,7 +599,8 @@ func FirstWait(origin uint64) uint64 { return (origin>>1 | 1<<62) &^ (waitNumber
 // sentBy reports whether a wait has a number of the process whose FirstWait is first.
 func sentBy(first, number uint64) bool { return number-first < waitNumbers }
 
-// OwnWaits returns the numbers of this node's waits, also of those that earlier processes have sent.
+// OwnWaits returns the numbers of this node's waits, also of those that earlier processes have
+// sent.
 func (m *Machine) OwnWaits() (numbers []uint64) {
 	for _, w := range m.waiting.all {
 		if w.node == m.waiting.node {

@@ -1,5 +1,5 @@
-// Waits in the machine that no client of this node has: those of an earlier process, and those whose
-// requests ran behind the request to leave, as they can if a connection to the leader breaks.
+// Waits in the machine that no client of this node has: those of an earlier process, and those
+// whose requests ran behind the request to leave, as they can if a connection to the leader breaks.
 
 package server
 
