@@ -44,7 +44,8 @@ func (b *blocked) claimed(replies commands.Replies) (commands.Replies, error, bo
 	default:
 		b.kept = true // its end is to give up what it was granted
 		if b.spec.RequestID(b.request.Cmds[0]) != nil {
-			return commands.Replies{}, errWaitLost, true // if it is claimed, its reply is remembered
+			// if it is claimed, its reply is remembered
+			return commands.Replies{}, errWaitLost, true
 		}
 		b.missed = true // it leaves, and comes again unless its time is over
 	}

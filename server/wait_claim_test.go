@@ -640,7 +640,8 @@ func TestPlacesNeedNoWrites(t *testing.T) {
 func TestWaitThatMayBeSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for i := range 8 {
-			runs, origin, options := i&1 != 0, uint64(i>>1&1*fakeOrigin), []string{"ID", "r"}[:i>>2*2]
+			runs, origin := i&1 != 0, uint64(i>>1&1*fakeOrigin)
+			options := []string{"ID", "r"}[:i>>2*2]
 			n := startSimulated(t, nil)
 			main := n.dial(t)
 			main.call("SET", "l", "x")

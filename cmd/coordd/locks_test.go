@@ -118,8 +118,8 @@ func TestLocksThatSeveralHold(t *testing.T) {
 	call(0, "writer        string  7", "locks", "show", "l")
 	call(0, "HELD BY", "locks", "show", "l")
 	call(0, "held by b, ends in 1h0m0s", "locks", "extend", "l", "1h", "--token", l.Holds[1].Token)
-	call(0, fmt.Sprintf("held by a, ends in 1h0m0s: renewals of its lease %d do not prolong it any "+
-		"more", lease), "locks", "extend", "l", "1h", "--token", l.Holds[0].Token)
+	call(0, fmt.Sprintf("held by a, ends in 1h0m0s: renewals of its lease %d do not prolong it "+
+		"any more", lease), "locks", "extend", "l", "1h", "--token", l.Holds[0].Token)
 	call(0, "released l, held by b", "locks", "release", "l", "--token", l.Holds[1].Token)
 	call(0, "released l, held by a", "locks", "release", "l", "--token", l.Holds[0].Token)
 	wait.For(t, 10*time.Second, "the next", func() bool {

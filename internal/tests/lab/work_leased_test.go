@@ -194,7 +194,8 @@ func (g *leasedLocks) judge(w *work) {
 		g.settle(w)
 		for _, id := range g.leases { // others still have theirs
 			if !await(equalLimit, func() bool {
-				return errorWord(w.admin.Do(context.Background(), "LEASE", "INFO", id).Err()) == noLease
+				err := w.admin.Do(context.Background(), "LEASE", "INFO", id).Err()
+				return errorWord(err) == noLease
 			}) {
 				w.problem("lease %s remains", id)
 				break
