@@ -499,13 +499,16 @@ func (x *Call) undoLocks(a *lockArgs) (calls [][][]byte) {
 	return calls
 }
 
-// ReleasedToken returns the token that a call has which undoLocks returned. That of the first call
-// is the one that the client gets.
-func ReleasedToken(release [][]byte) []byte {
-	if len(release) < 5 {
-		return nil // never: the machine wrote it
+// GrantedToken returns the token that a client got whose locks calls release, which undoLocks
+// returned: the largest of theirs.
+func GrantedToken(calls [][][]byte) (token int64) {
+	for _, call := range calls {
+		if len(call) >= 5 { // always: the machine wrote it
+			n, _ := ParseInt(call[4])
+			token = max(token, n)
+		}
 	}
-	return release[4]
+	return token
 }
 
 // StillHeld reports whether a call that undoLocks returned would release all its locks: nobody has

@@ -6,7 +6,6 @@
 package fsm
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -167,9 +166,9 @@ func (c *claim) has(token []byte) bool {
 	if c.undo == nil {
 		return true
 	}
-	q, err := c.release()
-	return err == nil && len(q.Cmds) > 0 &&
-		bytes.Equal(commands.ReleasedToken(q.Cmds[0]), token)
+	q, err := release(c.undo)
+	granted, _ := commands.ParseInt(token)
+	return err == nil && commands.GrantedToken(q.Cmds) == granted
 }
 
 // stillHeld reports whether what a wait was granted has neither ended nor been taken since: its

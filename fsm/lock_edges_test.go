@@ -162,7 +162,8 @@ func TestTokensOfSeveralKeysRise(t *testing.T) {
 				w.clock += 1001
 				w.apply()
 				got = token(w.told())
-				w.claims("1", "+OK")
+				w.claims(fmt.Sprint("1 ", first), notWaiting)
+				w.claims(fmt.Sprint("1 ", got), "+OK")
 			} else {
 				w.clock += 1001
 				got = token(w.run(line))

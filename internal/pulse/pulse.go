@@ -1,5 +1,5 @@
-// Package pulse has periodic work of an idle process fall together. Each wake-up of a process costs
-// more than most of that work.
+// The instants, and a ticker that ticks at them.
+
 package pulse
 
 import "time"
