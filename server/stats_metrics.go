@@ -24,8 +24,8 @@ var (
 		"Commands by what their reply makes certain: ok and error (it ran), did_not_run, unknown.",
 		"certainty")
 	metricErrors = Metrics.Counter("coordd_errors_total",
-		"Error replies by code word, and errors that scripts catch, as in INFO errorstats; other: of "+
-			"scripts, and unusual ones.",
+		"Error replies by code word, and errors that scripts catch, as in INFO errorstats; other: "+
+			"of scripts, and unusual ones.",
 		"code")
 	metricSlow = Metrics.Counter("coordd_slow_commands_total",
 		"Commands that SLOWLOG noted, since the start.")

@@ -94,47 +94,48 @@ func writeCopies(file string, results []result) (err error) {
 }
 
 // drawCopies draws a pair of bars for each row that counts requests: both rates as shares of the
-// larger one, with the rates beside them.
+// larger one, with the rates behind them. The names stand above the bars, since the fonts of who
+// looks at the picture are not known.
 func drawCopies(file string, results []result) error {
+	const bar = 0.5 * vg.Centimeter
 	p := plot.New()
-	p.Title.Text = "Requests a second that two of three disks have when they are answered"
-	p.Title.Padding = vg.Points(8)
-	p.HideX()
-	p.Y.Width = 0
-	p.Y.Tick.Length = 0
-	p.X.Min, p.X.Max = 0, 1.2
-	bar := 0.45 * vg.Centimeter
-	names := make([]string, 0, len(results))
+	p.HideAxes()
+	p.X.Min, p.X.Max = 0, 1.12
+	count := 0
 	var ours, redis, etcd plotter.Values
-	var labels plotter.XYLabels
+	var names, rates plotter.XYLabels
+	label := func(to *plotter.XYLabels, x, y float64, text string) {
+		to.XYs, to.Labels = append(to.XYs, plotter.XY{X: x, Y: y}), append(to.Labels, text)
+	}
 	for i := len(results) - 1; i >= 0; i-- { // the first is at the top
 		m := &results[i]
 		if m.most {
 			continue
 		}
-		at := float64(len(names))
-		names = append(names, m.name)
+		at := float64(count)
+		count++
 		a, b := medianValue(m.ours), medianValue(m.theirs)
 		largest := max(a, b)
-		ours = append(ours, a/largest)
-		shares := []*plotter.Values{&redis, &etcd}
+		theirs, absent := &redis, &etcd
 		if m.against == threeEtcd {
-			shares[0], shares[1] = shares[1], shares[0]
+			theirs, absent = absent, theirs
 		}
-		*shares[0] = append(*shares[0], b/largest)
-		*shares[1] = append(*shares[1], 0)
-		labels.XYs = append(labels.XYs, plotter.XY{X: a / largest, Y: at + 0.2},
-			plotter.XY{X: b / largest, Y: at - 0.2})
-		labels.Labels = append(labels.Labels, thousands(a), thousands(b))
+		ours, *theirs, *absent = append(ours, a/largest), append(*theirs, b/largest),
+			append(*absent, 0)
+		label(&names, 0, at+0.37, m.name)
+		label(&rates, a/largest, at+0.08, thousands(a))
+		label(&rates, b/largest, at-0.22, thousands(b))
 	}
-	p.Legend.Top, p.Legend.Padding = true, vg.Points(3)
+	legend := plot.NewLegend()
+	legend.Top, legend.Left, legend.Padding = true, true, vg.Points(3)
 	for i, series := range []struct {
 		name   string
 		values plotter.Values
 		offset vg.Length
 	}{
 		{"coordd, 3 nodes", ours, bar / 2},
-		{"redis-server and 2 replicas, appendfsync always, WAIT 1", redis, -bar / 2},
+		{"redis-server and 2 replicas, appendfsync always, WAIT 1 behind each request", redis,
+			-bar / 2},
 		{"etcd, 3 nodes", etcd, -bar / 2},
 	} {
 		bars, err := plotter.NewBarChart(series.values, bar)
@@ -144,24 +145,28 @@ func drawCopies(file string, results []result) error {
 		bars.Horizontal, bars.Offset = true, series.offset
 		bars.Color, bars.LineStyle.Width = plotutil.Color(i), 0
 		p.Add(bars)
-		p.Legend.Add(series.name, bars)
+		legend.Add(series.name, bars)
 	}
-	rates, err := plotter.NewLabels(labels)
-	if err != nil {
-		return err
+	for _, of := range []plotter.XYLabels{names, rates} {
+		labels, err := plotter.NewLabels(of)
+		if err != nil {
+			return err
+		}
+		labels.Offset = vg.Point{X: vg.Points(3)}
+		p.Add(labels)
 	}
-	rates.Offset = vg.Point{X: vg.Points(4)}
-	for i := range rates.TextStyle {
-		rates.TextStyle[i].YAlign = text.YCenter
-	}
-	p.Add(rates)
-	p.NominalY(names...)
-	p.Y.Tick.Label.XAlign = text.XRight
-	canvas := vgsvg.New(26*vg.Centimeter, 3*vg.Centimeter+vg.Length(len(names))*1.4*vg.Centimeter)
+	p.Y.Min, p.Y.Max = -0.5, float64(count)-0.3
+	const head = 3.8 * vg.Centimeter
+	canvas := vgsvg.New(22*vg.Centimeter, head+vg.Length(count)*1.8*vg.Centimeter)
 	all := draw.New(canvas)
 	all.SetColor(color.White)
 	all.Fill(all.Path())
-	p.Draw(draw.Crop(all, vg.Points(8), -vg.Points(8), vg.Points(8), -vg.Points(8)))
+	style := p.Title.TextStyle
+	style.Font.Size, style.XAlign = vg.Points(14), text.XLeft
+	all.FillText(style, vg.Point{X: vg.Centimeter, Y: all.Max.Y - vg.Centimeter},
+		"Requests a second that are on two of three disks when they are answered")
+	legend.Draw(draw.Crop(all, vg.Centimeter, 0, 0, -1.8*vg.Centimeter))
+	p.Draw(draw.Crop(all, vg.Centimeter, -vg.Points(8), vg.Points(8), -head))
 	return writeCanvas(file, canvas)
 }
 

@@ -138,7 +138,11 @@ func (g goSuite) test(ctx context.Context, dir, _ string, s server) ([]outcome, 
 	test.Env = append(slices.Clone(s.env), g.env...)
 	out, err := output(test)
 	if err != nil || !g.ginkgo {
-		return readGo(out), err
+		outcomes, unread := readGo(out)
+		if len(outcomes) == 0 && err == nil {
+			err = fmt.Errorf("no test ran: %.2000s", out)
+		}
+		return outcomes, errors.Join(err, unread)
 	}
 	text, err := os.ReadFile(report)
 	if err != nil {
@@ -175,8 +179,7 @@ func replaceIn(pattern string, old *regexp.Regexp, with string) error {
 }
 
 // readGo reads what go test -json prints of tests without subtests.
-func readGo(out string) []outcome {
-	var outcomes []outcome
+func readGo(out string) (outcomes []outcome, err error) {
 	printed := map[string]string{}
 	parents := map[string]bool{}
 	lines := bufio.NewScanner(strings.NewReader(out))
@@ -203,7 +206,7 @@ func readGo(out string) []outcome {
 			outcomes = append(outcomes, o)
 		}
 	}
-	return outcomes
+	return outcomes, lines.Err()
 }
 
 func readJUnit(text []byte) ([]outcome, error) {

@@ -161,6 +161,9 @@ func (s suite) run(ctx context.Context, dir, binary string, only []string) ([]re
 			})
 		}
 		units.Wait()
+		if passed, failed, _ := count(r.outcomes); passed+failed == 0 {
+			r.outcomes = append(r.outcomes, outcome{Test: "(whole)", Failure: "nothing ran"})
+		}
 		slices.SortStableFunc(r.outcomes, func(a, b outcome) int {
 			return cmp.Compare(a.Test, b.Test)
 		})

@@ -54,7 +54,8 @@ func TestMemoryByKind(t *testing.T) {
 	}
 	live, used := memoryOf(c, "used_memory_live"), memoryOf(c, "used_memory")
 	if rest := live - entries; live > used || live == 0 || rest > 32<<20 {
-		t.Errorf("%d bytes live of %d, %d of them are neither data nor log entries", live, used, rest)
+		t.Errorf("%d bytes live of %d, %d of them are neither data nor log entries", live, used,
+			rest)
 	}
 }
 
