@@ -145,14 +145,19 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	f.after = nil
 	f.lastBatch, f.lastLoad = slices.Clone(batch), load
 	f.mu.Unlock()
+	stopped := &Error{Unknown, "UNKNOWN stopped"}
 	if begun != nil {
-		begun <- struct{}{}
+		select {
+		case begun <- struct{}{}:
+		case <-ctx.Done():
+			return commands.Replies{}, stopped
+		}
 	}
 	if gate != nil {
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			return commands.Replies{}, &Error{Unknown, "UNKNOWN stopped"}
+			return commands.Replies{}, stopped
 		}
 	}
 	if counted := requests(batch); counted != count {
