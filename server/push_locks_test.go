@@ -327,7 +327,9 @@ func TestLocksTakenBesideOlderOnes(t *testing.T) {
 
 	holder.acquire("x", "me", "PX", "50000")
 	v := &n.lockHolds
+	v.mu.Lock()
 	s := v.byKey[heldKey{0, "x"}][0].s
+	v.mu.Unlock()
 	tokens := map[string]uint64{"k": 100, "l": 200}
 	for key := range tokens {
 		v.ask(s, heldLock{heldKey{0, key}, "me"})
@@ -337,11 +339,13 @@ func TestLocksTakenBesideOlderOnes(t *testing.T) {
 	}
 	for range 2 {
 		for key, token := range tokens {
+			v.mu.Lock()
 			v.tell(&commands.Event{Kind: commands.LockTaken, Key: key, Payload: []byte("me"),
 				Wait: token})
 			if h := v.byKey[heldKey{0, key}]; len(h) != 1 || h[0].token != token || h[0].guessed {
 				t.Errorf("%s: %+v", key, h)
 			}
+			v.mu.Unlock()
 		}
 	}
 }
