@@ -53,10 +53,14 @@ func (c *ScriptCalls) Erred(line string, n int) {
 		c.Errors = map[string]int{}
 	}
 	word, _, _ := strings.Cut(line, " ")
-	if n += c.Errors[word]; n != 0 {
-		c.Errors[strings.Clone(word)] = n
-	} else {
+	before, known := c.Errors[word]
+	switch n += before; {
+	case n == 0:
 		delete(c.Errors, word)
+	case known:
+		c.Errors[word] = n
+	default:
+		c.Errors[strings.Clone(word)] = n // the line may be long
 	}
 }
 

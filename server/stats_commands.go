@@ -36,7 +36,7 @@ const workNs = 25
 // CountScriptCalls counts what scripts have called, and the errors that they caught.
 func (s *Server) CountScriptCalls(calls *commands.ScriptCalls) {
 	for word, n := range calls.Errors {
-		s.stats.error(codeWord(word), max(n, 0)) // a script can make a table that looks counted
+		s.stats.error(codeOf(word), max(n, 0)) // a script can make a table that looks counted
 	}
 	for i := range calls.Counts {
 		n := &calls.Counts[i]
