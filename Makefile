@@ -41,7 +41,8 @@ DEADCODE = golang.org/x/tools/cmd/deadcode@v0.52.0
 # lint vets everything. Each wait has a limit of its own: a package that reaches this one hangs.
 TESTFLAGS ?= -vet=off -timeout 10m
 # The race detector has each process wait for a second when it ends, also those that tests start.
-export GORACE = atexit_sleep_ms=0
+# What it finds in a dependency, and does no harm, is listed in the file.
+export GORACE = atexit_sleep_ms=0 suppressions='$(CURDIR)/internal/tests/detector/suppressions'
 ALL = $(patsubst $(shell $(GO) list -m)/%,%,$(shell $(GO) list ./...))
 # The race detector watches what has goroutines: not tests of coordd in processes of its own or of
 # files, nor packages without concurrency, such as the machine of fsm; of its tests, those of what is

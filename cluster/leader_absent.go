@@ -84,15 +84,15 @@ func (n *Node) watchTurn(dead *link, term uint64, now time.Time) time.Duration {
 	}
 	at, majority := d.turn(members, n.cfg.ID, now, n.cfg.HeartbeatTimeout)
 	if !majority || d.stood == d.own.at || !n.fitToLead() {
-		return followerTick
+		return longestRest
 	}
 	if wait := at.Sub(now); wait > 0 {
-		return min(wait, followerTick)
+		return min(wait, longestRest)
 	}
 	d.stood = d.own.at
 	n.logger.Info("a majority has no leader, this node stands for election", "term", term)
 	n.loops.Go(func() { n.stand(term) })
-	return followerTick
+	return longestRest
 }
 
 // turn returns when it is a voter's turn to stand, and whether a majority of the voters has found
@@ -144,24 +144,25 @@ func (n *Node) watchRefusal(term uint64, contact, now time.Time) time.Duration {
 	defer n.findings.mu.Unlock()
 	r := &n.findings.refused
 	if r.term != term || contact.After(r.at) || !n.fitToLead() {
-		return followerTick
+		return longestRest
 	}
 	others := n.votersBut(r.candidate)
 	rank, voter := slices.BinarySearch(others, n.cfg.ID)
 	if !voter {
-		return followerTick
+		return longestRest
 	}
 	beat := n.cfg.HeartbeatTimeout
 	due := r.at.Add(beat/2 + time.Duration(rank)*headStart(beat, n.storeTime()))
-	needed := n.findings.deadIn+1 == term && len(others)-1 <= (len(others)+1)/2
+	dead := n.findings.deadIn
+	needed := dead > 0 && dead+1 == term && len(others)-1 <= (len(others)+1)/2
 	if wait := due.Sub(now); wait > 0 && !needed {
-		return min(wait, followerTick)
+		return min(wait, longestRest)
 	}
 	n.logger.Info("who was refused a vote did not win, this node stands for election",
 		"refused", r.candidate, "term", term)
 	*r = refusal{}
 	n.loops.Go(func() { n.stand(term) })
-	return followerTick
+	return longestRest
 }
 
 // noteRefusal notes that this node refused a vote.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,6 +151,77 @@ func TestLateAskerDeposesNobody(t *testing.T) {
 			t.Errorf("term %d after %d", now, term)
 		}
 	})
+}
+
+// TestFormerLeaderMayNotAsk asks a follower that knows no leader to stand, in the name of the
+// former one: others may have elected another since.
+func TestFormerLeaderMayNotAsk(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newSlowCluster(t, 3)
+		lead, lone := c.leader(), c.followers()[0]
+		term := lone.raft.CurrentTerm()
+		c.net.isolate(lone.cfg.ID)
+		eventually(t, "it knows no leader", func() bool {
+			_, leader := lone.raft.LeaderWithID()
+			return leader == ""
+		})
+		err := askToStandNow(t, lone, lead.cfg.ID)
+		if err == nil || err.Error() != errElected.Error() || lone.raft.CurrentTerm() != term {
+			t.Errorf("%v; term %d after %d", err, lone.raft.CurrentTerm(), term)
+		}
+	})
+}
+
+// TestNewLeaderIsNotDeposed has a follower ask itself to stand while it stores the term of a leader
+// that was elected without it: by that leader's first message, or its snapshot.
+func TestNewLeaderIsNotDeposed(t *testing.T) {
+	for _, sends := range []string{"entries", "a snapshot"} {
+		runSimulated(t, sends, func(t *testing.T) {
+			c := newSlowCluster(t, 3)
+			lead, first, second := c.leader(), c.followers()[0], c.followers()[1]
+			c.write(lead, "before")
+			c.converged()
+			term := lead.raft.CurrentTerm()
+			c.net.isolate(second.cfg.ID)
+			if err := lead.TransferLeadership(first.cfg.ID); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the first one leads", func() bool { return first.leadsIn(term + 1) })
+			slowPromises(t, second, 200*time.Millisecond)
+			addr, _ := first.ServerAddr(raft.ServerID(first.cfg.ID))
+			header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+				ID: []byte(first.cfg.ID), Addr: []byte(addr)}
+			rpc := raft.RPC{RespChan: make(chan raft.RPCResponse, 1),
+				Command: &raft.AppendEntriesRequest{RPCHeader: header, Term: term + 1}}
+			if sends == "a snapshot" {
+				rpc.Reader = strings.NewReader("")
+				rpc.Command = &raft.InstallSnapshotRequest{RPCHeader: header, Term: term + 1,
+					LastLogIndex: 1 << 20, LastLogTerm: term + 1, Size: 1}
+			}
+			go second.transport.deliver(rpc)
+			time.Sleep(100 * time.Millisecond)
+			if got := second.raft.CurrentTerm(); got != term {
+				t.Fatalf("term %d after %d: nothing is shown", got, term)
+			}
+			second.findings.standsIn.Store(term)
+			err := askToStandNow(t, second, second.cfg.ID)
+			if err == nil || err.Error() != errElected.Error() {
+				t.Errorf("asked to stand: %v", err)
+			}
+			if now := second.raft.CurrentTerm(); now != term+1 {
+				t.Errorf("term %d after %d", now, term)
+			}
+		})
+	}
+}
+
+// askToStandNow has a request of a node to stand for election arrive at n, and returns the answer.
+func askToStandNow(t *testing.T, n *Node, by string) error {
+	t.Helper()
+	answer := make(chan raft.RPCResponse, 1)
+	n.transport.deliver(raft.RPC{RespChan: answer, Command: &raft.TimeoutNowRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(by)}}})
+	return wait.Receive(t, 10*time.Second, "the answer", answer).Error
 }
 
 // TestLeaderThatOneFollowerLosesStays breaks the connections of one follower to the leader, which

@@ -239,8 +239,8 @@ func TestVoidEntryDoesNotRun(t *testing.T) {
 	if a.appliedIndex.Load() != 5 || len(toy.batches()) != 0 || a.clockMs.Load() != 0 {
 		t.Errorf("applied %d, %v", a.appliedIndex.Load(), toy.batches())
 	}
-	if _, ok := a.Apply(&raft.Log{Index: 6, Term: 2, Data: entry,
-		Extensions: appendMark(nil, 2)}).(voided); ok {
+	if _, ok := a.Apply(&raft.Log{Index: 6, Term: 3, Data: entry,
+		Extensions: appendMark(nil, 3)}).(voided); ok {
 		t.Error("an entry stamped in its own term does not run")
 	}
 	if len(toy.batches()) != 1 || a.clockMs.Load() != 100 {
@@ -291,10 +291,13 @@ func TestRestingLeaderMeetsDeadlines(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		lead := c.leader()
 		toy := c.toys[lead.cfg.ID]
-		for i := range 20 {
+		for i := range 40 {
 			settled(t, lead)
 			time.Sleep(time.Duration(i) * followerTick / 20)
 			deadline := lead.route.Load().lead.NowMs() + 15
+			if i%2 == 1 { // about when a rest is over
+				deadline += followerTick.Milliseconds()
+			}
 			for _, toy := range c.toys {
 				toy.mu.Lock()
 				toy.Deadline, toy.Expired = deadline, nil
@@ -312,6 +315,19 @@ func TestRestingLeaderMeetsDeadlines(t *testing.T) {
 				t.Errorf("%d ms late", late)
 			}
 		}
+	})
+}
+
+// A leader that looks again soon is woken by no entry.
+func TestBusyLeaderIsNotWoken(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		lead := newCluster(t, 1, nil).leader()
+		settled(t, lead)
+		eventually(t, "it rests", lead.resting.Load)
+		lead.inFlight.Add(1)
+		defer lead.inFlight.Add(-1)
+		kick(lead.routeWake)
+		eventually(t, "it rests no more", func() bool { return !lead.resting.Load() })
 	})
 }
 

@@ -63,17 +63,17 @@ func (n *Node) replays() bool {
 }
 
 // watchSilence makes Raft stand for election when it is time, and returns how long until then,
-// followerTick at most. The route loop calls it on a node that does not lead.
+// longestRest at most. The route loop calls it on a node that does not lead.
 func (n *Node) watchSilence(now time.Time) time.Duration {
 	// Raft forgets its leader before it enters another term, so id is not of an earlier one.
 	term := n.raft.CurrentTerm()
 	contact := n.raft.LastContact()
 	_, id := n.raft.LeaderWithID()
 	if n.raft.State() != raft.Follower {
-		return followerTick
+		return longestRest
 	}
 	l := n.link(string(id))
-	soon := followerTick
+	soon := longestRest
 	if id == "" {
 		soon = n.watchRefusal(term, contact, now)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/pulse"
 )
@@ -18,6 +19,7 @@ import (
 const (
 	leaderTick   = 10 * time.Millisecond
 	followerTick = 100 * time.Millisecond
+	longestRest  = followerTick + followerTick/4 // as pulse.Until
 	// on the leader, so that Status knows the members when nobody reads
 	askEvery = 250 * time.Millisecond
 )
@@ -57,15 +59,15 @@ func (n *Node) followRaft() {
 	for {
 		r := n.observe()
 		n.noteProgress(time.Now())
-		wait := followerTick
+		wait := longestRest
 		if r.lead != nil {
 			wait = n.checkDeadline(r.lead)
 		} else if !r.self {
 			wait = n.watchSilence(time.Now())
 		}
 		n.sweep(time.Now())
-		if wait == followerTick {
-			wait = pulse.Until(followerTick)
+		if wait >= followerTick {
+			wait = min(wait, pulse.Until(followerTick))
 		}
 		timer.Reset(wait)
 		slept := time.Now()
@@ -79,6 +81,31 @@ func (n *Node) followRaft() {
 	}
 }
 
+// oneLeader holds of what a node hears.
+var oneLeader = invariant.New("one-leader", "a term has at most one leader",
+	"members whose states differ from a majority's end, as states-equal says")
+
+// termLeader is who leads in the newest term of which this node knows. What hashicorp/raft v1.7.3
+// tells does not do: a heartbeat that comes while the term is raised makes its sender the leader of
+// the next term for a moment.
+type termLeader struct {
+	mu   lockorder.Mutex
+	id   string
+	term uint64
+}
+
+// leads notes that a node leads in a term.
+func (l *termLeader) leads(id string, term uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case term > l.term:
+		l.id, l.term = id, term
+	case term == l.term && id != l.id:
+		oneLeader.Broken("term", term, "leader", id, "before", l.id)
+	}
+}
+
 // observe updates links and route from Raft's state and returns the route.
 func (n *Node) observe() *route {
 	if n.machine.removed(n.cfg.ID) {
@@ -88,6 +115,9 @@ func (n *Node) observe() *route {
 	n.notifyRoles()
 	old := n.route.Load()
 	next := &route{self: n.leadsRaft()}
+	if term := n.raft.CurrentTerm(); n.leadsIn(term) {
+		n.termLeader.leads(n.cfg.ID, term)
+	}
 	_, leaderID := n.raft.LeaderWithID()
 	next.leaderID = string(leaderID)
 	switch {
@@ -261,10 +291,10 @@ func (n *Node) checkDeadline(lead *leadership) (wait time.Duration) {
 	if n.inFlight.Load() == 0 && !n.machine.busy.Load() {
 		now := lead.NowMs()
 		deadlineMs, ok := n.machine.nextDeadline()
-		left := time.Duration(min(deadlineMs-now+1, followerTick.Milliseconds())) * time.Millisecond
+		left := time.Duration(min(deadlineMs-now+1, longestRest.Milliseconds())) * time.Millisecond
 		switch {
 		case !ok:
-			wait = followerTick
+			wait = longestRest
 		case left <= 0 || now-n.machine.clockMs.Load() >= stampEvery.Milliseconds():
 			n.tickDue.Store(true)
 			kick(n.writes.wake)
@@ -276,6 +306,9 @@ func (n *Node) checkDeadline(lead *leadership) (wait time.Duration) {
 		n.lastLeader.lastAsk = now
 		n.settleWalls(lead)
 		n.askMembers()
+	}
+	if wait <= leaderTick {
+		n.resting.Store(false) // else each entry under load would wake the route loop
 	}
 	return wait
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/disk"
 	"github.com/coordd/coordd/internal/pulse"
 )
 
@@ -68,6 +69,43 @@ type storeFailure struct {
 	err   error
 	since time.Time // no entry was stored since then
 	at    time.Time // when the newest attempt failed
+}
+
+// logTrouble is why a node stores no entries, as members tell each other. Later versions may have
+// more kinds.
+type logTrouble byte
+
+const (
+	noTrouble logTrouble = iota // it stores them, as far as it was asked to
+	logFails
+	diskFull
+	diskHangs
+)
+
+// String returns what members are told; the node itself says more.
+func (t logTrouble) String() string {
+	switch t {
+	case noTrouble:
+		return ""
+	case diskFull:
+		return "it stores no log entries: its disk is full"
+	case diskHangs:
+		return "it stores no log entries: its disk hangs"
+	}
+	return "it stores no log entries"
+}
+
+// troubleOfLog returns the kind of what logTrouble says.
+func (n *Node) troubleOfLog() logTrouble {
+	switch r := n.logs.storeFailure.Load(); {
+	case r != nil && disk.NoSpace(r.err):
+		return diskFull
+	case r != nil:
+		return logFails
+	case n.logs.writing.overdue(hangTime):
+		return diskHangs
+	}
+	return noTrouble
 }
 
 // logTrouble says why this node stores no entries at present; empty: it does, as far as it was

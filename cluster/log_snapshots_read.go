@@ -11,7 +11,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/internal/invariant"
 )
+
+// snapshotsRead holds of what a node writes.
+var snapshotsRead = invariant.New("snapshots-read-back",
+	"a snapshot that was written can be read, record by record",
+	"it is dropped, and the log that it would replace stays")
 
 // readBack is how a store reads its snapshots back.
 type readBack struct {
@@ -57,6 +64,7 @@ func (s *snapshotStore) readBack(index uint64, id string) error {
 		return errStopping
 	default:
 	}
+	snapshotsRead.Broken("index", index)
 	err = fmt.Errorf("the snapshot of entry %d was written but cannot be read back: %w", index, err)
 	s.reads.unreadable.Add(1)
 	s.reads.trouble.Store(&err)

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/metrics"
 	"github.com/coordd/coordd/internal/pulse"
 )
@@ -138,6 +140,7 @@ type applier struct {
 	took     metrics.Histogram // applying
 
 	appliedIndex atomic.Uint64 // the machine has applied everything up to here
+	appliedTerm  uint64        // the newest entry's; the applying goroutine's
 	clockMs      atomic.Int64  // machine.Clock(), readable without its lock
 	// the last entry for the machine that was in the log at the start and is still there
 	replayEnd atomic.Uint64
@@ -171,7 +174,19 @@ func newApplier(m Machine, logger *slog.Logger) *applier {
 	return a
 }
 
+// entriesInOrder holds of what Raft has the machine apply.
+var entriesInOrder = invariant.New("entries-in-order",
+	"a machine applies entries in the order of the log, each once, and their terms never fall",
+	"the process ends, and applies its log again when it starts")
+
 func (a *applier) Apply(l *raft.Log) any {
+	if l.Index <= a.appliedIndex.Load() || l.Term < a.appliedTerm {
+		entriesInOrder.Broken("index", l.Index, "term", l.Term, "applied",
+			a.appliedIndex.Load(), "applied-term", a.appliedTerm)
+		panic(fmt.Sprintf("entry %d of term %d cannot follow entry %d of term %d", l.Index, l.Term,
+			a.appliedIndex.Load(), a.appliedTerm))
+	}
+	a.appliedTerm = l.Term
 	if a.durable != nil && !a.durable(l.Index) {
 		a.skipped = errNotDurable // the process ends
 		return nil
@@ -352,6 +367,7 @@ func (a *applier) Restore(source io.ReadCloser) error {
 		a.members.Store(newCommitted(meta.ConfigurationIndex, meta.Configuration))
 		a.logger.Info("snapshot loaded", "applied-before", a.appliedIndex.Load(), "index",
 			meta.Index, "took", time.Since(began))
+		a.appliedTerm = meta.Term
 		a.advance(meta.Index)
 	}
 	return err

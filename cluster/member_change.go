@@ -154,7 +154,10 @@ func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 					"--peer-advertise on the leader", addr, n.mux.Addr()))
 	}
 	for _, s := range known.configuration.Servers {
-		switch {
+		switch runs := n.runsAt(id); {
+		case string(s.ID) == id && s.Suffrage == raft.Voter && runs != "":
+			return false, refused(fmt.Sprintf("node %s is already a voter, and runs at %s: %s", id,
+				runs, actOfATwin))
 		case string(s.ID) == id && s.Suffrage == raft.Voter:
 			return false, refused(
 				fmt.Sprintf(
@@ -170,12 +173,35 @@ func (n *Node) mayAdd(id, addr string) (done bool, err error) {
 		raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(addr)})
 }
 
+// actOfATwin is the act of who starts a node with the id of one that runs, as with a copied file.
+const actOfATwin = "give the new node an --id of its own"
+
+// runsAt returns the address of a member that this node hears from; empty: of none.
+func (n *Node) runsAt(id string) string {
+	switch addr, ok := n.peerAddr(id); {
+	case id == n.cfg.ID:
+		return n.mux.Addr().String()
+	case ok && n.hears(id):
+		return addr
+	}
+	return ""
+}
+
+// isAt reports whether the data directory that is linked as a member has an incarnation.
+func (n *Node) isAt(id, incarnation string) bool {
+	l := n.link(id)
+	return l != nil && l.incarnation() == incarnation
+}
+
 // checkJoiner refuses to add a node that does not know the machine's level, or to which the leader
 // cannot talk: it would be a member that gets nothing. Where nobody answers yet nothing is checked:
 // the node refuses unknown levels itself.
 func (n *Node) checkJoiner(id, addr string) error {
 	h, err := n.probe(addr)
+	runs := n.runsAt(id)
 	switch {
+	case errors.As(err, new(noAnswer)) && runs != "" && runs != addr:
+		return notRun(fmt.Sprintf("node %s runs at %s, and nobody answers at %s", id, runs, addr))
 	case errors.As(err, new(noAnswer)):
 		return nil
 	case errors.Is(err, net.ErrClosed):
@@ -188,6 +214,9 @@ func (n *Node) checkJoiner(id, addr string) error {
 	case n.isOtherCluster(h.cluster):
 		return refused(fmt.Sprintf("node %s belongs to cluster %s, this one is %s: give it an "+
 			"empty data directory", id, h.cluster, n.clusterID()))
+	case runs != "" && !n.isAt(id, h.incarnation): // the learner would be moved to and fro
+		return refused(fmt.Sprintf("node %s is already a learner, and runs at %s: %s", id, runs,
+			actOfATwin))
 	case h.level >= n.levels.Level():
 		return nil
 	}

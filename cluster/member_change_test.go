@@ -42,6 +42,82 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	return n
 }
 
+// TestCopiedIDs: a node that is started with the id of one that runs, as with a copied file, is
+// told to take another id. Nothing changes: a learner would be sent to and fro between two
+// addresses, and whoever removed that id, as after the loss of a disk, would remove the one that
+// runs.
+func TestCopiedIDs(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) { cfg.Learner = cfg.ID == "n4" })
+		c.write(c.leader(), "a")
+		n4 := c.joiner("n4", true)
+		lead := c.leader()
+		add := func(id, addr string) error {
+			return lead.ChangeMembers(membership.Change{Kind: membership.Add, ID: id,
+				PeerAddr: addr})
+		}
+		eventually(t, "the learner is added", func() bool {
+			return add("n4", n4.mux.Addr().String()) == nil
+		})
+		c.ready("n4")
+		ids := []string{"n1", "n2", "n3", "n4"}
+		eventually(t, "the leader hears from all", func() bool {
+			return !slices.ContainsFunc(ids, func(id string) bool { return lead.runsAt(id) == "" })
+		})
+		cfg := Config{ID: "n4", ClientAddr: "client-twin:1", DataDir: filepath.Join(c.dir, "twin"),
+			PeerListener: c.net.listen(t, "twin", ""), Join: true, Learner: true,
+			Clock: newTestClock(), dial: c.net.dialer("twin"), Logger: testLogger()}
+		if *overTLS {
+			c.ca.useTLS(PeerTLSDial)(&cfg)
+		}
+		twin, err := Open(cfg, newToy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer twin.Close()
+		copied := twin.mux.Addr()
+		before := lead.machine.members.Load().index
+		for _, id := range ids {
+			at := c.nodes[id].mux.Addr().String()
+			err := add(id, copied.String())
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "runs at "+at) ||
+				!strings.HasSuffix(err.Error(), actOfATwin) {
+				t.Errorf("another %s, though one runs at %s: %v", id, at, err)
+			}
+			if id == lead.cfg.ID {
+				continue // it does not greet itself
+			}
+			if why, lost := lead.checkIdentity(hello{version: protocolVersion, id: id,
+				incarnation: "copied"}); !lost || !strings.Contains(why, "runs at "+at) ||
+				!strings.HasSuffix(why, actOfATwin) || strings.Contains(why, "RAFT REMOVE") {
+				t.Errorf("an empty %s, though one runs at %s: %q", id, at, why)
+			}
+		}
+		if err := add("n4", "10.0.0.98:1"); !errors.Is(err, ErrNotRun) ||
+			!strings.Contains(err.Error(), "runs at "+n4.mux.Addr().String()) {
+			t.Errorf("n4 where nobody answers: %v", err)
+		}
+		if err := add("n4", n4.mux.Addr().String()); err != nil {
+			t.Errorf("a node asks again until it is added: %v", err)
+		}
+		c.write(lead, "b")
+		if now := lead.machine.members.Load().index; now != before {
+			t.Errorf("entry %d changed the members, the newest was %d", now, before)
+		}
+
+		// the one that ran is gone: its disk may be lost, or it was added with a wrong address
+		c.close("n4")
+		eventually(t, "the leader hears no more", func() bool { return lead.runsAt("n4") == "" })
+		if why, lost := lead.checkIdentity(hello{version: protocolVersion, id: "n4",
+			incarnation: "copied"}); !lost || !strings.Contains(why, "RAFT REMOVE n4") {
+			t.Errorf("an empty n4: %q", why)
+		}
+		if err := add("n4", "10.0.0.99:1"); err != nil {
+			t.Errorf("the address of a learner that is away: %v", err)
+		}
+	})
+}
+
 // TestHangingJoinersHoldUpNobody has nodes ask to be added whose addresses accept connections and
 // answer nothing. Meanwhile another one joins and gets its vote.
 func TestHangingJoinersHoldUpNobody(t *testing.T) {

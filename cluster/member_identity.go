@@ -209,8 +209,8 @@ func (n *Node) fitToLead() bool {
 func (n *Node) mayTakeOver() bool { return !n.leaving.Load() && n.fitToLead() }
 
 // mayStand returns why this node may not stand for election when a node asks it to, nil: it may. A
-// late message would depose the leader that was elected since: no other than the leader may ask,
-// and this node asks itself for one term.
+// late message would depose the leader that was elected since: no other than the leader that it
+// follows may ask, and this node asks itself for one term.
 func (n *Node) mayStand(asked string) error {
 	_, leader := n.raft.LeaderWithID()
 	switch {
@@ -218,7 +218,7 @@ func (n *Node) mayStand(asked string) error {
 		return errUnfit
 	case asked == n.cfg.ID && (n.raft.State() != raft.Follower ||
 		n.raft.CurrentTerm() != n.findings.standsIn.Load()),
-		asked != n.cfg.ID && leader != "" && asked != string(leader):
+		asked != n.cfg.ID && asked != string(leader):
 		return errElected
 	}
 	return nil
@@ -334,6 +334,10 @@ func (n *Node) checkIdentity(h hello) (refusal string, lost bool) {
 			"restored, recovered or founded again; empty the unwanted one and --join it under a "+
 			"new id", n.cfg.ID, own, h.id, h.cluster), false
 	case own != "" && known != "" && known != h.incarnation:
+		if runs := n.runsAt(h.id); runs != "" { // it is not the disk: its act would end that one
+			return fmt.Sprintf("node %s has no data, and a node with that id and its data runs at "+
+				"%s: %s", h.id, runs, actOfATwin), true
+		}
 		return lostDiskError(h.id, "node "+n.cfg.ID, own, known).Error(), true
 	case own == "" && h.cluster != "" && h.expects != "" && h.expects != n.incarnation &&
 		(h.to == "" || h.to == n.cfg.ID): // not meant for the node that had this address

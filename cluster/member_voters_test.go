@@ -259,6 +259,40 @@ func TestRemovalBesideAFullDisk(t *testing.T) {
 	}
 }
 
+// TestMembersTellThatTheyStoreNothing: a member whose disk is full answers, and may lack a few
+// entries only. Who asks any node whether another one may be restarted must hear of it.
+func TestMembersTellThatTheyStoreNothing(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		full, change := unwritables()
+		c := newCluster(t, 3, change)
+		lead, bad := c.leader(), c.followers()[1].cfg.ID
+		c.write(lead, "a")
+		c.converged()
+		told := func() (at, of map[string]string) {
+			at, of = map[string]string{}, map[string]string{}
+			for _, n := range c.nodes {
+				for _, m := range n.Status().Members {
+					if m.LogTrouble != "" {
+						at[n.cfg.ID], of[m.ID] = m.LogTrouble, m.LogTrouble
+					}
+				}
+			}
+			return at, of
+		}
+		full[bad].Store(true)
+		t.Cleanup(func() { full[bad].Store(false) }) // before the nodes are closed
+		c.write(lead, "b")
+		eventually(t, "the leader tells", func() bool {
+			at, of := told()
+			return at[lead.cfg.ID] != "" && at[bad] != "" && len(of) == 1 &&
+				of[bad] == logFails.String()
+		})
+		full[bad].Store(false)
+		c.write(lead, "c")
+		eventually(t, "all store again", func() bool { at, _ := told(); return len(at) == 0 })
+	})
+}
+
 // TestNoLearnerBesideAFullDisk starts a voter with --learner, which the others need: it keeps its
 // vote while one of them stores nothing.
 func TestNoLearnerBesideAFullDisk(t *testing.T) {

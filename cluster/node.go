@@ -123,8 +123,10 @@ type observed struct {
 
 	starved       atomic.Int64 // when it was last short of processor time, ns since 1970; 0: never
 	leaderLost    atomic.Int64 // when lastLeader became unknown, after opened; 0 while it is known
+	askedOthers   atomic.Int64 // ns since opened when AskMembers asked last; 0: never
 	caughtUpAt    atomic.Int64 // ns since opened, see noteProgress
 	stalledLeader atomic.Bool  // it leads, but sends nothing as a leader
+	termLeader    termLeader
 	sending       atomic.Int32 // snapshots being sent that may let this leader commit
 	roles         broadcast    // notified when lastRoles changes, and when a stall begins or ends
 

@@ -73,3 +73,50 @@ func TestWedgedNodeIsNotAlive(t *testing.T) {
 		}
 	})
 }
+
+// TestFollowerAsksForWhoLooks: a follower asks the others nothing while it knows a leader, which
+// may serve nothing. Who asks it for the members must not read that the others are silent.
+func TestFollowerAsksForWhoLooks(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.write(c.leader(), "a")
+		c.converged()
+		n, other := c.followers()[0], c.followers()[1].cfg.ID
+		silent := func() time.Duration {
+			for _, m := range n.Status().Members {
+				if m.ID == other {
+					return m.LastContact
+				}
+			}
+			return -1
+		}
+		sent := func() uint64 {
+			l := n.link(other)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.confirms.sent
+		}
+		eventually(t, "nobody asks", func() bool { return silent() > 2*heardLately })
+		before := sent()
+		for range 9 {
+			n.AskMembers()
+		}
+		if now := sent(); now != before+1 {
+			t.Errorf("it asked %d times, want once", now-before)
+		}
+		eventually(t, "the answer", func() bool { return silent() < heardLately })
+		eventually(t, "it asks again", func() bool { n.AskMembers(); return sent() > before+1 })
+
+		lead := c.leader()
+		l := lead.link(other)
+		l.mu.Lock()
+		before = l.confirms.sent
+		l.mu.Unlock()
+		lead.AskMembers()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.confirms.sent != before {
+			t.Error("the leader asks by itself")
+		}
+	})
+}

@@ -66,6 +66,17 @@ func (n *Node) Status() membership.Status {
 	return s
 }
 
+// AskMembers has members asked what they have, for the next Status, unless this node leads: then it
+// asks by itself. A follower asks nobody while it knows a leader, and that one may serve nothing,
+// so what the follower knows of the others would be old. It asks once a second at most.
+func (n *Node) AskMembers() {
+	last, now := n.askedOthers.Load(), int64(time.Since(n.opened))
+	if n.route.Load().lead == nil && (last == 0 || now-last >= int64(askAloneEvery)) &&
+		n.askedOthers.CompareAndSwap(last, now) {
+		n.askAll()
+	}
+}
+
 // committed returns the index of the newest entry that Raft has committed and, on a leader, that is
 // durable there too. Every write acknowledged by now is at or below it.
 func (n *Node) committed() uint64 { return min(n.raft.CommitIndex(), n.logs.durableTo()) }
@@ -98,6 +109,7 @@ func (n *Node) memberStatus(server raft.Server) membership.Member {
 		m.State = membership.Equal
 		m.Zone, m.Priority, m.Learner = n.cfg.Zone, n.cfg.Priority, n.cfg.Learner
 		m.LastLog, m.Applied = n.raft.LastIndex(), n.applied()
+		m.LogTrouble = n.troubleOfLog().String()
 		return m
 	}
 	if addr, ok := n.peerAddr(m.ID); ok {
@@ -111,6 +123,7 @@ func (n *Node) memberStatus(server raft.Server) membership.Member {
 		m.Elsewhere = !m.Connected && !l.lost && own != "" && l.claimed != "" &&
 			l.claimed != own
 		m.LastLog, m.Applied = l.report.lastIndex, l.report.applied
+		m.LogTrouble = l.report.trouble.String()
 		m.ReportedAt = l.reportedAt
 		m.KnownLevel = l.peer.level
 		m.Zone, m.Priority, m.Learner = l.peer.zone, l.peer.priority, l.peer.isLearner()

@@ -429,17 +429,22 @@ func decodeReplies(payload []byte) (answers, error) {
 // termReport is a node's answer to a confirm frame.
 type termReport struct {
 	term, lastIndex, applied uint64
-	wallMs                   uint64 // its wall clock, ms since 1970; 0: not told
+	wallMs                   uint64     // its wall clock, ms since 1970; 0: not told
+	trouble                  logTrouble // told with the wall clock alone
 }
 
 // appendTermReport appends the payload of a term frame. Only members with abilityWalls read one
-// with a wall clock.
+// with a wall clock and what follows it.
 func appendTermReport(dst []byte, t termReport) []byte {
 	for _, v := range []uint64{t.term, t.lastIndex, t.applied} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
-	if t.wallMs != 0 {
-		dst = binary.LittleEndian.AppendUint64(dst, t.wallMs)
+	if t.wallMs == 0 {
+		return dst
+	}
+	dst = binary.LittleEndian.AppendUint64(dst, t.wallMs)
+	if t.trouble != noTrouble {
+		dst = append(dst, byte(t.trouble))
 	}
 	return dst
 }
@@ -450,6 +455,9 @@ func decodeTermReport(payload []byte) (termReport, error) {
 	t := termReport{term: c.Uint64(), lastIndex: c.Uint64(), applied: c.Uint64()}
 	if c.Len() > 0 {
 		t.wallMs = c.Uint64()
+	}
+	if c.Len() > 0 {
+		t.trouble = logTrouble(c.Byte())
 	}
 	if c.Failed() {
 		return termReport{}, errors.New("a malformed term frame")

@@ -32,7 +32,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		!reflect.DeepEqual(got, sums) {
 		t.Errorf("sums %+v %v", got, err)
 	}
-	for _, r := range []termReport{{1, 2, 3, 0}, {1, 2, 3, 4}} {
+	for _, r := range []termReport{{1, 2, 3, 0, 0}, {1, 2, 3, 4, 0}} {
 		payload := appendTermReport(nil, r)
 		if got, err := decodeTermReport(payload); err != nil || got != r {
 			t.Errorf("report %+v %v", got, err)
@@ -44,8 +44,9 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Errorf("%+v has %d bytes: releases before 0.2 read 24", r, len(payload))
 		}
 	}
-	later := append(appendTermReport(nil, termReport{1, 2, 3, 4}), 5)
-	if got, err := decodeTermReport(later); err != nil || got != (termReport{1, 2, 3, 4}) {
+	full := termReport{1, 2, 3, 4, diskFull}
+	later := append(appendTermReport(nil, full), 5)
+	if got, err := decodeTermReport(later); err != nil || got != full {
 		t.Errorf("a later version's report %+v %v", got, err)
 	}
 }
@@ -130,7 +131,7 @@ func FuzzReadFrame(f *testing.F) {
 		[][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
 	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0,
 		maxBatchReply)...), frameReply, statusDone, 2))
-	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3, 4}), frameTerm, 0, 3))
+	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3, 4, 1}), frameTerm, 0, 3))
 	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fr, err := readFrame(bufio.NewReader(bytes.NewReader(data)))
@@ -186,7 +187,8 @@ func TestHandshakeRefusals(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		n := c.nodes["n1"]
 		eventually(t, "n1 knows the cluster, and n2 in it", func() bool {
-			return n.clusterID() != "" && n.view().register.incarnations["n2"] != ""
+			return n.clusterID() != "" && n.view().register.incarnations["n2"] != "" &&
+				n.hears("n2")
 		})
 		open := func(first []byte) net.Conn {
 			return c.net.connect(t, "stranger",
@@ -203,7 +205,8 @@ func TestHandshakeRefusals(t *testing.T) {
 			{hello{version: protocolVersion, id: "n9"},
 				`node "n9" is not a member of the cluster of node n1`},
 			{hello{version: protocolVersion, id: "n2", incarnation: "another"},
-				lostDiskError("n2", "node n1", "", "").Error()},
+				"node n2 has no data, and a node with that id and its data runs at " +
+					c.nodes["n2"].mux.Addr().String() + ": " + actOfATwin},
 			{hello{version: protocolVersion, id: "n2", incarnation: c.nodes["n2"].incarnation,
 				cluster: "x"}, "node n1 belongs to cluster " + n.clusterID() +
 				", node n2 to cluster x: one was restored, recovered or founded again; empty the " +

@@ -168,11 +168,19 @@ func (t *transport) deliver(rpc raft.RPC) {
 	}
 	switch req := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:
+		t.n.termLeader.leads(speaker(rpc), req.Term)
 		cutAppend(req, t.n.snapshotted())
+		t.raise(&rpc, req.Term)
 	case *raft.InstallSnapshotRequest:
 		if held, err := t.n.holds(req); held || err != nil {
 			go t.declineSnapshot(rpc, req, err) // it ends with the connection at the latest
 			return
+		}
+		if req.Term > t.n.raft.CurrentTerm() { // apart: other terms do not wait for a snapshot
+			if _, ok := t.passEmpty(req); !ok {
+				rpc.Respond(nil, errStopping)
+				return
+			}
 		}
 		t.attend(&rpc)
 	case *raft.TimeoutNowRequest: // before Raft raises the term
@@ -221,8 +229,9 @@ func (t *transport) refusesVote(rpc raft.RPC, ends position) bool {
 }
 
 // decide makes what raises the term wait for each other: hashicorp/raft v1.7.3 stands for election
-// in whatever term it is when it comes to the request, and a vote that it gives meanwhile, which
-// takes two writes to the disk, would elect a leader that this node deposes at once.
+// in whatever term it is when it comes to the request. A vote that it gives meanwhile, which takes
+// two writes to the disk, would elect a leader that this node deposes at once, and so it would one
+// whose first message comes then.
 func (t *transport) decide() (end func()) {
 	select {
 	case t.deciding <- struct{}{}:
@@ -245,6 +254,14 @@ func (t *transport) listen(to chan<- raft.RPCResponse,
 		}
 	}()
 	return answer
+}
+
+// raise has a message of a leader wait for what else raises the term, if it does.
+func (t *transport) raise(rpc *raft.RPC, term uint64) {
+	if term > t.n.raft.CurrentTerm() {
+		end := t.decide()
+		rpc.RespChan = t.listen(rpc.RespChan, func(raft.RPCResponse) { end() })
+	}
 }
 
 // watchVote notes that this node refuses a vote. If it enters the candidate's term and refuses, its
@@ -292,22 +309,33 @@ func (t *transport) declineSnapshot(rpc raft.RPC, req *raft.InstallSnapshotReque
 		rpc.Respond(nil, err)
 		return
 	}
-	answer := make(chan raft.RPCResponse, 1)
-	if !t.pass(raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
-		RPCHeader: req.RPCHeader, Term: req.Term}}) {
+	r, ok := t.passEmpty(req)
+	if !ok {
 		rpc.Respond(nil, errStopping)
 		return
 	}
-	select {
-	case r := <-answer:
-		resp := &raft.InstallSnapshotResponse{}
-		if a, ok := r.Response.(*raft.AppendEntriesResponse); ok {
-			resp.RPCHeader, resp.Term, resp.Success = a.RPCHeader, a.Term, a.Success
-		}
-		rpc.Respond(resp, r.Error)
-	case <-t.stop:
-		rpc.Respond(nil, errStopping)
+	resp := &raft.InstallSnapshotResponse{}
+	if a, ok := r.Response.(*raft.AppendEntriesResponse); ok {
+		resp.RPCHeader, resp.Term, resp.Success = a.RPCHeader, a.Term, a.Success
 	}
+	rpc.Respond(resp, r.Error)
+}
+
+// passEmpty passes an empty message of who sends a snapshot to Raft, and returns the answer; false:
+// the node stops.
+func (t *transport) passEmpty(req *raft.InstallSnapshotRequest) (raft.RPCResponse, bool) {
+	answer := make(chan raft.RPCResponse, 1)
+	rpc := raft.RPC{RespChan: answer,
+		Command: &raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: req.Term}}
+	t.raise(&rpc, req.Term)
+	if t.pass(rpc) {
+		select {
+		case r := <-answer:
+			return r, true
+		case <-t.stop:
+		}
+	}
+	return raft.RPCResponse{}, false
 }
 
 // snapshotted returns the index up to which the newest snapshot, which Raft has, holds the log.
@@ -361,6 +389,7 @@ func (t *transport) whileFollowing(handle func(raft.RPC)) func(raft.RPC) {
 		}
 		r := t.n.raft
 		term, own := rpc.Command.(*raft.AppendEntriesRequest).Term, r.CurrentTerm()
+		t.n.termLeader.leads(speaker(rpc), term)
 		if term == own && r.State() == raft.Candidate {
 			if !t.pass(rpc) {
 				rpc.Respond(nil, errStopping)

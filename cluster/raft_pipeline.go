@@ -86,21 +86,48 @@ type pipeline struct {
 // is always another; otherwise subscribers and blocked clients of followers wait so long.
 const tellAfter = time.Millisecond
 
-// AppendEntries sends a message. It blocks while too many are in flight. It returns no error: see
-// pipeline.
+// AppendEntries sends a message, and those that hold what follows in the log if Raft had more to
+// send than it may hold. Raft itself sends one for each entry that is logged, and one each
+// commitTimeout: a member that was away would get some entries every 50 to 100 ms from a leader
+// without load, or from one that waits for this member to commit anything. It blocks while too many
+// messages are in flight. It returns no error: see pipeline.
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	p.t.extend(req, p.to.messages())
-	p.t.withhold(p.id, req)
-	sent, err := p.trySend(req, resp)
-	if err == nil {
-		return sent, nil
+	length, end := p.to.messages(), uint64(0)
+	if len(req.Entries) >= maxAppendEntries {
+		end = p.t.n.raft.LastIndex()
 	}
-	answer := &failedAppend{req: req, resp: resp, start: time.Now(), err: err}
-	if !p.refused.Swap(true) {
-		p.failed <- answer
+	p.t.extend(req, length)
+	withheld := p.t.withhold(p.id, req)
+	for {
+		message := *req // for its answer: Raft reads from req what was sent last
+		sent, err := p.trySend(&message, resp)
+		if err != nil {
+			answer := &failedAppend{req: &message, resp: resp, start: time.Now(), err: err}
+			if !p.refused.Swap(true) {
+				p.failed <- answer
+			}
+			return answer, nil
+		}
+		next := following(req)
+		if withheld || next.PrevLogEntry >= end || !p.t.fill(&next, length) {
+			return sent, nil
+		}
+		if withheld = p.t.withhold(p.id, &next); len(next.Entries) == 0 {
+			return sent, nil
+		}
+		*req, resp = next, new(raft.AppendEntriesResponse)
 	}
-	return answer, nil
+}
+
+// following makes a message without entries that follows on another.
+func following(req *raft.AppendEntriesRequest) (next raft.AppendEntriesRequest) {
+	next = *req
+	if n := len(req.Entries); n > 0 {
+		next.PrevLogEntry, next.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
+	}
+	next.Entries = nil
+	return next
 }
 
 func (p *pipeline) trySend(req *raft.AppendEntriesRequest,
@@ -116,6 +143,9 @@ func (p *pipeline) trySend(req *raft.AppendEntriesRequest,
 	}
 	if p.stalled.Load() {
 		return nil, errStalled
+	}
+	if !p.t.isOfOneLog(req) {
+		return nil, errEnded
 	}
 	return p.send(p.t.verified(req), resp)
 }
@@ -136,15 +166,12 @@ func (f *failedAppend) Response() *raft.AppendEntriesResponse { return f.resp }
 // send sends a message. The caller has filled sending.
 func (p *pipeline) send(req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	p.told, p.newest = req.LeaderCommitIndex, *req
-	p.newest.Entries = nil
-	if n := len(req.Entries); n > 0 {
-		p.newest.PrevLogEntry, p.newest.PrevLogTerm = req.Entries[n-1].Index, req.Entries[n-1].Term
-	}
-	if p.newest.PrevLogEntry > p.told {
+	p.told, p.newest = req.LeaderCommitIndex, following(req)
+	sent, err := p.AppendPipeline.AppendEntries(req, resp)
+	if err == nil && p.newest.PrevLogEntry > p.told {
 		p.later.Reset(tellAfter)
 	}
-	return p.AppendPipeline.AppendEntries(req, resp)
+	return sent, err
 }
 
 // tell tells the member what is committed, if that is more than it was told. Raft itself would do
@@ -154,8 +181,7 @@ func (p *pipeline) tell() {
 	select {
 	case p.sending <- struct{}{}:
 		defer func() { <-p.sending }()
-	default:
-		p.later.Reset(tellAfter) // another message is being sent
+	default: // Another message is being sent, perhaps for long: it calls this again.
 		return
 	}
 	req := p.newest

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -83,15 +84,17 @@ func TestRefusedEntriesComeLater(t *testing.T) {
 	})
 }
 
-// sentPipeline counts what is sent.
+// sentPipeline counts what is sent, and has the newest messages.
 type sentPipeline struct {
 	raft.AppendPipeline
-	sent int
+	sent   int
+	newest []*raft.AppendEntriesRequest
 }
 
-func (p *sentPipeline) AppendEntries(*raft.AppendEntriesRequest,
-	*raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+func (p *sentPipeline) AppendEntries(req *raft.AppendEntriesRequest,
+	_ *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	p.sent++
+	p.newest = append(p.newest, req)
 	return nil, nil
 }
 
@@ -99,15 +102,15 @@ func (p *sentPipeline) AppendEntries(*raft.AppendEntriesRequest,
 func TestSilentLeaderSendsNoEntries(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		var silent atomic.Bool
-		inner := &sentPipeline{}
-		p := &pipeline{AppendPipeline: inner, t: testTransport(), may: func() bool { return true },
-			stalled: &silent, failed: make(chan raft.AppendFuture, 1),
-			sending: make(chan struct{}, 1)}
+		lead, inner := newCluster(t, 1, nil).leader(), &sentPipeline{}
+		p := &pipeline{AppendPipeline: inner, t: &transport{n: lead},
+			may: func() bool { return true }, stalled: &silent,
+			failed: make(chan raft.AppendFuture, 1), sending: make(chan struct{}, 1)}
 		for _, quiet := range []bool{false, true, false} {
 			silent.Store(quiet)
 			before := inner.sent
-			answer, err := p.AppendEntries(&raft.AppendEntriesRequest{},
-				&raft.AppendEntriesResponse{})
+			answer, err := p.AppendEntries(&raft.AppendEntriesRequest{
+				Term: lead.raft.CurrentTerm()}, &raft.AppendEntriesResponse{})
 			// a silent leader opens another pipeline before it sends again
 			wants := !quiet && before == 0
 			if sent := inner.sent > before; sent != wants || err != nil {
@@ -310,6 +313,31 @@ func TestCatchesUpByLongMessages(t *testing.T) {
 	})
 }
 
+// TestPausedMemberCatchesUp: a member that was paused on an open connection gets all that it lacks,
+// though nothing else is logged and Raft sends little by itself.
+func TestPausedMemberCatchesUp(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 3, func(cfg *Config) {
+			cfg.tuneRaft = func(rc *raft.Config) { rc.CommitTimeout = 5 * time.Second }
+		})
+		lead, follower := c.leader(), c.followers()[0]
+		for i := range 3 {
+			c.write(lead, fmt.Sprint("open:", i)) // the pipelines
+			c.converged()
+		}
+		c.net.pause(follower.cfg.ID)
+		for i := range 8 * extendEntries {
+			c.write(lead, fmt.Sprint("w:", i))
+		}
+		settled(t, lead)
+		c.net.resume(follower.cfg.ID)
+		eventually(t, "the follower to catch up", func() bool {
+			return follower.raft.LastIndex() >= lead.raft.LastIndex()
+		})
+		c.converged()
+	})
+}
+
 // shortOfRoom refuses entries while its disk is said to be full, and notes how many came at a time
 // once some were refused.
 type shortOfRoom struct {
@@ -383,8 +411,8 @@ func TestMessageLength(t *testing.T) {
 	}
 }
 
-// TestPipelineExtendsLongMessages: what follows in the log of the leadership is sent with a message
-// that is as long as Raft makes them.
+// TestPipelineExtendsLongMessages: what follows in the log of the leadership is sent with, and
+// behind, a message that is as long as Raft makes them.
 func TestPipelineExtendsLongMessages(t *testing.T) {
 	simulated(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)
@@ -395,9 +423,11 @@ func TestPipelineExtendsLongMessages(t *testing.T) {
 		term, last := lead.raft.CurrentTerm(), lead.raft.LastIndex()
 		to := &link{}
 		to.length.entries.Store(extendEntries)
-		p := &pipeline{AppendPipeline: &sentPipeline{}, t: &transport{n: lead}, to: to,
+		inner := &sentPipeline{}
+		p := &pipeline{AppendPipeline: inner, t: &transport{n: lead}, to: to,
 			may: func() bool { return true }, stalled: &atomic.Bool{},
-			later: time.AfterFunc(time.Hour, func() {}), sending: make(chan struct{}, 1)}
+			later: time.AfterFunc(time.Hour, func() {}), sending: make(chan struct{}, 1),
+			failed: make(chan raft.AppendFuture, 1)}
 		for _, test := range []struct {
 			term, first uint64
 			count, want int
@@ -406,7 +436,7 @@ func TestPipelineExtendsLongMessages(t *testing.T) {
 			{term, last - 20, maxAppendEntries, 21},
 			{term, last - maxAppendEntries + 1, maxAppendEntries, maxAppendEntries},
 			{term, last - 20, maxAppendEntries - 1, maxAppendEntries - 1}, // all that Raft had
-			{term - 1, last - 20, maxAppendEntries, maxAppendEntries},     // an earlier leadership
+			{term - 1, last - 20, maxAppendEntries, 0},                    // an earlier leadership
 		} {
 			req := &raft.AppendEntriesRequest{Term: test.term, PrevLogEntry: test.first - 1}
 			for i := range test.count {
@@ -416,18 +446,86 @@ func TestPipelineExtendsLongMessages(t *testing.T) {
 				}
 				req.Entries = append(req.Entries, l)
 			}
+			inner.newest = nil
 			if _, err := p.AppendEntries(req, &raft.AppendEntriesResponse{}); err != nil {
 				t.Fatal(err)
 			}
-			if len(req.Entries) != test.want {
-				t.Errorf("%+v: %d entries", test, len(req.Entries))
+			if test.want == 0 {
+				if len(inner.newest) > 0 {
+					t.Errorf("%+v: a message is sent", test)
+				}
+				continue
 			}
-			for i, l := range req.Entries {
-				if l.Index != test.first+uint64(i) {
-					t.Fatalf("%+v: entry %d has index %d", test, i, l.Index)
+			if n := len(inner.newest[0].Entries); n != test.want {
+				t.Errorf("%+v: %d entries", test, n)
+			}
+			next, end := test.first, test.first+uint64(test.want)
+			for _, message := range inner.newest {
+				if message.PrevLogEntry != next-1 {
+					t.Fatalf("%+v: a message behind %d", test, message.PrevLogEntry)
+				}
+				for _, l := range message.Entries {
+					if l.Index != next {
+						t.Fatalf("%+v: entry %d has index %d", test, next, l.Index)
+					}
+					next++
 				}
 			}
+			if test.count == maxAppendEntries && test.term == term {
+				end = last + 1
+			}
+			sent := req.Entries[len(req.Entries)-1].Index
+			if next != end || sent != next-1 || len(inner.newest) > 2 {
+				t.Errorf("%+v: %d messages up to %d, to Raft up to %d", test, len(inner.newest),
+					next-1, sent)
+			}
 		}
+	})
+}
+
+// blockedPipeline sends nothing until it may.
+type blockedPipeline struct {
+	raft.AppendPipeline
+	may chan struct{}
+}
+
+func (p blockedPipeline) AppendEntries(*raft.AppendEntriesRequest,
+	*raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	<-p.may
+	return nil, nil
+}
+
+// TestNobodyIsToldInVain: while a message cannot be sent, nothing wakes each millisecond to tell
+// what is committed. It is told once the message is sent.
+func TestNobodyIsToldInVain(t *testing.T) {
+	simulated(t, func(t *testing.T) {
+		c := newCluster(t, 1, nil)
+		lead := c.leader()
+		c.write(lead, "a")
+		inner := blockedPipeline{may: make(chan struct{})}
+		p := &pipeline{AppendPipeline: inner, t: &transport{n: lead}, stalled: &atomic.Bool{},
+			may: func() bool { return true }, sending: make(chan struct{}, 1),
+			failed: make(chan raft.AppendFuture, 1)}
+		var wakes atomic.Int32
+		p.later = time.AfterFunc(time.Hour, func() { wakes.Add(1); p.tell() })
+		defer p.later.Stop()
+		send := func() {
+			_, _ = p.AppendEntries(&raft.AppendEntriesRequest{Term: lead.raft.CurrentTerm(),
+				PrevLogEntry: lead.raft.LastIndex()}, &raft.AppendEntriesResponse{})
+		}
+		go send()
+		synctest.Wait()
+		p.later.Reset(tellAfter) // for the message before
+		time.Sleep(time.Second)
+		if n := wakes.Load(); n > 1 {
+			t.Errorf("woken %d times", n)
+		}
+		close(inner.may)
+		eventually(t, "it is told", func() bool {
+			p.sending <- struct{}{}
+			defer func() { <-p.sending }()
+			return p.told == lead.raft.LastIndex()
+		})
 	})
 }
 

@@ -21,6 +21,7 @@ var (
 	// v1.7.3 replication reads the member, after such an answer, without the lock under which the
 	// address is written. It sends the same again, to the new address.
 	errMoving = errors.New("the member's address is being replaced")
+	errEnded  = errors.New("the leadership ended while this message was made")
 )
 
 // transport embeds Raft's network transport and adds the gate. After repeated failures Raft's
@@ -58,6 +59,9 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	to, began := t.n.link(string(id)), time.Now()
 	t.extend(req, to.messages())
 	withheld := t.withhold(id, req)
+	if !t.isOfOneLog(req) {
+		return errEnded
+	}
 	err := t.NetworkTransport.AppendEntries(id, target, t.verified(req), resp)
 	to.delivered(len(req.Entries), time.Since(began), err == nil && resp.Success)
 	if withheld && err == nil && resp.Success && len(req.Entries) == 0 {
@@ -89,6 +93,13 @@ func (t *transport) verified(req *raft.AppendEntriesRequest) *raft.AppendEntries
 	capped.LeaderCommitIndex = last
 	return &capped
 }
+
+// isOfOneLog reports whether this node still leads in the term of a message that is made. Raft
+// reads the entry before those that it sends, and then these, one after the other. In
+// hashicorp/raft v1.7.3 it goes on with that beside a next leader that replaces some of them, for
+// which it has no lock. Who is still in the former term would take them for one log, and have
+// another entry than all others at the place of a committed one.
+func (t *transport) isOfOneLog(req *raft.AppendEntriesRequest) bool { return t.n.leadsIn(req.Term) }
 
 const (
 	// extendEntries and extendBytes bound what a message to a member that is behind holds beyond
@@ -144,20 +155,21 @@ func (l *link) delivered(entries int, after time.Duration, stored bool) {
 	}
 }
 
-// extend adds to a message as long as Raft makes them the entries that follow. The pipeline of
-// hashicorp/raft v1.7.3 sends one message for each entry that is logged, and one each
-// commitTimeout: a member that was away would get 8 entries every 5 to 10 ms from a leader without
-// load, and need as much time as it was away. Raft reads from the message what was sent. It could
-// set a longer limit only in entries, which may be large.
+// extend adds to a message as long as Raft makes them the entries that follow. Raft reads from the
+// message what was sent. It could set a longer limit only in entries, which may be large.
 func (t *transport) extend(req *raft.AppendEntriesRequest, length *messageLength) {
-	if len(req.Entries) < maxAppendEntries {
-		return
+	if len(req.Entries) >= maxAppendEntries {
+		t.fill(req, length)
 	}
+}
+
+// fill adds entries to a message, and reports whether it did.
+func (t *transport) fill(req *raft.AppendEntriesRequest, length *messageLength) bool {
 	entries, size, last := req.Entries, 0, t.n.raft.LastIndex()
 	for _, l := range entries {
 		size += len(l.Data)
 	}
-	next, most := entries[len(entries)-1].Index+1, length.most()
+	next, most := req.PrevLogEntry+uint64(len(entries))+1, length.most()
 	for ; next <= last && size < extendBytes && len(entries) < most; next++ {
 		l := &raft.Log{}
 		if t.n.logs.GetLog(next, l) != nil {
@@ -166,9 +178,11 @@ func (t *transport) extend(req *raft.AppendEntriesRequest, length *messageLength
 		size += len(l.Data)
 		entries = append(entries, l)
 	}
-	if t.n.leadsIn(req.Term) { // all the while, so these are its entries
-		req.Entries = entries
+	if len(entries) == len(req.Entries) || !t.n.leadsIn(req.Term) {
+		return false
 	}
+	req.Entries = entries // it led all the while, so these are its entries
+	return true
 }
 
 // withhold cuts from a message the entry of a configuration in which the member has no vote, and

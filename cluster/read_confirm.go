@@ -114,5 +114,5 @@ func (n *Node) quorum() (others []*link, need int) {
 // termReport answers a leader's question.
 func (n *Node) termReport() termReport {
 	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(),
-		applied: n.applied()}
+		applied: n.applied(), trouble: n.troubleOfLog()}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/pulse"
 	"github.com/coordd/coordd/internal/wire"
@@ -33,6 +34,11 @@ const (
 
 	maxSumsFrame = 4 << 10
 )
+
+// statesEqual holds of members: what each applied gives the same state.
+var statesEqual = invariant.New("states-equal",
+	"members that applied the same entries have the same state",
+	"a member whose state differs from a majority's ends; a leader hands over first")
 
 // Summer is an optional interface of a Machine whose state can be compared with that of others.
 type Summer interface {
@@ -322,6 +328,7 @@ func (n *Node) watchSums() {
 		}
 		fresh, wrong := n.compareSums()
 		for _, d := range fresh {
+			statesEqual.Broken("member", d.who[0], "after-entry", d.at.index)
 			n.logger.Error("the states of two members differ; docs/operations.md says what to do",
 				"member", d.who[0], "after-entry", d.at.index,
 				"own-hash", fmt.Sprintf("%016x", d.own), "its-hash",

@@ -75,8 +75,9 @@ type Env struct {
 	// ChangeUsers takes other users, and the names of those that differ.
 	ChangeUsers func(users *acl.Users, changed ...string)
 	Asker
-	// Deny takes what a script was denied, for the ACL LOG of its node.
-	Deny func(d acl.Denial)
+	// Deny takes what a script, or a handler, denies the user in a context of Denied, for the ACL
+	// LOG of his node; nil: nobody keeps it.
+	Deny func(context string, d acl.Denial)
 	// DryRun reports whether a command that may write runs on a state that must not change: its
 	// first change or event panics with keyspace.ErrClosed. Aborted reports whether that happened,
 	// or that the work exceeded Most; the reply is then void.

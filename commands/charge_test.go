@@ -4,6 +4,7 @@ package commands
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strconv"
 	"strings"
@@ -297,6 +298,76 @@ func TestChargesOfManyRestingSets(t *testing.T) {
 		if got, least := r.charged(FeatureLevel, args...), 2*n*elements*wokenElement; got <
 			uint64(least) {
 			t.Errorf("%s: %d units, want %d at least", c.call, got, least)
+		}
+	}
+}
+
+// Who counts or lists keys pays for looking into each collection of which elements have expired, as
+// far as it looks.
+func TestExpiredCollectionsArePaidFor(t *testing.T) {
+	const keys = 1000
+	r := newTestRun()
+	r.level = FeatureLevel
+	for i := range keys {
+		key := strconv.Itoa(i)
+		r.do(commandtest.Args("SADDEX", "s"+key, "PX", "1000", "MEMBERS", "1", "m"))
+		r.do(commandtest.Args("HSETEX", "h"+key, "PX", "1000", "FIELDS", "1", "f", "v"))
+		r.do(commandtest.Args("HSET", "h"+key, "stays", "v"))
+	}
+	r.ks.LimitSweep(keys, nil)
+	r.ks.Begin(2000, keyspace.NewRevision(0, r.index+1, 0))
+	r.ks.End()
+	passed := r.ks.DB(0).PassedCollections(math.MaxInt)
+	if passed < keys/2 {
+		t.Fatalf("%d collections are left", passed)
+	}
+	work := func(call string) uint64 {
+		x := &Call{Env: &Env{Keyspace: r.ks, ClockMs: 2000, Level: FeatureLevel,
+			Known: nothingKnown{}}, Tx: &Tx{Proto: 2}, Args: commandtest.Args(strings.Fields(
+			call)...), Out: &RESP{Proto: 2}}
+		r.table.Run(x)
+		return x.Work
+	}
+	for _, call := range []string{"DBSIZE", "KEYS none", "RANDOMKEY", "LOCKS LIST COUNT 100000",
+		"SCAN 0 COUNT 100000"} {
+		if got := work(call); got < uint64(lookedInto*passed) {
+			t.Errorf("%s: %d units among %d collections", call, got, passed)
+		}
+	}
+	if got := work("SCAN 0 COUNT 10"); got > 1000 {
+		t.Errorf("a step of ten keys: %d units", got)
+	}
+}
+
+// Who copies a small collection pays for giving the copy its large form, as the next change may.
+// Who moves one, or copies a large one, does not.
+func TestChargesOfCopies(t *testing.T) {
+	r := newTestRun()
+	r.level = FeatureLevel
+	member := func(i int) []string { return []string{strconv.Itoa(i)} }
+	pair := func(i int) []string { return []string{strconv.Itoa(i), "1"} }
+	name := func(i int) []string { return []string{"m" + strconv.Itoa(i)} }
+	scored := func(i int) []string { return []string{"1", strconv.Itoa(i)} }
+	for _, c := range []struct {
+		add            string
+		small, large   int
+		each           int
+		element, names func(int) []string
+	}{
+		{"HSET", 512, 600, grownElement, pair, pair},
+		{"ZADD", 128, 600, grownElement, scored, scored},
+		{"SADD", 512, 600, grownMember, member, name},
+		{"SADD", 100, 600, grownMember, name, name},
+	} {
+		r.do(commandtest.Args("DEL", "few", "many"))
+		r.add(c.add+" few", c.small, c.element)
+		r.add(c.add+" many", c.large, c.names)
+		few := r.charged(FeatureLevel, "COPY", "few", "d", "REPLACE")
+		many := r.charged(FeatureLevel, "COPY", "many", "d", "REPLACE")
+		moved := r.charged(FeatureLevel, "RENAME", "few", "d")
+		if least := uint64(c.small * c.each); few < least || many > 1000 || moved > 1000 {
+			t.Errorf("%s: a copy of %d elements is charged %d units, want %d; of %d %d; a move %d",
+				c.add, c.small, few, least, c.large, many, moved)
 		}
 	}
 }

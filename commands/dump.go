@@ -152,19 +152,21 @@ func (x *Call) dumpMembers(s *keyspace.Set) []byte {
 // of a hash.
 func (x *Call) dumpElements(kind byte, c mortal,
 	each func(f func(name string, value []byte) bool)) []byte {
+	// what RESTORE takes: the time of day may have been set ahead since
+	wall := func(atMs int64) int64 { return min(x.WallAt(atMs), maxElementTTLMs) }
 	first := int64(math.MaxInt64)
 	each(func(name string, _ []byte) bool {
 		if at, _ := c.Deadline([]byte(name)); at != 0 {
-			first = min(first, at)
+			first = min(first, wall(at))
 		}
 		return true
 	})
-	b := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(x.WallAt(first)))
+	b := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(first))
 	b = rdb.AppendLength(b, uint64(c.Len()))
 	each(func(name string, value []byte) bool {
 		distance := uint64(0)
 		if at, _ := c.Deadline([]byte(name)); at != 0 {
-			distance = uint64(at-first) + 1
+			distance = uint64(wall(at)-first) + 1
 		}
 		b = rdb.AppendText(rdb.AppendLength(b, distance), name)
 		if kind == rdbFieldsHash {

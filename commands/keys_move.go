@@ -69,6 +69,35 @@ func (x *Call) spendCopy(key []byte) {
 	}
 }
 
+// What giving a collection its large form costs for each element, in units of Env.Work: one tree of
+// a hash, two of a sorted set; a set of integers makes names of them.
+const (
+	grownElement = 16
+	grownMember  = 8
+)
+
+// spendGrowth adds the work of giving the copy of a small collection its large form, as one change
+// of it may. Whatever else makes a collection pays so much for each element.
+func (x *Call) spendGrowth(e *keyspace.Entry) {
+	if x.Level < LevelSecond {
+		return
+	}
+	switch c := e.Collection().(type) {
+	case *keyspace.Hash: //hash: what it holds, dead fields and all
+		if c.Compact() {
+			x.Spend(grownElement * (c.Len() + c.Dead()))
+		}
+	case *keyspace.ZSet:
+		if c.Compact() {
+			x.Spend(grownElement * c.Len())
+		}
+	case *keyspace.Set: //set: what it holds, dead members and all
+		if n := c.Len() + c.Dead(); n <= smallForm {
+			x.Spend(grownMember * n)
+		}
+	}
+}
+
 // moveCommand checks the database before it looks up the key, as Redis does.
 func moveCommand(x *Call) error {
 	index, err := ParseDB(x.Args[2])
@@ -118,6 +147,7 @@ func copyCommand(x *Call) error {
 		return nil
 	}
 	x.spendCopy(source)
+	x.spendGrowth(x.DB().Find(source))
 	before := x.kindAt(index, to)
 	x.DB().Copy(source, dst, to)
 	x.notifyIn(index, NotifyGeneric, "copy_to", to)

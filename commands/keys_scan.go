@@ -3,6 +3,7 @@
 package commands
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/coordd/coordd/commands/keyspace"
@@ -16,7 +17,7 @@ func keysCommand(x *Call) error {
 	o := scanOptions{match: x.Args[1], filter: string(x.Args[1]) != "*"}
 	var found []*keyspace.Entry
 	var name []byte
-	x.spendDead()
+	x.spendDead(math.MaxInt)
 	x.DB().Each(func(e *keyspace.Entry) bool {
 		x.spendKey(&o, e)
 		name = append(name[:0], e.Key()...)
@@ -51,7 +52,7 @@ func scanCommand(x *Call) error {
 	}
 	var found []*keyspace.Entry
 	var name []byte
-	x.spendDead()
+	x.spendDead(o.count)
 	next := x.DB().Scan(cursor, o.count, func(e *keyspace.Entry) {
 		x.spendKey(&o, e)
 		name = append(name[:0], e.Key()...)
@@ -79,13 +80,13 @@ func (o *scanOptions) wantsKind(kind keyspace.Kind) bool {
 }
 
 func dbsizeCommand(x *Call) error {
-	x.spendDead()
+	x.spendDead(math.MaxInt)
 	x.Out.Int(int64(x.DB().Len()))
 	return nil
 }
 
 func randomkeyCommand(x *Call) error {
-	x.spendDead()
+	x.spendDead(math.MaxInt)
 	e := x.DB().Random(x.draws().next())
 	if e == nil {
 		x.Out.Null()

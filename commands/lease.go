@@ -223,9 +223,25 @@ func (x *Call) findLease(arg []byte) (*leases.Lease, error) {
 	case x.DryRun && l.EndMs() < x.ClockMs:
 		x.changesLeases() // by the time of an entry it has ended
 	case !x.mayUse(l):
+		x.denyLease()
 		return nil, errForeignLease
 	}
 	return l, nil
+}
+
+// denyLease has the ACL LOG and the audit trail learn that the user may not use a lease, as they do
+// of all that is answered with NOPERM.
+func (x *Call) denyLease() {
+	context := "toplevel"
+	switch {
+	case x.Deny == nil:
+		return
+	case x.Tx.Script:
+		context = "lua"
+	case x.Tx.Multi:
+		context = "multi"
+	}
+	x.Deny(context, acl.Denial{Reason: acl.DeniedCommand, Object: x.Spec.FullName()})
 }
 
 // mayUse reports whether the user of the call may use a lease: it is his own, or he may do
@@ -293,7 +309,7 @@ func leaseRevoke(x *Call) error {
 	for _, i := range l.Items() {
 		size += len(i.Key) + len(i.Member)
 	}
-	x.Spend(x.itemsWork(l) + (deletedWork+ItemDropped)*len(l.Items()))
+	x.Spend(x.itemsWork(l) + (deletedWork+ItemDropped)*len(l.Items()) + size/lockNameBytes)
 	if x.Notify != nil {
 		x.ExpectMessages(2 * (size + EventBytes*len(l.Items()))) // del, and lock-lost
 	}

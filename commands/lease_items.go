@@ -173,6 +173,7 @@ func setLeased(x *Call, o *setOptions) error {
 		return err
 	}
 	key := x.Args[1]
+	x.Spend(len(key) / lockNameBytes)
 	e, err := x.setIf(o, l.DeadlineMs(), func() error {
 		switch of, _ := x.Leases.Of(x.Tx.DB, string(key), ""); {
 		case of == nil:

@@ -215,8 +215,8 @@ func (a *lockArgs) option(word string, values [][]byte, has lockOption) (n int, 
 	case "PRIORITY":
 		if ok = value(optionTake); ok {
 			var is bool
-			if a.priority, is = ParseInt(values[0]); !is || max(a.priority, -a.priority) >
-				maxLockPriority {
+			if a.priority, is = ParseInt(values[0]); !is || a.priority > maxLockPriority ||
+				a.priority < -maxLockPriority {
 				err = errLockPriority
 			}
 		}
@@ -414,8 +414,25 @@ func replyGrant(out Reply, g grant) {
 	out.Int(int64(g.place))
 }
 
-// lockKeyWork is what a key of a LOCK command costs besides its argument, in units of Env.Work.
-const lockKeyWork = 24
+// lockKeyWork is what a key of a LOCK command costs besides its argument, in units of Env.Work; of
+// its name so many bytes are one more, since it is hashed, compared and copied again and again.
+const (
+	lockKeyWork   = 24
+	lockNameBytes = 16
+)
+
+// spendLocks adds the work of the keys of a LOCK command. To attach one, or to look whether it is,
+// takes its name as often again.
+func (x *Call) spendLocks(a *lockArgs) {
+	names := 0
+	for _, key := range a.keys {
+		names += len(key)
+	}
+	if a.lease != nil {
+		names *= 2
+	}
+	x.Spend(lockKeyWork*len(a.keys) + names/lockNameBytes)
+}
 
 func lockAcquire(x *Call) error {
 	var a lockArgs
@@ -426,7 +443,7 @@ func lockAcquire(x *Call) error {
 	if err != nil {
 		return err
 	}
-	x.Spend(lockKeyWork * len(a.keys))
+	x.spendLocks(&a)
 	refused := grant{untilMs: -1}
 	mayTake, waits := true, a.waits && x.mayBlock()
 	for _, key := range a.keys {
@@ -523,7 +540,7 @@ func StillHeld(db *keyspace.DB, release [][]byte) (held bool, looked int) {
 		if looked++; e != nil && e.Kind() == keyspace.KindHash {
 			looked += min(ownersOf(e).Len(), smallForm) / (8 * searchedFields)
 		}
-		if _, is := holdingWith(e, a.owner, a.token); !is {
+		if _, is := holdingWith(db, e, a.owner, a.token); !is {
 			return false, looked
 		}
 	}
@@ -539,7 +556,7 @@ func lockExtend(x *Call) error {
 	if err != nil {
 		return err
 	}
-	x.Spend(lockKeyWork * len(a.keys))
+	x.spendLocks(&a)
 	g := grant{untilMs: -1}
 	for _, key := range a.keys {
 		h, held := x.heldBy(key, a.owner, a.token)
@@ -573,7 +590,7 @@ func lockRelease(x *Call) error {
 	if err := a.parse(x.Args, releaseOptions); err != nil {
 		return err
 	}
-	x.Spend(lockKeyWork * len(a.keys))
+	x.spendLocks(&a)
 	var held [][]byte
 	messages := 0
 	for _, key := range a.keys {
@@ -606,7 +623,7 @@ func lockSteal(x *Call) error {
 	if err != nil {
 		return err
 	}
-	x.Spend(lockKeyWork)
+	x.spendLocks(&a)
 	if err := x.lockRoom(&a, until, func([]byte) LeaseForm { return a.form }); err != nil {
 		return err
 	}

@@ -49,12 +49,12 @@ func holdingOf(value []byte) (h holding, ok bool) {
 	return h, isCount && isToken && n > 0 && t > 0
 }
 
-// of returns what an owner holds of the lock that a key is. The token of a lock that was renamed,
-// copied or restored is that of the key, as if its owner held it alone: those who held another lock
-// of that name before may have had larger ones.
-func (h holding) of(e *keyspace.Entry) holding {
-	if h.token < e.Created() || h.token > e.Changed() {
-		h.token = e.Created()
+// of returns what an owner holds of the lock that a key of db is. The token of a lock that was
+// renamed, copied, moved, swapped or restored is that of the key, as if its owner held it alone:
+// those who held another lock of that name before may have had larger ones.
+func (h holding) of(db *keyspace.DB, e *keyspace.Entry) holding {
+	if created := db.CreationOf(e); h.token < created || h.token > e.Changed() {
+		h.token = created
 	}
 	return h
 }
@@ -253,19 +253,19 @@ func (x *Call) heldBy(key, owner []byte, token keyspace.Revision) (own holding, 
 	if e != nil && e.Kind() == keyspace.KindHash {
 		x.spendSearch(ownersOf(e), 1)
 	}
-	return holdingWith(e, owner, token)
+	return holdingWith(x.DB(), e, owner, token)
 }
 
 // holdingWith is holdingIn, by a token if that is not 0.
-func holdingWith(e *keyspace.Entry, owner []byte, token keyspace.Revision) (own holding,
-	held bool) {
-	own, held = holdingIn(e, owner)
+func holdingWith(db *keyspace.DB, e *keyspace.Entry, owner []byte, token keyspace.Revision,
+) (own holding, held bool) {
+	own, held = holdingIn(db, e, owner)
 	return own, held && (token == 0 || token == own.token)
 }
 
 // LockToken returns the token by which an owner holds a lock of a database, 0 if it does not.
 func LockToken(db *keyspace.DB, key, owner []byte) keyspace.Revision {
-	if own, held := holdingIn(db.Find(key), owner); held {
+	if own, held := holdingIn(db, db.Find(key), owner); held {
 		return own.token
 	}
 	return 0
@@ -277,12 +277,12 @@ type HeldLock struct {
 	Key, Owner string
 }
 
-// holdingIn returns what an owner holds of the lock that a key is. e is nil if there is none.
-func holdingIn(e *keyspace.Entry, owner []byte) (own holding, held bool) {
+// holdingIn returns what an owner holds of the lock that a key of db is. e is nil if there is none.
+func holdingIn(db *keyspace.DB, e *keyspace.Entry, owner []byte) (own holding, held bool) {
 	if e == nil {
 		return own, false
 	}
-	own = holding{count: 1, token: e.Created()}
+	own = holding{count: 1, token: db.CreationOf(e)}
 	switch e.Kind() {
 	case keyspace.KindString:
 		held = bytes.Equal(e.Bytes(), owner)
@@ -293,7 +293,7 @@ func holdingIn(e *keyspace.Entry, owner []byte) (own holding, held bool) {
 			return own, false
 		}
 		if several, ok := holdingOf(value); ok {
-			own, held = several.of(e), true
+			own, held = several.of(db, e), true
 			break
 		}
 		own.form = FormReentrant

@@ -58,7 +58,7 @@ func (x *Call) holders(e *keyspace.Entry) (o owners, form LeaseForm, held bool) 
 	if e == nil {
 		return o, form, false
 	}
-	whole := holding{count: 1, token: e.Created()}
+	whole := holding{count: 1, token: x.DB().CreationOf(e)}
 	switch e.Kind() {
 	case keyspace.KindString:
 		o.n = 1
@@ -80,7 +80,7 @@ func (x *Call) holders(e *keyspace.Entry) (o owners, form LeaseForm, held bool) 
 		own, ok := holdingOf(value)
 		deadlineMs, field := e.Deadline(), ""
 		if ok {
-			own = own.of(e)
+			own = own.of(x.DB(), e)
 			deadlineMs, _ = h.Deadline([]byte(name))
 			field = name
 		} else if own, ok = whole, true; !shared {
@@ -116,7 +116,11 @@ func (x *Call) replyQueue(key []byte) {
 		x.Queues.Each(x.Tx.DB, key, func(q *Request, sinceMs int64) bool {
 			x.Spend(waiterWork)
 			s := shown{sinceMs: sinceMs}
-			if s.args.parse(q.Cmds[0], acquireOptions) == nil {
+			args := q.Cmds[0]
+			if at := keysWord(args); at > 0 { // they may be many, and long
+				args = args[:at]
+			}
+			if s.args.parse(args, acquireOptions) == nil {
 				s.owner = string(s.args.owner) // the request is gone behind the call
 				all = append(all, s)
 			}

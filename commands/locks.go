@@ -126,7 +126,7 @@ func (x *Call) lockSeen() (e *keyspace.Entry, form LeaseForm, same bool, err err
 	if e = x.find(key); e == nil {
 		return nil, form, false, nil
 	}
-	if own, held := holdingIn(e, owner); held && own.form.several() {
+	if own, held := holdingIn(x.DB(), e, owner); held && own.form.several() {
 		// LOCKS SHOW has both: the token of the owner, and that of the key
 		same = token == int64(own.token) || token == int64(x.DB().Creation(key))
 		return e, own.form, same, nil
@@ -217,7 +217,7 @@ func locksExtend(x *Call) error {
 	if !ok {
 		return ErrNotInteger
 	}
-	if ms <= 0 {
+	if ms <= 0 || ms > maxLockMs {
 		return InvalidExpire(x.Spec.FullName())
 	}
 	_, form, same, err := x.lockSeen()

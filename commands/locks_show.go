@@ -291,7 +291,7 @@ func (x *Call) iterate(from int, wanted func(*keyspace.Entry) bool,
 		return err
 	}
 	var all []*keyspace.Entry
-	x.spendDead()
+	x.spendDead(o.count)
 	next := x.DB().Scan(cursor, o.count, func(e *keyspace.Entry) {
 		x.spendKey(&o, e)
 		if o.wants([]byte(e.Key())) && wanted(e) && x.mayShow(e.Key()) {

@@ -520,10 +520,21 @@ func (x *Call) nameWork(n, size int) int {
 	return n * (size / bytesSpent)
 }
 
-// spendDead adds the work of skipping expired keys that are not swept yet. Counting them would take
-// as long, so one expired key charges for all keys with a deadline.
-func (x *Call) spendDead() {
-	if atMs, ok := x.Keyspace.NextDeadline(); ok && atMs < x.Keyspace.Now() {
+// spendDead adds the work of skipping expired keys that are not swept yet, for who looks at so many
+// keys at most. Counting those with a deadline of their own would take as long, so one expired key
+// charges for all. A collection is looked into, and so each whose elements expire is charged for
+// itself.
+func (x *Call) spendDead(most int) {
+	atMs, ok := x.Keyspace.NextDeadline()
+	switch {
+	case !ok || atMs >= x.Keyspace.Now():
+	case x.Level < LevelSecond:
 		x.Spend((x.DB().Volatile() + x.DB().VolatileCollections()) / 8)
+	default:
+		x.Spend(x.DB().Volatile()/8 + lookedInto*x.DB().PassedCollections(most))
 	}
 }
+
+// lookedInto is the cost of finding out whether all elements of a collection have expired, in units
+// of Env.Work.
+const lookedInto = 4

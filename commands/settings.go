@@ -51,6 +51,10 @@ const (
 	// SettingServeWaits serves those who wait although not all waits are back that a change of
 	// leader has dropped: their nodes have had their time.
 	SettingServeWaits = "serve-waits"
+	// SettingInTerm is another setting that changes something only in a term of Raft's: the leader
+	// of that term has decided it by what it knew of the nodes. The term, in decimal, and the other
+	// setting follow. In another term the reply is ErrOtherTerm.
+	SettingInTerm = "in-term"
 	// SettingSubscribers is how many subscribers a node has. The node's id, the era of its counts,
 	// a sequence number, and pairs of a name and its count follow, numbers in decimal; a name
 	// begins with one of subscriptions.Letters. The reply is 0, or the era of the node's counts if
@@ -98,6 +102,10 @@ const (
 	ClientIDBlock = 1 << 20
 )
 
+// ClaimMs is how long a node may claim what a wait was granted, ms of the cluster clock. What is
+// older when a client would be told of it may be over.
+const ClaimMs = 1000
+
 // MostRequestWork is the most that SettingRequestWork takes.
 const MostRequestWork = 10
 
@@ -107,6 +115,9 @@ const ErrNoSetting Error = "ERR no such setting"
 // ErrNotWaiting is the error for leaving a wait that the machine does not have: it has been served,
 // or dropped.
 const ErrNotWaiting Error = "ERR no such wait"
+
+// ErrOtherTerm is the error for SettingInTerm once another leader may know better.
+const ErrOtherTerm Error = "ERR that was decided in another term"
 
 // ErrNotLent is the error for giving back what is not lent any more.
 const ErrNotLent Error = "ERR nothing is lent to that wait"

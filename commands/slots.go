@@ -5,6 +5,7 @@ package commands
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/coordd/coordd/commands/keyspace"
 )
@@ -98,7 +99,7 @@ func (x *Call) eachInSlot(slot int64, f func(*keyspace.Entry) bool) {
 // eachWithSlot calls f with the database's keys and their slots until it returns false.
 func (x *Call) eachWithSlot(f func(e *keyspace.Entry, slot int) bool) {
 	var name []byte
-	x.spendDead()
+	x.spendDead(math.MaxInt)
 	x.DB().Each(func(e *keyspace.Entry) bool {
 		x.Spend(1 + len(e.Key())/64)
 		if x.Level >= LevelSecond {

@@ -50,8 +50,9 @@ type Witness struct {
 	wet    bool // in an entry, else in a dry run
 	quiet  bool // marks locks, but records no facts
 	facts  []Fact
+	size   int    // what they count, also those that are left out
 	unused Fact   // where quiet ones go
-	arena  []byte // holds what facts refer to
+	arena  []byte // holds what facts refer to; the newest part
 	seen   []seen // the keys of the running request
 	first  int    // its first fact
 	locks  bool   // it concerns a lock
@@ -78,8 +79,19 @@ type seen struct {
 	beforeMs int64
 }
 
-// keptFacts bounds the memory that a witness keeps for later entries.
-const keptFacts = 4096
+// keptFacts bounds the memory that a witness keeps for later entries, and keptBytes that of its
+// arena.
+const (
+	keptFacts = 4096
+	keptBytes = 64 * keptFacts
+)
+
+// What the facts of an entry or a read may count, bytes, and what one counts besides its texts. A
+// script can ask for the same locks again and again: what is beyond that is not reported.
+const (
+	mostFacts = 16 << 20
+	factBytes = 160
+)
 
 // NewWitness returns a witness of the entries that change ks.
 func NewWitness(ks *keyspace.Keyspace) *Witness {
@@ -97,10 +109,10 @@ func (w *Witness) BeginRead(ks *keyspace.Keyspace) {
 // Begin starts an entry. It forgets all facts. Without wanted the entry only marks locks.
 func (w *Witness) Begin(wanted bool) {
 	w.quiet = !wanted
-	if cap(w.facts) > keptFacts || cap(w.arena) > 64*keptFacts {
+	if cap(w.facts) > keptFacts || cap(w.arena) > keptBytes {
 		w.facts, w.arena = nil, nil
 	}
-	w.facts, w.arena = w.facts[:0], w.arena[:0]
+	w.facts, w.arena, w.size = w.facts[:0], w.arena[:0], 0
 	w.next()
 }
 
@@ -129,15 +141,34 @@ func (w *Witness) Facts() []Fact { return w.facts }
 
 // keep returns a copy of b in the arena: a script may reuse its arguments.
 func (w *Witness) keep(b []byte) []byte {
+	w.makeRoom(len(b))
 	start := len(w.arena)
 	w.arena = append(w.arena, b...)
 	return w.arena[start:len(w.arena):len(w.arena)]
 }
 
 func (w *Witness) keepString(s string) []byte {
+	w.makeRoom(len(s))
 	start := len(w.arena)
 	w.arena = append(w.arena, s...)
 	return w.arena[start:len(w.arena):len(w.arena)]
+}
+
+// makeRoom begins another part of the arena if this one has no room. It copies nothing: what there
+// is stays as long as a fact refers to it.
+func (w *Witness) makeRoom(n int) {
+	if n > cap(w.arena)-len(w.arena) {
+		w.arena = make([]byte, 0, max(n, min(2*cap(w.arena), keptBytes), 64))
+	}
+}
+
+// takes reports whether a fact about a key is to be recorded.
+func (w *Witness) takes(key, owner int) bool {
+	if w.quiet {
+		return false
+	}
+	w.size += factBytes + key + owner
+	return w.size <= mostFacts
 }
 
 // begin notes that a command starts. Outside of scripts and transactions, the handlers of SET and
@@ -215,11 +246,12 @@ func (x *Call) lockFact(kind FactKind, form LeaseForm, key, owner []byte,
 	if w == nil {
 		return
 	}
-	if w.locks = true; w.quiet { // marks depend on it
+	owner = ownerOf(owner)
+	if w.locks = true; !w.takes(len(key), len(owner)) { // marks depend on it
 		return
 	}
 	w.facts = append(w.facts, Fact{Kind: kind, Form: form, DB: x.Tx.DB, Key: w.keep(key),
-		Owner: w.keep(ownerOf(owner)), Token: token, DeadlineMs: deadlineMs,
+		Owner: w.keep(owner), Token: token, DeadlineMs: deadlineMs,
 		Shared: form.several()})
 	if kind == LockGranted {
 		w.facts[len(w.facts)-1].QueuedMs = x.Tx.QueuedMs
@@ -235,7 +267,7 @@ func (x *Call) renews() {
 
 // window reports what a window did, which WINDOW.HIT tells itself. e is its key, or nil.
 func (w *Witness) window(x *Call, kind FactKind, key []byte, e *keyspace.Entry) {
-	if w == nil || w.quiet {
+	if w == nil || !w.takes(len(key), 0) {
 		return
 	}
 	f := Fact{Kind: kind, Form: FormSliding, DB: x.Tx.DB, Key: w.keep(key)}
@@ -369,7 +401,7 @@ func (w *Witness) changed(db int, e *keyspace.Entry, c keyspace.Change) {
 // over records that a key that is a lock goes. who is the owner of a hash whose fields are gone.
 func (w *Witness) over(kind FactKind, db int, e *keyspace.Entry, who []byte) {
 	w.locks = w.locks || kind == LockReleased
-	if w.quiet {
+	if !w.takes(len(e.Key()), maxOwner) {
 		return
 	}
 	f := Fact{Kind: kind, DB: db, Key: w.keepString(e.Key()), Token: e.Created(),

@@ -125,6 +125,11 @@ func (r *runner) run(q *commands.Request, answer bool) {
 func (r *runner) set(q *commands.Request) {
 	defer r.recovered(&r.resp, len(r.resp.Buf))
 	r.m.nextPosition(r.env)
+	q, err := r.m.inTerm(q)
+	if err != nil {
+		r.acknowledge(err)
+		return
+	}
 	if n, ok, err := r.m.numberReply(r.env, q); ok && err == nil {
 		start := len(r.resp.Buf)
 		r.room -= headBytes

@@ -13,13 +13,11 @@ import (
 	"github.com/coordd/coordd/internal/wire"
 )
 
-const (
-	// claimMs is how long a grant may be claimed, ms of the cluster clock.
-	claimMs = 1000
-	// claimedMs is how long the machine knows that one was claimed: its node may ask again, or
-	// give it up since its client has gone meanwhile.
-	claimedMs = 10_000
-)
+const claimMs = commands.ClaimMs
+
+// claimedMs is how long the machine knows that a grant was claimed: its node may ask again, or give
+// it up since its client has gone meanwhile.
+const claimedMs = 10_000
 
 // maxClaims is how many bytes the claims may count before the oldest are forgotten that are
 // claimed: locks that go from one to the next often must not take the room of those who wait.
@@ -143,8 +141,11 @@ func (v *claims) empty() bool { return len(v.numbers) == 0 }
 func (m *Machine) claim(env *commands.Env, number []byte, token ...[]byte) error {
 	n, _ := commands.ParseInt(number)
 	v := &m.waiting.locks.claims
-	if c := v.numbers[uint64(n)]; c != nil && len(token) > 0 && !c.has(token[0]) {
-		return commands.ErrNotWaiting // its node does not know yet what it was granted since
+	if c := v.numbers[uint64(n)]; c != nil && len(token) > 0 {
+		env.Work += uint64(len(c.undo) / requestBytes)
+		if !c.has(token[0]) {
+			return commands.ErrNotWaiting // its node does not know yet what it was granted since
+		}
 	}
 	switch c := v.numbers[uint64(n)]; {
 	case c == nil:
@@ -178,6 +179,7 @@ func (m *Machine) stillHeld(env *commands.Env, c *claim) bool {
 	if c.undo == nil {
 		return true
 	}
+	env.Work += uint64(len(c.undo) / requestBytes)
 	q, err := release(c.undo)
 	if err != nil {
 		return false // never: the machine wrote it

@@ -32,7 +32,7 @@ func (r *runner) beginDryRun() {
 		}
 		env.Keyspace = r.view
 	}
-	if r.tx.OOM && r.m.leases.Over(env.ClockMs) { // likewise
+	if r.tx.OOM && (r.m.leases.Over(env.ClockMs) || r.m.once.Over(env.ClockMs)) { // likewise
 		env.Aborted = true
 	}
 }

@@ -121,6 +121,29 @@ func TestLeasedKeysEndTogether(t *testing.T) {
 	}
 }
 
+// The end of a lease is a deadline, though it has no keys, or they stay for longer: else reads find
+// it until somebody writes, and it gets idle time back when all nodes restart.
+func TestEndsOfLeasesAreDeadlines(t *testing.T) {
+	l := newLeased(t)
+	id := l.grant(0, "1000")
+	delayed := l.grant(0, "2000 DELAY 5000")
+	l.want("SET k v LEASE "+delayed, "+OK")
+	restored := restore(t, snapshotBytes(t, l.m.Snapshot()), testTable())
+	for _, want := range []int64{l.clockMs + 1000, l.clockMs + 2000, l.clockMs + 7000} {
+		for _, m := range []*Machine{l.m, restored} {
+			if at, ok := m.NextDeadline(); !ok || at != want {
+				t.Errorf("the next deadline is %d %v, want %d", at, ok, want)
+			}
+		}
+		l.clockMs = want + 1
+		l.want("PING", "+PONG")
+		restored = restore(t, snapshotBytes(t, l.m.Snapshot()), testTable())
+	}
+	if at, ok := l.m.NextDeadline(); ok || id == delayed {
+		t.Errorf("there is a deadline, %d", at)
+	}
+}
+
 // A lease that has ended is none for any command, though an entry drops only some.
 func TestEndedLeasesAreInvisible(t *testing.T) {
 	l := newLeased(t)
@@ -674,7 +697,7 @@ func TestLeasesWithManyKeysEnd(t *testing.T) {
 			t.Fatalf("%d leases have gone for %d units", gone, w.spent)
 		}
 		left = now
-		if at, ok := w.NextDeadline(); ok && (at == 0) != (left > 0) {
+		if at, ok := w.NextDeadline(); !ok || (at < w.clock) != (left > 0) {
 			t.Errorf("%d leases are left, and the next deadline is %d", left, at)
 		}
 	}

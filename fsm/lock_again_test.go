@@ -111,6 +111,63 @@ func TestEnteringAgainBesideOthers(t *testing.T) {
 	}
 }
 
+// So it is if its owner gets the lock while it waits, also behind others, on a restored machine
+// too.
+func TestWhoWaitsForMoreEntersAgain(t *testing.T) {
+	for _, form := range []string{"REENTRANT", "SHARED REENTRANT"} {
+		w := newWaitMachine(t)
+		w.run("SET k x")
+		w.wait("n1", 1, "LOCK.ACQUIRE k me PX 100000 WAIT 0 "+form)
+		w.wait("n1", 2, "LOCK.ACQUIRE k v PX 100000 WAIT 0")
+		w.wait("n1", 3, "LOCK.ACQUIRE k you PX 100000 WAIT 0 REENTRANT KEYS 1 m")
+		w.wait("n1", 4, "LOCK.ACQUIRE k me PX 100000 WAIT 0 "+form+" KEYS 1 l")
+		w.wait("n1", 5, "LOCK.ACQUIRE l you PX 100000 WAIT 0")
+		w.wait("n1", 6, "LOCK.ACQUIRE l me PX 100000 WAIT 0 "+form+" KEYS 1 k")
+		w.term++
+		w.restores()
+		w.Machine = restored(t, w.Machine)
+		w.SetNode("n1")
+		w.run("DEL k")
+		w.grants("1 4 6")
+		w.reply("LOCK.RELEASE k me", ":1")
+		w.reply("LOCK.RELEASE k me KEYS 1 l", ":2")
+		w.grants("")
+		w.reply("LOCK.RELEASE k me KEYS 1 l", ":2")
+		w.grants("2 5")
+		w.reply("LOCK.RELEASE k v", ":1")
+		w.grants("3")
+		if w.waiting.locks.several != 0 {
+			t.Errorf("%d wait for several", w.waiting.locks.several)
+		}
+	}
+}
+
+// Those whose owner has the lock in another form wait on, however many they are, and leave an entry
+// nothing to do.
+func TestManyWaitInVainToEnter(t *testing.T) {
+	w := newWaitMachine(t)
+	w.run("SET k x")
+	w.wait("n1", 1, "LOCK.ACQUIRE k me PX 100000 WAIT 0 REENTRANT KEYS 1 l")
+	w.wait("n1", 2, "LOCK.ACQUIRE k v PX 100000 WAIT 0 KEYS 1 l")
+	const many = 5000
+	var batch []commands.Request
+	for i := range uint64(many) {
+		batch = append(batch, w.waitRequest("n1", i+3,
+			"LOCK.ACQUIRE k me PX 1000 WAIT 0 REENTRANT SHARED KEYS 1 l"))
+	}
+	for len(batch) > 0 {
+		n := min(len(batch), 2000)
+		w.apply(batch[:n]...)
+		batch = batch[n:]
+	}
+	w.run("DEL k")
+	w.grants("1")
+	if w.waiting.locks.several != many || len(w.waiting.locks.ready) != 0 {
+		t.Errorf("%d wait for several locks, %d are ready", w.waiting.locks.several,
+			len(w.waiting.locks.ready))
+	}
+}
+
 // A wait has one claim, whatever came before, and what it counts comes back.
 func TestClaimsOfOneWait(t *testing.T) {
 	w := newWaitMachine(t)

@@ -5,6 +5,7 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -266,6 +267,32 @@ func TestOwnersAreSearchedForACharge(t *testing.T) {
 	}
 }
 
+// Who waits for many locks with long names is shown without a copy of them: looking at queues is
+// charged by their length alone.
+func TestQueuesForManyLocksAreShown(t *testing.T) {
+	w := newWaitMachine(t)
+	w.run("SET l x")
+	others := " KEYS 127"
+	for i := range 127 {
+		others += fmt.Sprintf(" %s%d", strings.Repeat("k", 2000), i)
+	}
+	const waiters = 20
+	for i := range uint64(waiters) {
+		w.wait("n1", i+1, "LOCK.ACQUIRE l me PX 1000 WAIT 0 PRIORITY 7 SHARED"+others)
+	}
+	shown := "*8 $5 owner $2 me $4 kind $6 shared $8 priority :7 $8 waits-ms :0"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := w.text(w.Read(nil, call("LOCK.WAITERS l"), w.clock, 1))
+	runtime.ReadMemStats(&after)
+	if strings.Count(got, shown) != waiters {
+		t.Errorf("%s", got)
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > waiters<<16 {
+		t.Errorf("it made %d bytes", made)
+	}
+}
+
 // A lease may last so long that what is attached to it can be restored, and no longer.
 func TestLongestLeases(t *testing.T) {
 	const longest = "3153600000000"
@@ -290,11 +317,43 @@ func TestLongestLeases(t *testing.T) {
 	w.restores()
 }
 
+// An operator extends no lock past what LOCK.EXTEND would: it could be dumped, and not restored.
+func TestLongestExtension(t *testing.T) {
+	for _, form := range []string{"SHARED", "PERMITS 1 OF 2", "REENTRANT", ""} {
+		w := newWaitMachine(t)
+		w.run("LOCK.ACQUIRE l me PX 1000 " + form)
+		extend := "LOCKS EXTEND l me " + w.run("FENCE l")[1:]
+		for _, ms := range []string{"3153600000001", "9223372036854775807"} {
+			w.reply(extend+" "+ms, "-ERR invalid expire time in 'locks|extend' command")
+		}
+		w.reply(extend+" 3153600000000", ":1")
+		_, value, _ := bytes.Cut(w.apply(lineRequest("DUMP l")), []byte("\r\n"))
+		q := lineRequest("RESTORE copy 0 value")
+		q.Cmds[0][3] = value[:len(value)-2]
+		if got := w.text(w.apply(q)); got != "+OK" {
+			t.Errorf("%s: %s", form, got)
+		}
+	}
+}
+
+// Priorities have bounds on both sides.
+func TestPrioritiesHaveBounds(t *testing.T) {
+	for priority, takes := range map[string]bool{"1000000000": true, "-1000000000": true,
+		"1000000001": false, "-1000000001": false, "9223372036854775807": false,
+		"-9223372036854775807": false, "-9223372036854775808": false} {
+		w := newWaitMachine(t)
+		got := w.run("LOCK.ACQUIRE l me PX 1000 PRIORITY " + priority)
+		if strings.HasPrefix(got, "*4 :") != takes {
+			t.Errorf("%s: %s", priority, got)
+		}
+	}
+}
+
 // Who holds a lock that was renamed, copied or restored has a larger token than those who held
 // another one of that name before, and a smaller one than who holds it next.
 func TestTokensOfMovedLocks(t *testing.T) {
 	for _, form := range []string{"SHARED REENTRANT", "PERMITS 1 OF 5", "REENTRANT"} {
-		for _, moves := range []string{"RENAME l m", "COPY l m REPLACE", "RESTORE"} {
+		for _, moves := range []string{"RENAME l m", "COPY l m REPLACE", "RESTORE", "SWAPDB 0 1"} {
 			w := newWaitMachine(t)
 			token := func(key, owner string) uint64 {
 				own, _ := w.LockTokens([]commands.HeldLock{{Key: key, Owner: owner}})
@@ -302,6 +361,10 @@ func TestTokensOfMovedLocks(t *testing.T) {
 			}
 			w.run("LOCK.ACQUIRE l me PX 90000 " + form)
 			dump := w.apply(lineRequest("DUMP l"))
+			if moves == "SWAPDB 0 1" {
+				w.run("RENAME l m")
+				w.run("MOVE m 1")
+			}
 			w.run("LOCK.ACQUIRE m other PX 90000")
 			before := token("m", "other")
 			if moves != "RESTORE" {
@@ -323,6 +386,10 @@ func TestTokensOfMovedLocks(t *testing.T) {
 				"$6 ttl-ms", moved)) {
 				t.Errorf("%s, %s: %s", form, moves, got)
 			}
+			w.reply("FENCE m", fmt.Sprint(":", moved))
+			w.reply(fmt.Sprintf("LOCK.RELEASE m me TOKEN %d", moved), ":1")
+			w.run("LOCK.ACQUIRE m me PX 90000 " + form)
+			moved = token("m", "me")
 			w.restores()
 			if got := token("m", "me"); got != moved {
 				t.Errorf("%s, %s: the token was %d, and is %d", form, moves, moved, got)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/commands/commandtest"
 	"github.com/coordd/coordd/internal/tests/seeds"
 	"github.com/coordd/coordd/internal/tests/tier"
 )
@@ -348,7 +349,11 @@ func (m *lockModel) serves() {
 	m.news = nil
 	for _, w := range m.queue {
 		first := !slices.ContainsFunc(w.keys, func(key string) bool { return m.first(key) != w })
-		if first && m.mayTake(w.modelCall, w.order) {
+		owns := false
+		for _, key := range w.keys {
+			owns = owns || w.reentrant && len(w.keys) > 1 && m.held(key, w.owner) != nil
+		}
+		if (first || owns) && m.mayTake(w.modelCall, w.order) {
 			m.fail("%d waits for what it may have: %s", w.number, w.line)
 		}
 	}
@@ -661,7 +666,13 @@ func (m *lockModel) plain() {
 	key, owner := m.pick("k", "l", "m", "n"), m.pick("a", "b", "c")
 	k := m.keys[key]
 	is := func(yes bool) string { return map[bool]string{true: ":1", false: ":0"}[yes] }
-	switch m.dice.IntN(13) {
+	switch m.dice.IntN(17) {
+	case 13:
+		m.swapsTwice()
+	case 14:
+		m.setsWithLease(key, owner)
+	case 15, 16:
+		m.operates(key, owner)
 	case 0, 1:
 		delete(m.keys, key)
 		m.expects("DEL "+key, is(k != nil))
@@ -766,6 +777,71 @@ func (m *lockModel) setsPlainly(key, owner string) {
 	} else {
 		m.setString("SET "+key+" "+owner+" PX 700", "+OK", key, owner, m.clock+700)
 	}
+}
+
+// swapsTwice swaps the database with another one, and back in the same step: all keys have new
+// tokens, and are as before.
+func (m *lockModel) swapsTwice() {
+	m.t.Helper()
+	swap := commandtest.Args("SWAPDB", "0", "1")
+	q := commands.Request{Proto: 2, Multi: true, Cmds: [][][]byte{swap, swap}}
+	if got := m.entry("SWAPDB 0 1, twice", q); got != "*2 +OK +OK" {
+		m.fail("%q", got)
+	}
+	largest := m.largest
+	for key, k := range m.keys {
+		for owner, own := range k.owners {
+			token, _ := m.LockTokens([]commands.HeldLock{{Key: key, Owner: owner}})
+			if token[0] <= m.largest {
+				m.fail("%s has token %d of %s, after %d", owner, token[0], key, m.largest)
+			}
+			own.token, largest = token[0], max(largest, token[0])
+		}
+	}
+	m.largest = largest
+}
+
+func (m *lockModel) setsWithLease(key, owner string) {
+	m.t.Helper()
+	ids := m.ids()
+	if len(ids) == 0 {
+		return
+	}
+	id := ids[m.dice.IntN(len(ids))]
+	line, deadlineMs := fmt.Sprintf("SET %s %s LEASE %d", key, owner, id), m.leases[id].deadlineMs()
+	if deadlineMs <= m.clock { // it is over at once
+		delete(m.keys, key)
+		m.expects(line, "+OK")
+		return
+	}
+	m.setString(line, "+OK", key, owner, deadlineMs)
+	m.keys[key].lease = id
+}
+
+// operates runs what an operator does to a lock: by its owner and token, or by another token.
+func (m *lockModel) operates(key, owner string) {
+	m.t.Helper()
+	own, k := m.held(key, owner), m.keys[key]
+	token, want := uint64(7), ":0"
+	if own != nil && m.dice.IntN(4) > 0 {
+		token, want = own.token, ":1"
+	}
+	line := fmt.Sprintf("%s %s %d", key, owner, token)
+	if m.dice.IntN(2) == 0 {
+		if want == ":1" {
+			if delete(k.owners, owner); len(k.owners) == 0 {
+				delete(m.keys, key)
+			}
+		}
+		m.expects("LOCKS RELEASE "+line, want)
+		return
+	}
+	if want == ":1" {
+		if k.setEnd(owner, m.clock+900, 0); k.several() {
+			k.deadlineMs = 0
+		}
+	}
+	m.expects("LOCKS EXTEND "+line+" 900", want)
 }
 
 // claim claims what was granted, or gives it up.

@@ -24,6 +24,7 @@ type lockQueues struct {
 	ready   []changedKey             // may serve the first, in the order of their changes
 	isReady map[changedKey]struct{}
 	waits   int // commands that wait
+	several int // those of them that have lockPlace.owner
 	claims  claims
 	// calls with the id of a request that wait, or whose grant is not claimed: the numbers of their
 	// waits by callName. There is one of each.
@@ -37,6 +38,16 @@ type lockPlace struct {
 	priority int64
 	sinceMs  int64  // cluster clock
 	call     string // callName; "": the call has no id
+	// owner is that of a command that waits for several keys and may hold some of them itself: then
+	// it need not queue for these. "": it waits for one, or may not
+	owner string
+}
+
+// setOwner sets owner for a request that waits for so many keys.
+func (p *lockPlace) setOwner(q *commands.Request, keys int) {
+	if p != nil && p.again && keys > 1 {
+		p.owner = string(q.Cmds[0][2])
+	}
 }
 
 // callName names the call of a user with an id.
@@ -51,6 +62,9 @@ func (v *lockQueues) count(w *waiter, sign int) {
 		return
 	}
 	v.waits += sign
+	if w.lock.owner != "" {
+		v.several += sign
+	}
 	if sign > 0 {
 		v.begins(w.lock.call, w.number)
 	} else {
@@ -190,7 +204,7 @@ func (m *Machine) serveLocks(env *commands.Env, limit uint64) {
 	v := &m.waiting.locks
 	for len(v.ready) > 0 && env.Work < limit && m.morePositions() {
 		key := v.ready[0]
-		env.Work += lookWork
+		env.Work += key.work(lookWork)
 		if m.serveLock(env, key, limit) {
 			return
 		}
@@ -210,20 +224,76 @@ func (m *Machine) serveLock(env *commands.Env, key changedKey, limit uint64) (mo
 			return true
 		}
 		w := m.waiting.locks.byKey[key][0]
-		env.Work += lookWork * uint64(len(w.keys))
-		if !m.mayServe(w) || !m.serve(env, w, key) {
-			return false
+		if !m.mayServe(env, w) || !m.serve(env, w, key) {
+			return m.serveOwners(env, key, limit)
 		}
 		served = true
 	}
 	return false
 }
 
+// serveOwners serves those behind the first in the queue for a lock whose owners hold it by now,
+// and who wait for others too. more reports that it stopped at the limit.
+func (m *Machine) serveOwners(env *commands.Env, key changedKey, limit uint64) (more bool) {
+	v, e := &m.waiting.locks, m.ks.DB(key.db).Find([]byte(key.key))
+	if v.several == 0 || e == nil || e.Kind() != keyspace.KindHash {
+		return false
+	}
+	served := false // as in serveLock
+	queue := v.byKey[key]
+	for i, tries := 1, 0; tries < mostVain && i < len(queue); {
+		w := queue[i]
+		env.Work++
+		switch {
+		case w.lock.owner == "" || !m.mayEnter(env, w) || !m.mayServe(env, w):
+			i++
+		case served && env.Work >= limit || !m.morePositions():
+			return true
+		case m.serve(env, w, key):
+			served = true
+			queue = v.byKey[key]
+		default: // it wants the lock in another form than it has it
+			tries++
+			i++
+		}
+	}
+	return false
+}
+
+const (
+	// mostVain is how many behind the first are tried in vain. These are tried with each change,
+	// and an entry must get past them.
+	mostVain = 8
+	// a small hash of owners has so many at most, of which a unit of work compares so many
+	searchedOwners = 512
+	ownersPerUnit  = 16
+)
+
+// mayEnter reports whether a command is the first for each of its locks whose owner does not hold
+// it.
+func (m *Machine) mayEnter(env *commands.Env, w *waiter) bool {
+	for _, k := range w.keys {
+		env.Work += k.work(lookWork)
+		if m.waiting.locks.byKey[k][0] == w {
+			continue
+		}
+		db := m.ks.DB(k.db)
+		if e := db.Find([]byte(k.key)); e != nil && e.Kind() == keyspace.KindHash {
+			env.Work += uint64(min(e.Collection().Len(), searchedOwners) / ownersPerUnit)
+		}
+		if commands.LockToken(db, []byte(k.key), []byte(w.lock.owner)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // mayServe reports whether a command may get all its locks, as far as that shows without running
 // it: it is the first for each, or may hold it already, and nobody holds one that it wants for
 // itself.
-func (m *Machine) mayServe(w *waiter) bool {
+func (m *Machine) mayServe(env *commands.Env, w *waiter) bool {
 	for _, k := range w.keys {
+		env.Work += k.work(lookWork)
 		e := m.ks.DB(k.db).Find([]byte(k.key))
 		first := m.waiting.locks.byKey[k][0] == w
 		switch {

@@ -588,7 +588,9 @@ func TestRecallIsARead(t *testing.T) {
 	before := w.StateSum()
 	q := w.waitRequest("n1", 7, call)
 	q.Wait.Order, q.Woken = 1, true
-	w.Read(nil, commands.AppendRequest(nil, &q), w.clock, 1)
+	if got := w.Read(nil, commands.AppendRequest(nil, &q), w.clock, 1); len(got) != 0 {
+		t.Errorf("a reply that cannot be claimed: %q", got)
+	}
 	if after := w.StateSum(); after != before || !w.waiting.locks.claims.empty() {
 		t.Errorf("a read changed the state: %v, %v", before, after)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/coordd/coordd/commands/once"
 	"github.com/coordd/coordd/commands/subscriptions"
 	"github.com/coordd/coordd/fsm/script"
+	"github.com/coordd/coordd/internal/invariant"
 )
 
 // Machine is the replicated state. Only entries change it; machines that applied the same entries
@@ -94,17 +95,19 @@ func (m *Machine) Revision() keyspace.Revision {
 	return keyspace.NewRevision(m.epoch, m.index, 0)
 }
 
-// NextDeadline returns the earliest deadline of any key, ms of the cluster clock. It has passed if
-// the newest entry left commands to serve, or leases to drop. A grant that is not claimed has one,
-// too.
+// NextDeadline returns the earliest deadline of any key, lease and grant that is not claimed, ms of
+// the cluster clock. It has passed if the newest entry left commands to serve, or leases to drop.
 func (m *Machine) NextDeadline() (clockMs int64, ok bool) {
-	if len(m.waiting.ready) > 0 && !m.Held() || len(m.waiting.locks.ready) > 0 ||
-		m.leases.Over(m.ks.Now()) {
+	if len(m.waiting.ready) > 0 && !m.Held() || len(m.waiting.locks.ready) > 0 {
 		return 0, true
 	}
 	clockMs, ok = m.ks.NextDeadline()
-	if untilMs, some := m.waiting.locks.claims.next(); some && (!ok || untilMs < clockMs) {
-		return untilMs, true
+	for _, next := range [...]func() (int64, bool){
+		m.leases.NextEnd, m.waiting.locks.claims.next,
+	} {
+		if atMs, some := next(); some && (!ok || atMs < clockMs) {
+			clockMs, ok = atMs, true
+		}
 	}
 	return clockMs, ok
 }
@@ -187,6 +190,11 @@ func (m *Machine) LockTokens(of []commands.HeldLock) (tokens []uint64, newest ui
 // Notify returns the setting of keyspace notifications.
 func (m *Machine) Notify() commands.NotifyFlags { return m.events.notify }
 
+// clockNeverFalls holds of what leaders stamp, each after the one before it.
+var clockNeverFalls = invariant.New("clock-never-falls",
+	"the cluster clock of an entry is not behind that of the entry before it",
+	"the clock stands still until entries are past it: leases last longer, none ends early")
+
 // Apply applies the entry at index. With answer it builds the replies.
 //
 // A batch at its work limit stops before its next request: it has fewer replies than requests, and
@@ -200,6 +208,9 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 	before := m.level
 	if err := m.raise(index, e.Level); err != nil {
 		return Result{}, err
+	}
+	if e.ClockMs < m.ks.Now() {
+		clockNeverFalls.Broken("index", index, "stamp", e.ClockMs, "clock", m.ks.Now())
 	}
 	m.index, m.waiting.proposer = index, FirstWait(e.Origin)
 	m.events.begin()
@@ -315,10 +326,16 @@ func (m *Machine) morePositions() bool {
 	return m.positions.next <= m.positions.last || m.level < commands.LevelSecond
 }
 
+// revisionsRise holds of what becomes a lock's fencing token, and of what WATCH compares.
+var revisionsRise = invariant.New("revisions-rise",
+	"each request has a larger revision than all before it",
+	"the request does not run, and gets an internal error on every node")
+
 // nextPosition begins the next request of the entry.
 func (m *Machine) nextPosition(env *commands.Env) {
 	at := keyspace.NewRevision(m.epoch, m.index, min(m.positions.next, keyspace.MaxPosition))
 	if m.positions.next > 0 && at <= m.ks.CurrentRevision() && m.level >= commands.LevelSecond {
+		revisionsRise.Broken("index", m.index, "position", m.positions.next)
 		panic(fmt.Sprintf("revision %d does not rise above %d", at, m.ks.CurrentRevision()))
 	}
 	m.ks.SetRevision(at)

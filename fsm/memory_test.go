@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/commandtest"
+	"github.com/coordd/coordd/commands/once"
 )
 
 // call is a request of the default user; args with spaces are not possible.
@@ -163,6 +165,28 @@ func TestDryRunAtTheLimitWaitsForTheSweep(t *testing.T) {
 		}
 	}
 	got := u.entry(&Entry{ClockMs: 102, Batches: [][]byte{call("SET b 1")}})
+	if got[0] != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Nor does it say that the data exceeds its limit by what is remembered of requests whose time is
+// over: no entry would come that forgets them, if all that comes is refused so.
+func TestDryRunAtTheLimitWaitsForRepeats(t *testing.T) {
+	u := newUsersTest(t)
+	u.want(as("", 0, "IDEMPOTENT r1 PUBLISH channel message"), ":0")
+	limit := strconv.FormatInt(u.m.memory()-1, 10)
+	u.want(settingOf("", 0, commands.SettingMaxMemory, limit), "+OK")
+	over := u.m.ClockMs() + once.LifeMs
+	if got := u.m.Read(nil, call("SET b 1"), over, over*1000); !strings.Contains(string(got),
+		"OOM") {
+		t.Errorf("before its time is over: %q", got)
+	}
+	over++
+	if got := u.m.Read(nil, call("SET b 1"), over, over*1000); len(got) != 0 {
+		t.Errorf("after that: %q", got)
+	}
+	got := u.entry(&Entry{ClockMs: over, Batches: [][]byte{call("SET b 1")}})
 	if got[0] != "+OK\r\n" {
 		t.Errorf("%q", got)
 	}

@@ -79,6 +79,10 @@ func (r *runner) recall(x *commands.Call, spec *commands.Spec, c *onceCall) bool
 	err := error(nil)
 	var reply []byte
 	if spec.Claims() && r.tx.Claims {
+		if r.readOnly { // there would be nothing that its node could claim
+			r.env.Aborted = true
+			return true
+		}
 		r.tx.Undo = [][][]byte{} // its node claims, but an earlier call has it
 	}
 	switch {
@@ -87,6 +91,9 @@ func (r *runner) recall(x *commands.Call, spec *commands.Spec, c *onceCall) bool
 	case known.Bytes == nil:
 		err = commands.ErrReplyNotKept
 	default:
+		if known.Proto != r.tx.Proto { // it is taken apart, and elements may be of a few bytes each
+			r.env.Work += uint64(len(known.Bytes))
+		}
 		reply = known.In(r.tx.Proto)
 		r.env.Work += uint64(len(reply) / hashedBytes)
 		if len(reply) > max(r.room, 0) {

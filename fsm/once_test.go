@@ -150,6 +150,21 @@ func TestRepeatsInBothProtocols(t *testing.T) {
 	o.want(2, "IDEMPOTENT r3 ZPOPMIN z", "*2 $1 a $1 1")
 }
 
+// A repeat in the other protocol pays for taking the reply apart, which may have many elements.
+func TestRepeatsInTheOtherProtocolPay(t *testing.T) {
+	w := newWaitMachine(t)
+	const elements = 2300
+	w.run("RPUSH l" + strings.Repeat(" a", elements))
+	q := lineRequest(fmt.Sprint("IDEMPOTENT r1 LPOP l ", elements))
+	w.apply(q)
+	w.apply(q)
+	same := w.spent
+	q.Proto = 3
+	if got := w.apply(q); w.spent < same+4*elements {
+		t.Errorf("%d units of work, and in the protocol of the first %d: %.40q", w.spent, same, got)
+	}
+}
+
 // A reply that is too long is not kept, on no machine.
 func TestLongReplies(t *testing.T) {
 	o := newOnceMachines(t)

@@ -53,6 +53,7 @@ var freeImports = map[string]bool{
 	"github.com/coordd/coordd/commands/radix":         true,
 	"github.com/coordd/coordd/commands/subscriptions": true,
 	"github.com/coordd/coordd/internal/ascii":         true,
+	"github.com/coordd/coordd/internal/invariant":     true, // it tells, and nothing depends on it
 	"github.com/coordd/coordd/internal/libm":          true,
 	"github.com/coordd/coordd/internal/resp":          true,
 	"github.com/coordd/coordd/internal/wire":          true,

@@ -97,6 +97,24 @@ func (m *Machine) set(r *runner, q *commands.Request) error {
 	return commands.ErrNoSetting
 }
 
+// inTerm returns the setting that a leader has decided on in the running entry's term, or q if it
+// is not of that kind.
+func (m *Machine) inTerm(q *commands.Request) (*commands.Request, error) {
+	words := q.Cmds[0]
+	if m.level < commands.LevelSecond || string(words[0]) != commands.SettingInTerm {
+		return q, nil
+	}
+	if len(words) < 3 {
+		return nil, commands.ErrNoSetting
+	}
+	if term, ok := commands.ParseInt(words[1]); !ok || uint64(term) != m.waiting.term {
+		return nil, commands.ErrOtherTerm
+	}
+	own := *q
+	own.Cmds = [][][]byte{words[2:]}
+	return &own, nil
+}
+
 // refuseScript refuses a script that took so many ms in an entry.
 func (m *Machine) refuseScript(id, tookMs string) error {
 	ms, err := strconv.ParseInt(tookMs, 10, 64)

@@ -155,8 +155,10 @@ func (r *runner) permitted(x *commands.Call, spec *commands.Spec) error {
 	return commands.DeniedError(d)
 }
 
-// deny notes what a script was denied.
-func (r *runner) deny(d acl.Denial) { r.denials.Add(d.Reason.String(), "lua", d.Object) }
+// deny notes what the running request is denied by what it calls.
+func (r *runner) deny(context string, d acl.Denial) {
+	r.denials.Add(d.Reason.String(), context, d.Object)
+}
 
 // permittedWatch returns the error for a transaction that watches keys which its user may not read
 // any more: whether they changed is not for him to know.

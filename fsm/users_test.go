@@ -118,10 +118,19 @@ func TestDenialsAreTold(t *testing.T) {
 	u := newUsersTest(t)
 	u.want(as("", 0, "ACL SETUSER bob on nopass ~b:* &c +@all -del"), "+OK")
 	bob := u.created("bob")
+	lease := strings.Trim(u.do(as("", 0, "LEASE GRANT 100000")), ":\r\n")
 	for _, c := range []struct {
 		calls []string
 		want  commands.Denied
 	}{
+		{[]string{"LEASE INFO " + lease}, commands.Denied{Reason: "command", Context: "toplevel",
+			Object: "lease|info", Count: 1}},
+		{[]string{"IDEMPOTENT r SET b:1 x LEASE " + lease}, commands.Denied{Reason: "command",
+			Context: "toplevel", Object: "set", Count: 1}},
+		{[]string{"GET b:1", "LOCK.ACQUIRE b:1 me LEASE " + lease + " WAIT 0"}, commands.Denied{
+			Reason: "command", Context: "multi", Object: "lock.acquire", Count: 1}},
+		{[]string{"EVAL redis.pcall('lease','revoke','" + lease + "') 0"}, commands.Denied{
+			Reason: "command", Context: "lua", Object: "lease|revoke", Count: 1}},
 		{[]string{"GET x"}, commands.Denied{Reason: "key", Context: "toplevel", Object: "x",
 			Count: 1}},
 		{[]string{"DEL b:1"}, commands.Denied{Reason: "command", Context: "toplevel", Object: "del",

@@ -83,16 +83,29 @@ const (
 )
 
 // Work of looking at a waiter, in units of commands.Env.Work; of decoding its request; and of its
-// keys. A unit pays for so many waiters of a list that are moved or walked over.
+// keys, whose names are hashed and compared each time. A unit pays for so many waiters of a list
+// that are moved or walked over.
 const (
 	lookWork      = 8
 	requestBytes  = 16
 	requestWord   = 2
+	nameBytes     = 16
 	waitedKeyWork = 16 // to wait for a key, or no more
 	foundKeyWork  = 8
 	movedPerUnit  = 64
 	walkedPerUnit = 4
 )
+
+// work returns what something costs that is done to a waited key, besides its name.
+func (k *changedKey) work(units uint64) uint64 { return units + uint64(len(k.key)/nameBytes) }
+
+// keysWork returns the work of something that is done to all the keys of a waiter.
+func keysWork(keys []changedKey, each uint64) (work uint64) {
+	for i := range keys {
+		work += keys[i].work(each)
+	}
+	return work
+}
 
 func (w *waiter) bytes() int {
 	n := waiterCost + len(w.request)
@@ -132,6 +145,7 @@ func (v *waiting) join(q *commands.Request, class, call string, keys []changedKe
 		return p, 0
 	}
 	lock := placeOf(class, call, nowMs)
+	lock.setOwner(q, len(keys))
 	if before := v.numbers[q.Wait.Number]; before != nil && before.lock != nil && lock != nil {
 		lock.sinceMs = before.lock.sinceMs
 	}
@@ -199,7 +213,7 @@ func (v *waiting) leave(number uint64) (was bool, work uint64) {
 		setQueue(queues, k, queue)
 		moved += more
 	}
-	return true, uint64(waitedKeyWork*len(w.keys) + moved/movedPerUnit)
+	return true, keysWork(w.keys, waitedKeyWork) + uint64(moved/movedPerUnit)
 }
 
 // queuesOf returns the queues in which a waiter is, and their order.
@@ -265,7 +279,7 @@ func (v *waiting) enter(term, index uint64) (dropped bool) {
 	clear(v.numbers)
 	clear(v.queues)
 	clear(v.isReady)
-	v.locks.waits = 0
+	v.locks.waits, v.locks.several = 0, 0
 	v.all = stay
 	for _, w := range stay {
 		v.count(w, 1)
@@ -285,7 +299,7 @@ func (v *waiting) drop(node string, index uint64) (work uint64) {
 		if !goes(w) {
 			continue
 		}
-		work += uint64(lookWork + waitedKeyWork*len(w.keys))
+		work += lookWork + keysWork(w.keys, waitedKeyWork)
 		delete(v.numbers, w.number)
 		v.count(w, -1)
 		queues, _ := v.queuesOf(w)
@@ -349,7 +363,7 @@ func (v *waiting) findReady(db int) (work uint64) {
 	work = uint64(len(v.all) / walkedPerUnit)
 	for _, w := range v.all {
 		if len(w.keys) > 0 && w.keys[0].db == db {
-			work += foundKeyWork * uint64(len(w.keys))
+			work += keysWork(w.keys, foundKeyWork)
 			for _, k := range w.keys {
 				if w.lock != nil {
 					v.locks.addReady(k)
@@ -391,7 +405,7 @@ func (r *runner) wait(q *commands.Request, start int) {
 		call = callName(r.m.onceUser(q.User), id)
 	}
 	place, work := v.join(q, class, call, keys, r.m.ks.Now())
-	r.env.Work += waitedKeyWork*uint64(len(keys)) + work
+	r.env.Work += keysWork(keys, waitedKeyWork) + work
 	if place.Order == 0 && place.Era == q.Wait.Era && spec.Claims() {
 		r.resp.Buf = r.resp.Buf[:start] // unlike others it has no place beside the machine
 		r.call.Out.Error(errQueueFull.Error())
@@ -462,7 +476,7 @@ func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 	for len(v.ready) > 0 && !m.Held() && env.Work < limit && m.morePositions() {
 		key := v.ready[0]
 		if len(v.queues[key]) > 0 {
-			env.Work += lookWork
+			env.Work += key.work(lookWork)
 		}
 		if m.serveKey(env, key, limit) {
 			return
@@ -480,21 +494,20 @@ func (m *Machine) serveWaiting(env *commands.Env, limit uint64) {
 func (m *Machine) serveKey(env *commands.Env, key changedKey, limit uint64) (more bool) {
 	served := false // an entry that stopped before would be followed by others like it, for ever
 	name := []byte(key.key)
-	for i := 0; i < len(m.waiting.queues[key]); {
-		e := m.ks.DB(key.db).Find(name)
-		switch {
-		case e == nil:
-			return false
-		case served && env.Work >= limit || !m.morePositions():
+	queue, e := m.waiting.queues[key], m.ks.DB(key.db).Find(name)
+	for i := 0; i < len(queue) && e != nil; {
+		if served && env.Work >= limit || !m.morePositions() {
 			return true
 		}
-		w := m.waiting.queues[key][i]
+		w := queue[i]
 		env.Work += lookWork
-		if mayTake(w.class, e) && m.serve(env, w, key) {
-			served = true
-		} else {
+		if !mayTake(w.class, e) || !m.serve(env, w, key) {
 			i++
+			continue
 		}
+		served = true
+		env.Work += key.work(0)
+		queue, e = m.waiting.queues[key], m.ks.DB(key.db).Find(name)
 	}
 	return false
 }
@@ -555,7 +568,7 @@ func (m *Machine) serve(env *commands.Env, w *waiter, key changedKey) (served bo
 		q.Cmds[0] = spec.OnlyKeys(q.Cmds[0], indexes, []int{at})
 	}
 	m.events.client = q.Client
-	defer func(deny func(acl.Denial)) { env.Deny = deny }(env.Deny)
+	defer func(deny func(string, acl.Denial)) { env.Deny = deny }(env.Deny)
 	env.Deny = r.deny
 	r.begin(nil, commands.MaxRequestWork)
 	r.run(q, w.node == v.node)

@@ -88,5 +88,10 @@ func (v *waiting) readWaiter(c *wire.Cursor) *waiter {
 	for range c.Count(1) {
 		w.keys = append(w.keys, changedKey{q.DB, c.Text()})
 	}
+	if len(q.Cmds[0]) > 2 {
+		w.lock.setOwner(q, len(w.keys))
+	} else if w.lock != nil {
+		c.Fail()
+	}
 	return w
 }

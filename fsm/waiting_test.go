@@ -428,6 +428,49 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 }
 
+// What a leader has decided by what it knew of the nodes changes nothing in the term of another.
+func TestDecisionsOfATerm(t *testing.T) {
+	w := newWaitMachine(t)
+	w.term++
+	w.run("PING")
+	w.eras["n2"] = w.Index()
+	w.wait("n2", 1, "BLPOP l 0")
+	decided := func(term uint64, setting string) string {
+		return w.text(w.apply(lineSetting(fmt.Sprint(commands.SettingInTerm, " ", term, " ",
+			setting))))
+	}
+	refused := "-" + string(commands.ErrOtherTerm)
+	for _, setting := range []string{commands.SettingDropWaits + " n2",
+		commands.SettingDropHolders + " n2", commands.SettingServeWaits} {
+		for _, term := range []uint64{w.term - 1, w.term + 1} {
+			if got := decided(term, setting); got != refused {
+				t.Errorf("%s in term %d, not %d: %q", setting, w.term, term, got)
+			}
+		}
+	}
+	for setting, want := range map[string]string{
+		"no-such": "-" + string(commands.ErrNoSetting), commands.SettingDropHolders + " n2": ":0",
+		fmt.Sprint(commands.SettingInTerm, " ", w.term, " ", commands.SettingServeWaits): "-" +
+			string(commands.ErrNoSetting)} {
+		if got := decided(w.term, setting); got != want {
+			t.Errorf("%s: %q", setting, got)
+		}
+	}
+	for _, line := range []string{commands.SettingInTerm,
+		fmt.Sprint(commands.SettingInTerm, " ", w.term),
+		commands.SettingInTerm + " x " + commands.SettingServeWaits} {
+		if got := w.text(w.apply(lineSetting(line))); got[0] != '-' {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	if !w.Waits(1) {
+		t.Error("the wait is dropped")
+	}
+	if got := decided(w.term, commands.SettingDropWaits+" n2"); got != "+OK" || w.Waits(1) {
+		t.Errorf("dropped in its term: %q", got)
+	}
+}
+
 // TestGoldenWaits: a snapshot holds what waits, in which era, and the newest place.
 func TestGoldenWaits(t *testing.T) {
 	w := newWaitMachine(t)

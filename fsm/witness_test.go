@@ -648,3 +648,31 @@ func TestLocksAreShown(t *testing.T) {
 		}
 	}
 }
+
+// A script that asks for the same locks and windows again and again does not fill the memory of the
+// node that tells of it.
+func TestFactsHaveABound(t *testing.T) {
+	for name, words := range map[string]string{
+		"locks": `local a = {'LOCK.RELEASE', 'k', 'me', 'KEYS', 127}
+			local n, calls, each = 127, 25, {}`,
+		"windows": `local a = {'WINDOW.HIT'} local n, calls, each = 32, 100, {1, 'PX', 1000}`,
+	} {
+		m := newestMachine(testTable())
+		m.Witness(true)
+		script := request("EVAL", words+` for i = 1, n do a[#a + 1] = string.rep('k', 8000) .. i
+			for _, w in ipairs(each) do a[#a + 1] = w end end
+			for i = 1, calls do redis.call(unpack(a)) end return 'done'`, "0")
+		r := mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1, WallUs: 1, Batches: [][]byte{script}},
+			true)
+		if got := string(r.Replies[0]); got != "$4\r\ndone\r\n" {
+			t.Fatalf("%s: %s", name, got)
+		}
+		kept := 0
+		for i := range r.Facts {
+			kept += len(r.Facts[i].Key) + len(r.Facts[i].Owner)
+		}
+		if kept < 10<<20 || kept > 16<<20 {
+			t.Errorf("%s: %d facts have %d bytes", name, len(r.Facts), kept)
+		}
+	}
+}

@@ -11,7 +11,12 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/ascii"
+	"github.com/coordd/coordd/internal/invariant"
 )
+
+// repliesComplete holds of what the state machine answers.
+var repliesComplete = invariant.New("replies-complete", "each request that ran has a reply",
+	"the request gets UNKNOWN, and its connection is closed")
 
 // serve makes run, which answers a command outside of a transaction, a Local's Run.
 func serve(
@@ -612,7 +617,7 @@ func (s *session) takeReplies(replies commands.Replies, err error, share time.Du
 		} else {
 			a, ok := replies.Next()
 			if !ok {
-				s.srv.log.Error("batch returned too few replies", "requests", s.batch.count)
+				repliesComplete.Broken("requests", s.batch.count)
 				s.fail(commands.Error("UNKNOWN the command may or may not have run: missing reply"))
 				s.quit = true
 				return

@@ -187,8 +187,8 @@ func raftMembers(s *session, _ *commands.Spec, args [][]byte) {
 			{"availability-zone", m.Zone}, {"leader-priority", int64(m.Priority)},
 			{"permanent-learner", int64(number(m.Learner))},
 			{"removed-in-seconds", removedIn(&m)},
-			{"build", m.Build}, {"state", m.State}, {"connection-to", to},
-			{"connection-from", from}, {"source", source},
+			{"build", m.Build}, {"state", m.State}, {"log-trouble", m.LogTrouble},
+			{"connection-to", to}, {"connection-from", from}, {"source", source},
 		})
 	}
 }

@@ -54,6 +54,7 @@ type fakeBackend struct {
 	st              Status
 	replication     *Replication
 	noIDs           bool                                    // giveIDs fails
+	mute            bool                                    // a Write runs, and has no reply
 	others          map[string]func(question []byte) []byte // nodes that AskOthers asks
 	questions       int                                     // calls of Replication
 	leaderChanged   chan struct{}
@@ -66,7 +67,7 @@ type fakeBackend struct {
 	founding        *acl.Users // of FoundingUsers
 	level           uint64
 	hidesWaits      bool      // Waits knows none
-	term            uint64    // of the next entry
+	term            uint64    // of the next entry, if that is a later one than the status says
 	origin          uint64    // … the process that proposes it: this one is fakeOrigin
 	began           time.Time // of n2's process; zero: unknown
 	looks           int       // calls of Status
@@ -91,6 +92,7 @@ func newFake() *fakeBackend {
 			{ID: "n3", PeerAddr: "10.0.0.3:8001", Voter: true, LastLog: 90, Applied: 90},
 		},
 	}
+	f.term = f.st.Term
 	f.reset()
 	return f
 }
@@ -98,12 +100,15 @@ func newFake() *fakeBackend {
 // fakeOrigin names this process in entries that it proposes.
 const fakeOrigin = 7 << 50
 
+// fakeEra is the era of the waits that nobody has dropped.
+const fakeEra = 1
+
 func (f *fakeBackend) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.machine, f.index, f.clockMs, f.calls = fsm.NewMachine(f.table), 1, 1000, nil
 	f.machine.SetNode(f.st.ID)
-	if _, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs,
+	if _, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, Term: f.term,
 		Level: f.level}, false); err != nil {
 		panic(err)
 	}
@@ -166,6 +171,11 @@ func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	replies, err := f.run("write", batch, true)
 	if after != nil {
 		after()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mute {
+		replies = nil
 	}
 	return commands.RepliesOf(replies), err
 }
@@ -453,7 +463,7 @@ func (f *fakeBackend) apply(batches ...[]byte) ([][]byte, error) {
 	f.machine.Observe(f.wants)
 	f.machine.Watch(f.watched)
 	result, err := f.machine.Apply(f.index, &fsm.Entry{ClockMs: f.clockMs, WallUs: fakeWallUs,
-		Term: f.term, Origin: f.origin, Batches: batches}, true)
+		Term: max(f.term, f.st.Term), Origin: f.origin, Batches: batches}, true)
 	if err != nil {
 		return nil, err
 	}
@@ -614,6 +624,7 @@ func startAt(t testing.TB, ln net.Listener, change func(*Config)) *node {
 	cfg.Locks = lendLocks(t)
 	s := New(cfg)
 	f.deliver = s.Deliver
+	s.machineWaits.knows(fakeEra)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
 	n := &node{Server: s, fake: f, addr: ln.Addr().String()}

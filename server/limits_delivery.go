@@ -1,9 +1,16 @@
 // Load on delivery: whose patterns slow down the goroutine that delivers for all. If delivery falls
-// behind, their owners are closed, so that the others hear messages in time and lose none.
+// behind, their owners are closed, so that the others hear messages in time and lose none. So are
+// some if the machine, which counts the receivers of what is published, takes as long: then all
+// writes wait, and delivery, which gets no more messages than are applied, may never be behind.
 
 package server
 
-import "time"
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+)
 
 const (
 	// strainWindow is the interval over which the cost of clients is summed.
@@ -16,6 +23,9 @@ const (
 	busyPart = 1.0 / 32
 	// blamedPart is the part of all work that must be somebody's fault. Less is not what delays it.
 	blamedPart = 1.0 / 8
+	// countedPart is the part of the interval that matching what is published may take, so that
+	// some are closed although delivery is not behind.
+	countedPart = 1.0 / 4
 	// freeCopies is how many copies of one message a client may get by patterns before they are its
 	// fault.
 	freeCopies = 8
@@ -31,6 +41,8 @@ type deliveryLoad struct {
 	era           uint32  // incremented per window
 	message       uint64  // incremented per message
 	total, blamed float64 // all work, and what is somebody's fault
+	counts        bool    // the machine matches the message too
+	counted       float64 // blamed work for such messages
 	to            []*session
 }
 
@@ -42,8 +54,12 @@ type sessionLoad struct {
 	copies  int // how often it got that message by patterns
 }
 
-// begin begins a message.
-func (st *deliveryLoad) begin() { st.message++ }
+// begin begins a message. The machine matches those that are published, not notifications.
+func (st *deliveryLoad) begin(channel []byte) {
+	st.message++
+	st.counts = !bytes.HasPrefix(channel, []byte("__keyspace@")) &&
+		!bytes.HasPrefix(channel, []byte("__keyevent@"))
+}
 
 // push counts a message to a client.
 func (st *deliveryLoad) push() { st.total += pushWork }
@@ -74,22 +90,25 @@ func (st *deliveryLoad) blame(c *session, work float64) {
 		st.to = append(st.to, c)
 	}
 	own.work += work
-	st.blamed += work
+	if st.blamed += work; st.counts {
+		st.counted += work
+	}
 }
 
 // owners returns the clients to close, if any: at the end of a busy window, while delivery is
-// behind. They are those of the users that cost most: who spreads patterns over many connections
-// pays as who has them on one.
+// behind, or so many as take too long to match for the machine. They are those of the users that
+// cost most: who spreads patterns over many connections pays as who has them on one.
 func (st *deliveryLoad) owners(now time.Time, behind func(now time.Time) bool) []*session {
 	elapsed := now.Sub(st.since)
 	if elapsed < strainWindow {
 		return nil
 	}
-	to, total, blamed := st.to, st.total, st.blamed
-	st.since, st.to, st.total, st.blamed = now, nil, 0, 0
+	window := float64(elapsed) / float64(matchUnit)
+	to, total, blamed, excess := st.to, st.total, st.blamed, st.counted-window*countedPart
+	st.since, st.to, st.total, st.blamed, st.counted = now, nil, 0, 0, 0
 	st.era++
-	if blamed == 0 || total*float64(matchUnit) < float64(elapsed)*busyPart ||
-		blamed < blamedPart*total || !behind(now) {
+	late := blamed > 0 && total >= window*busyPart && blamed >= blamedPart*total && behind(now)
+	if !late && excess <= 0 {
 		return nil
 	}
 	type sum struct{ work, top float64 }
@@ -107,6 +126,18 @@ func (st *deliveryLoad) owners(now time.Time, behind func(now time.Time) bool) [
 		if of := sums[c.owner()]; !c.killed.Load() && of.work >= most/2 && c.load.work >= of.top/2 {
 			closing = append(closing, c)
 		}
+	}
+	if late {
+		return closing
+	}
+	slices.SortFunc(closing, func(a, b *session) int {
+		return cmp.Compare(b.load.work, a.load.work)
+	})
+	for i, c := range closing {
+		if excess <= 0 {
+			return closing[:i]
+		}
+		excess -= c.load.work
 	}
 	return closing
 }

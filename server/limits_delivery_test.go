@@ -143,6 +143,42 @@ func TestBlameIsSummedByUser(t *testing.T) {
 	}
 }
 
+// Patterns that take much of the machine's time are closed, as few as that takes, though delivery
+// keeps up: it gets no more messages than are applied. Notifications are not counted there.
+func TestPatternsThatHoldUpTheLog(t *testing.T) {
+	const most = float64(strainWindow) / float64(matchUnit) * countedPart
+	for _, c := range []struct {
+		channel string
+		works   []float64 // of clients, parts of most
+		want    string
+	}{
+		{"news", []float64{0.5, 0.4}, ""},
+		{"news", []float64{1.1}, "0 "},
+		{"news", []float64{0.2, 0.6, 0.8}, "2 "},
+		{"news", []float64{0.3, 0.8, 0.9}, "2 1 "},
+		{"__keyspace@0__:k", []float64{3}, ""}, {"__keyevent@0__:set", []float64{3}, ""},
+	} {
+		load := deliveryLoad{since: time.Unix(0, 0)}
+		load.begin([]byte(c.channel))
+		all := map[*session]int{}
+		for i, part := range c.works {
+			s := &session{}
+			s.user.Store(&identity{name: []byte("u")})
+			all[s] = i
+			load.match(subscribers{s: 0}, int(part*most))
+		}
+		got := ""
+		for _, s := range load.owners(load.since.Add(strainWindow), func(time.Time) bool {
+			return false
+		}) {
+			got += fmt.Sprint(all[s], " ")
+		}
+		if got != c.want {
+			t.Errorf("%s, %v: %q are closed, want %q", c.channel, c.works, got, c.want)
+		}
+	}
+}
+
 // Who hears much is not blamed for it, however late that is.
 func TestSubscribersOfMuchAreNotBlamed(t *testing.T) {
 	const messages = 12_000

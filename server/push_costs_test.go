@@ -7,11 +7,13 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/tests/seeds"
 )
 
@@ -34,6 +36,34 @@ func TestOneFlushAnEntry(t *testing.T) {
 	})
 	if told != clients {
 		t.Errorf("%d messages to %d clients", told, clients)
+	}
+}
+
+// The locks of clients are looked at once for all flushes of an entry: one script can flush, and
+// change a key so that the next flush is told too, 30,000 times.
+func TestFlushesBesideManyLocks(t *testing.T) {
+	n := start(t, byHand)
+	s := n.hearer(t, 1000, &tracker{})
+	const locks = 1000
+	for i := range locks {
+		n.lockHolds.ask(s, heldLock{heldKey{i % 2, fmt.Sprint(i)}, "me"})
+	}
+	allocated := func(flushes int) uint64 {
+		var events []commands.Event
+		for range flushes {
+			for db := range 3 {
+				events = append(events, commands.Event{Kind: commands.KeyChanged, DB: db, Key: "0",
+					Client: 7}, commands.Event{Kind: commands.DBChanged, DB: db, Client: 7})
+			}
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		n.lockHolds.applied(n.Server, events)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if one, many := allocated(1), allocated(1000); many > 2*one+1<<20 {
+		t.Errorf("%d bytes for 1000 flushes, %d for one", many, one)
 	}
 }
 

@@ -180,18 +180,102 @@ func (v *lockHolds) end(h *lockHold, lost bool) {
 	}
 }
 
-// lockChange is what happened to a key in an entry.
+// lockChange is who changed a key, or all of a database, in an entry. A script can do so a hundred
+// thousand times.
 type lockChange struct {
-	clients []uint64 // who changed it, each time
-	deleted []uint64 // who did so that it was gone
+	some    bool
+	client  uint64              // the first who did
+	others  bool                // others did too
+	deleted map[uint64]struct{} // who did so that it was gone
 }
 
-// own reports whether a session ended its lock itself, without LOCK.RELEASE: it deleted the key,
-// or nobody else has changed it.
-func (c *lockChange) own(s *session) bool {
+func (c *lockChange) add(client uint64, gone bool) {
+	if !c.some {
+		c.some, c.client = true, client
+	}
+	c.others = c.others || client != c.client
+	if !gone {
+		return
+	}
+	if c.deleted == nil {
+		c.deleted = map[uint64]struct{}{}
+	}
+	c.deleted[client] = struct{}{}
+}
+
+// alone reports whether nobody but a client made the change, if there was one.
+func (c *lockChange) alone(client uint64) bool {
+	return !c.some || !c.others && c.client == client
+}
+
+// ended reports whether a session ended its lock itself, without LOCK.RELEASE, by changes of the
+// key, nil for none, or of its database: it deleted the key, or nobody else has changed it.
+func ended(s *session, key, db *lockChange) bool {
 	own := s.clientNumber()
-	return slices.Contains(c.deleted, own) ||
-		!slices.ContainsFunc(c.clients, func(id uint64) bool { return id != own })
+	_, deleted := db.deleted[own]
+	if key != nil && !deleted {
+		_, deleted = key.deleted[own]
+	}
+	return deleted || db.alone(own) && (key == nil || key.alone(own))
+}
+
+// lockChanges are the changes of an entry that may end locks.
+type lockChanges struct {
+	keys  map[heldKey]*lockChange
+	order []heldKey // in which keys changed
+	dbs   [databases]lockChange
+	all   bool // some databases may have changed as a whole
+}
+
+// changes takes the events of an entry. The caller holds mu.
+func (v *lockHolds) changes(events []commands.Event) *lockChanges {
+	c := &lockChanges{keys: map[heldKey]*lockChange{}}
+	for i := range events {
+		switch e := &events[i]; e.Kind {
+		case commands.LockTaken, commands.LockGivenBack:
+			v.tell(e)
+		case commands.KeyChanged:
+			k := heldKey{e.DB, e.Key}
+			if len(v.byKey[k]) == 0 {
+				continue
+			}
+			if c.keys[k] == nil {
+				c.keys[k], c.order = &lockChange{}, append(c.order, k)
+			}
+			c.keys[k].add(e.Client, e.Gone)
+		case commands.DBChanged:
+			c.all = true
+			c.dbs[e.DB].add(e.Client, true)
+		case commands.StateReplaced:
+			c.all = true
+			for db := range c.dbs {
+				c.dbs[db].add(e.Client, true)
+			}
+		}
+	}
+	return c
+}
+
+// touched returns the locks that changes may have ended. The caller holds mu.
+func (v *lockHolds) touched(c *lockChanges) (holds []*lockHold) {
+	add := func(k heldKey) {
+		for _, h := range v.byKey[k] {
+			if h.token != 0 {
+				holds = append(holds, h)
+			}
+		}
+	}
+	for _, k := range c.order {
+		add(k)
+	}
+	if c.all { // once, however often: there may be many locks
+		for k := range v.byKey {
+			if c.dbs[k.db].some && c.keys[k] == nil {
+				add(k)
+			}
+		}
+	}
+	return holds
 }
 
 // applied takes the events of an entry. It reports whether clients are to be told of locks.
@@ -201,44 +285,12 @@ func (v *lockHolds) applied(srv *Server, events []commands.Event) bool {
 	}
 	v.mu.Lock()
 	before := len(v.lost)
-	changes := map[heldKey]*lockChange{}
-	var changed []heldKey // in their order
-	touch := func(k heldKey, client uint64, gone bool) {
-		c := changes[k]
-		if c == nil {
-			c = &lockChange{}
-			changes[k], changed = c, append(changed, k)
-		}
-		if c.clients = append(c.clients, client); gone {
-			c.deleted = append(c.deleted, client)
-		}
-	}
-	for i := range events {
-		switch e := &events[i]; e.Kind {
-		case commands.LockTaken, commands.LockGivenBack:
-			v.tell(e)
-		case commands.KeyChanged:
-			if k := (heldKey{e.DB, e.Key}); len(v.byKey[k]) > 0 {
-				touch(k, e.Client, e.Gone)
-			}
-		case commands.DBChanged, commands.StateReplaced:
-			for k := range v.byKey {
-				if k.db == e.DB || e.Kind == commands.StateReplaced {
-					touch(k, e.Client, true)
-				}
-			}
-		}
-	}
-	var holds []*lockHold
-	var asked []commands.HeldLock
-	var tokens []uint64
-	for _, k := range changed {
-		for _, h := range v.byKey[k] {
-			if h.token != 0 {
-				holds, tokens = append(holds, h), append(tokens, h.token)
-				asked = append(asked, commands.HeldLock{DB: k.db, Key: k.key, Owner: h.of.owner})
-			}
-		}
+	changes := v.changes(events)
+	holds := v.touched(changes)
+	asked, tokens := make([]commands.HeldLock, len(holds)), make([]uint64, len(holds))
+	for i, h := range holds {
+		asked[i] = commands.HeldLock{DB: h.of.db, Key: h.of.key, Owner: h.of.owner}
+		tokens[i] = h.token
 	}
 	v.mu.Unlock() // the machine asks wants with its own lock held
 	if len(asked) > 0 {
@@ -248,7 +300,7 @@ func (v *lockHolds) applied(srv *Server, events []commands.Event) bool {
 			// a reply may have brought a token of an entry that is not applied here
 			if h.token == tokens[i] && now[i] != h.token && h.token <= at &&
 				h.s.locks[h.of] == h {
-				v.end(h, !changes[h.of.heldKey].own(h.s))
+				v.end(h, !ended(h.s, changes.keys[h.of.heldKey], &changes.dbs[h.of.db]))
 			}
 		}
 		v.mu.Unlock()

@@ -102,7 +102,7 @@ func (s *session) block(spec *commands.Spec, args [][]byte) {
 // unregister takes the command out of what waits.
 func (b *blocked) unregister() {
 	srv := b.s.srv
-	srv.looks.Add(-b.looksHourly)
+	b.looksNoMore()
 	if b.w.number == 0 {
 		srv.waitQueues.leave(b.w)
 		srv.observe()
@@ -180,7 +180,7 @@ func (b *blocked) await(first []byte) (replies commands.Replies, err error) {
 		if reason != wokeChange {
 			return b.giveUp(reason)
 		}
-		if !b.granted() {
+		if b.pausable() {
 			if b.left = !s.waitPaused(b.spec, b.request.Cmds[0]); b.left {
 				return replies, nil
 			}
@@ -195,16 +195,9 @@ func (b *blocked) await(first []byte) (replies commands.Replies, err error) {
 	return replies, nil
 }
 
-// granted reports whether the machine has granted it a lock. A pause does not hold that back: the
-// others in the queue would wait for it too.
-func (b *blocked) granted() bool {
-	if !b.spec.Claims() {
-		return false
-	}
-	b.w.mu.Lock()
-	defer b.w.mu.Unlock()
-	return b.w.news.reply.Size() > 0
-}
+// pausable reports whether a pause holds back the next attempt. It does not if the command has a
+// place in the queue for a lock: the others there would wait for it too.
+func (b *blocked) pausable() bool { return !b.spec.Claims() || b.behind && !b.kept }
 
 // giveUp ends the wait without its keys having changed.
 func (b *blocked) giveUp(reason wakeReason) (replies commands.Replies, err error) {
@@ -365,6 +358,7 @@ func (b *blocked) attempt() (replies commands.Replies, err error, done bool) {
 	if whole {
 		b.judgedBy = users
 		b.look = time.Time{}
+		b.looksNoMore() // unless it says so again: it may have got a place behind its first request
 		b.again(block)
 	}
 	b.lookAgain(block)

@@ -122,12 +122,19 @@ func TestRepeatsWaitForTheFirst(t *testing.T) {
 		if a, b := first.wantLock(t), again.wantLock(t); a != b {
 			t.Errorf("a repeat got the token %s, and the first request %s", b, a)
 		}
+		// besides DEL each runs once more at most, and claims
+		if calls := n.fake.takeCalls(); strings.Count(calls, "write") > 4 {
+			t.Errorf("calls %q", calls)
+		}
 		// who comes instead of a client that is gone takes its turn
 		gone := n.queued(t, "you", "ID", "s")
 		again = n.queued(t, "you", "ID", "s")
 		time.Sleep(time.Second)
 		_ = gone.Close()
 		time.Sleep(time.Second)
+		if looks := n.looks.Load(); looks != 0 {
+			t.Errorf("%d looks an hour, though nobody looks", looks)
+		}
 		main.call("DEL", "l")
 		again.wantLock(t)
 		// and who goes himself leaves nothing
@@ -304,7 +311,7 @@ func TestEarlierProcessesLeaveTheQueue(t *testing.T) {
 	earlier := commandOf("LOCK.ACQUIRE", "l", "earlier", "PX", "100000", "WAIT", "0")
 	n.fake.change(t, commandOf("SET", "l", "x"))
 	for number := range 3 {
-		earlier.Wait = &commands.Wait{Node: []byte("n1"), Number: uint64(number + 1)}
+		earlier.Wait = &commands.Wait{Node: []byte("n1"), Era: fakeEra, Number: uint64(number + 1)}
 		n.fake.change(t, earlier)
 	}
 	c := n.queued(t, "me")
@@ -359,6 +366,37 @@ func TestStraysLeave(t *testing.T) {
 	})
 }
 
+// Nor is it left for as long as clients come and go: then some are always about to leave.
+func TestStraysLeaveBesideOthers(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	gone := n.queued(t, "gone")
+	own := n.waitOf(t, gone).Number
+	gate := make(chan struct{})
+	n.machineHas(t, 1)
+	n.fake.set(func() { n.fake.gate = gate })
+	_ = gone.Close()
+	eventually(t, "it is about to leave", func() bool {
+		n.machineWaits.mu.Lock()
+		defer n.machineWaits.mu.Unlock()
+		return n.machineWaits.leaving
+	})
+	earlier := commandOf("LOCK.ACQUIRE", "l", "earlier", "PX", "100000", "WAIT", "0")
+	earlier.Wait = &commands.Wait{Node: []byte("n1"), Era: fakeEra, Number: 1}
+	n.fake.change(t, earlier)
+	n.leaveStrays()
+	n.machineWaits.mu.Lock()
+	left := slices.Clone(n.machineWaits.left)
+	n.machineWaits.mu.Unlock()
+	if !slices.Equal(left, []uint64{own, 1}) {
+		t.Errorf("they leave: %d", left)
+	}
+	n.fake.set(func() { n.fake.gate = nil })
+	close(gate)
+	n.idle(t)
+}
+
 // waitOf returns the place for which a client of this node asks.
 func (n *node) waitOf(t testing.TB, c *client) *commands.Wait {
 	t.Helper()
@@ -402,13 +440,13 @@ func TestNewLeadersKeepPlaces(t *testing.T) {
 		n := startSimulated(t, nil)
 		n.fake.change(t, commandOf("SET", "l", "x"))
 		q := commandOf("LOCK.ACQUIRE", "l", "other", "PX", "100000", "WAIT", "0")
-		q.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
+		q.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: 1}
+		n.fake.change(t, q)
 		time.Sleep(2 * contactLimit)
 		n.fake.set(func() {
 			n.fake.st.Term++
 			n.fake.st.Members[1].LastContact = 2 * contactLimit
 		})
-		n.fake.change(t, q)
 		time.Sleep(contactLimit - 2*watchPeriod)
 		if !n.fake.Waits(1) {
 			t.Error("its place is lost")
@@ -511,6 +549,11 @@ func TestGrantsDuringAPause(t *testing.T) {
 		main.call("SET", "l", "x")
 		c := n.queued(t, "me")
 		main.call("CLIENT", "PAUSE", "100000", "WRITE")
+		n.fake.set(func() { n.fake.term++ })
+		n.fake.change(t, commandOf("PING")) // another leader's
+		n.heard(t)
+		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		n.machineHas(t, 1)
 		n.fake.change(t, commandOf("DEL", "l"))
 		c.wantLock(t)
 		main.call("CLIENT", "UNPAUSE")
@@ -556,7 +599,7 @@ func TestGrantBeforeItIsSentAgain(t *testing.T) {
 		main := n.dial(t)
 		main.call("SET", "l", "x")
 		first := commandOf("LOCK.ACQUIRE", "l", "first", "PX", "100000", "WAIT", "0")
-		first.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
+		first.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: 1}
 		n.fake.change(t, first)
 		c := n.queued(t, "me")
 		n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
@@ -683,4 +726,92 @@ func TestClaimWithoutALeader(t *testing.T) {
 		c.wantLock(t)
 		n.idle(t)
 	})
+}
+
+// What the machine has done with a wait whose end its node knows does not concern the wait that
+// comes instead: the grant was given up, and somebody else has the lock by now.
+func TestGrantOfAWaitThatHasLeft(t *testing.T) {
+	for _, origin := range []uint64{0, fakeOrigin} {
+		n := start(t, nil)
+		main := n.dial(t)
+		main.call("SET", "l", "x")
+		c := n.queued(t, "me")
+		leave, begun := make(chan struct{}), make(chan struct{}, 100)
+		n.fake.set(func() {
+			n.fake.origin, n.fake.gate, n.fake.begun = origin, leave, begun
+			n.fake.hidesWaits = true
+		})
+		n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
+		receive(t, "it leaves", begun)
+		n.fake.change(t, commandOf("DEL", "l")) // it is granted
+		again := make(chan struct{})
+		n.fake.set(func() { n.fake.hidesWaits, n.fake.gate = false, again })
+		close(leave)
+		receive(t, "it is sent again", begun)
+		n.fake.change(t, commandOf("SET", "l", "other", "NX"))
+		n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
+		n.fake.takeCalls()
+		close(again)
+		n.machineHas(t, 1)
+		n.heard(t)
+		if calls := n.fake.takeCalls(); calls != "write 1" {
+			t.Errorf("calls %q", calls)
+		}
+		if got := main.call("GET", "l"); got != "$5\r\nother\r\n" {
+			t.Errorf("held by %q", got)
+		}
+		main.call("DEL", "l")
+		token := c.wantLock(t)
+		if got := main.call("FENCE", "l"); got != ":"+token+"\r\n" {
+			t.Errorf("its token is %s, that of the key %q", token, got)
+		}
+		n.idle(t)
+	}
+}
+
+// A node that was away while it claimed tells no client of a lock that is over by now.
+func TestAnswerOfAClaimIsLate(t *testing.T) {
+	n := start(t, nil)
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	c := n.popping(t, "LOCK.ACQUIRE", "l", "me", "PX", "2000", "WAIT", "0")
+	done := make(chan struct{})
+	n.fake.set(func() {
+		n.fake.after = func() {
+			n.fake.set(func() { n.fake.clockMs += 5000 })
+			n.fake.change(t, commandOf("SET", "l", "other", "NX"))
+			close(done)
+		}
+	})
+	n.fake.change(t, commandOf("DEL", "l"))
+	receive(t, "another has it", done)
+	n.machineHas(t, 1)
+	if got := main.call("GET", "l"); got != "$5\r\nother\r\n" {
+		t.Errorf("held by %q", got)
+	}
+	main.call("DEL", "l")
+	token := c.wantLock(t)
+	if got := main.call("FENCE", "l"); got != ":"+token+"\r\n" {
+		t.Errorf("its token is %s, that of the key %q", token, got)
+	}
+	n.idle(t)
+}
+
+// A wait whose request ran behind the one to leave, and that is granted a lock with an entry of
+// this node's, which claims it, holds it for nobody.
+func TestStraysAreGrantedNothing(t *testing.T) {
+	n := start(t, nil)
+	n.fake.set(func() { n.fake.origin = fakeOrigin })
+	main := n.dial(t)
+	main.call("SET", "l", "x")
+	late := commandOf("LOCK.ACQUIRE", "l", "gone", "PX", "100000", "WAIT", "0")
+	gone := n.queued(t, "gone")
+	late.Wait = n.waitOf(t, gone)
+	_ = gone.Close()
+	n.idle(t)
+	n.fake.change(t, late)
+	c := n.queued(t, "me")
+	main.call("DEL", "l")
+	c.wantLock(t)
+	n.idle(t)
 }

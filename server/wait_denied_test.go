@@ -216,7 +216,7 @@ func TestWaitsOnNodesAreJudgedAsTheyCame(t *testing.T) {
 	}
 	for i := range 3 { // the machine has no room
 		q := commandOf("BLPOP", strings.Repeat("o", (21<<20+1<<18)/2), "0")
-		q.Wait = &commands.Wait{Node: []byte("n2"), Number: uint64(i + 1)}
+		q.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: uint64(i + 1)}
 		n.fake.change(t, q)
 	}
 	wait("BLPOP", "k1", strings.Repeat("k", 1<<20), "k2", "0")

@@ -10,25 +10,15 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/lockorder"
-	"github.com/coordd/coordd/internal/pulse"
 	"github.com/coordd/coordd/internal/resp"
 )
 
 const (
-	// contactLimit is how long the leader waits to hear from a node before it drops the node's
-	// waits: nobody knows whether those clients are there.
-	contactLimit = time.Second
-	// returnLimit is how long those who wait are not served after a change of leader, because not
-	// all waits are back.
-	returnLimit = 500 * time.Millisecond
-	// watchPeriod is the time between two looks at the nodes with waits.
-	watchPeriod = 50 * time.Millisecond
 	// servedLimit is how long a command that has been served waits for its reply, which this node
 	// gets when it applies the entry.
 	servedLimit = 10 * time.Second
@@ -72,11 +62,14 @@ func (m *machineWaits) join(s *session) *waiter {
 	return w
 }
 
-// renumber gives a waiter another number: news of the earlier one no longer concern it.
+// renumber gives a waiter another number: news of the earlier one no longer concern it, also those
+// that came while it left. A grant among them was given up.
 func (m *machineWaits) renumber(w *waiter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waiting, w.number)
+	w.takeNews()
+	w.session.out.pay()
 	m.number++
 	w.number = m.number
 	m.waiting[w.number] = w
@@ -94,6 +87,12 @@ func (m *machineWaits) knows(era uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.era = max(m.era, era)
+}
+
+// sent reports whether this process, whose numbers come behind first, has given a wait its number.
+// The caller holds the mutex.
+func (m *machineWaits) sent(first, number uint64) bool {
+	return m.waiting != nil && number > first && number <= m.number
 }
 
 // forget removes a waiter that has its reply.
@@ -130,6 +129,9 @@ func (s *Server) tellWaits(e *commands.Event) {
 			if q, err := r.Next(); err == nil {
 				s.putBackServed(e.Wait, *q, commands.RepliesOf(e.Payload))
 			}
+		} else if e.Claimed && m.sent(s.backend.FirstWait(), e.Wait) {
+			m.left = append(m.left, e.Wait) // a stray: else it holds the lock for nobody
+			s.startLeaving()
 		}
 		return
 	}
@@ -460,124 +462,6 @@ func (s *Server) outlasting(f func()) bool {
 		s.underway.done()
 	}
 	return runs
-}
-
-// watchNodes drops the waits, the counts of subscribers and the connections with leases of nodes
-// that this node does not reach, while it leads, and the waits and connections of those that have
-// been started again since it looked. When it begins to lead, it has the nodes send their waits
-// again, and ends the hold if some do not come.
-// Until it began, the waits of an earlier process have not left.
-func (s *Server) watchNodes(began bool) {
-	defer s.background.Done()
-	started := map[string]time.Time{}
-	term, held, led := s.backend.Status().Term, time.Time{}, time.Time{}
-	looked := time.Now()
-	tick := pulse.NewTicker(watchPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			tick.Next()
-		case <-s.ctx.Done():
-			return
-		}
-		if !began || time.Since(looked) >= strayPeriod {
-			began, looked = s.leaveStrays() || began, time.Now()
-		}
-		nodes, subscribed := s.backend.WaitingNodes(), s.backend.SubscribedNodes()
-		holders, caughtUp := s.backend.HolderNodes(), s.users() != nil
-		if caughtUp { // until then it sees what was
-			s.holders.begins(s, holders)
-		}
-		if len(nodes)+len(subscribed)+len(holders) == 0 && s.pubsub.size.Load() == 0 {
-			continue
-		}
-		st := s.backend.Status()
-		if caughtUp {
-			s.counting.begins(s, slices.Contains(subscribed, st.ID))
-		}
-		if st.Role != "leader" {
-			continue
-		}
-		if st.Term != term || led.IsZero() {
-			led = time.Now()
-		}
-		if st.Term != term {
-			term, held = st.Term, time.Time{}
-			clear(started) // nodes that were started again while another led
-			// It ends no wait, but as an entry of the term it drops all.
-			if len(nodes) > 0 {
-				s.changeWaits(commands.SettingLeaveWait, "0")
-			}
-		}
-		switch {
-		case !s.backend.WaitsHeld():
-			held = time.Time{}
-		case held.IsZero():
-			held = time.Now()
-		case time.Since(held) >= returnLimit:
-			s.changeWaits(commands.SettingServeWaits)
-		}
-		for _, id := range slices.Compact(slices.Sorted(slices.Values(
-			slices.Concat(nodes, subscribed, holders)))) {
-			again, heard := st.restarted(id, started), st.hears(id)
-			if id == st.ID {
-				continue
-			}
-			// A new leader has not heard of all yet. What waits for elements, its term has dropped;
-			// who waits for a lock keeps its place.
-			settled := time.Since(led) > contactLimit
-			switch {
-			case !slices.Contains(nodes, id):
-			case again || !heard && settled:
-				s.changeWaits(commands.SettingDropWaits, id)
-			case !heard && s.backend.WaitsHeld():
-				s.changeWaits(commands.SettingForgetWaits, id)
-			}
-			// A new leader has not heard of all yet, and counts are not lost with a term. A process
-			// that has just begun drops what is of an earlier one, and may have told its own by
-			// now.
-			if slices.Contains(subscribed, id) && !heard && settled {
-				s.changeWaits(commands.SettingDropSubscribers, id)
-			}
-			// likewise: leases are not lost with a term
-			if slices.Contains(holders, id) && (again || !heard && settled) {
-				s.changeWaits(commands.SettingDropHolders, id)
-			}
-		}
-	}
-}
-
-// hears reports whether the leader, whose status it is, reaches a member.
-func (st *Status) hears(id string) bool {
-	return slices.ContainsFunc(st.Members, func(m Member) bool {
-		return m.ID == id && m.Connected && m.LastContact < contactLimit
-	})
-}
-
-// restarted reports whether a member has another process than when it was last asked about, and
-// notes in started when its process began.
-func (st *Status) restarted(id string, started map[string]time.Time) bool {
-	at := slices.IndexFunc(st.Members, func(m Member) bool { return m.ID == id })
-	if at < 0 || st.Members[at].Uptime <= 0 {
-		return false
-	}
-	began, before := time.Now().Add(-st.Members[at].Uptime), started[id]
-	started[id] = began
-	// the node tells its uptime with each connection, the times of which differ by its delay
-	return !before.IsZero() && began.Sub(before) > contactLimit
-}
-
-// changeWaits has the machine change what it has of nodes, as the leader decides.
-func (s *Server) changeWaits(words ...string) {
-	var cmd [][]byte
-	for _, w := range words {
-		cmd = append(cmd, []byte(w))
-	}
-	if _, err := s.changeState(Workload{LeaderWait: -1}, cmd...); err != nil {
-		s.warnings.Warn("what the state has of a node is not changed yet", "change",
-			strings.Join(words, " "), "error", err)
-	}
 }
 
 // changeState has the machine change what it has of nodes, and returns the reply.

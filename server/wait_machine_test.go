@@ -368,7 +368,7 @@ func (n *node) fillMachine(t *testing.T) {
 	t.Helper()
 	for i := range 3 {
 		q := commandOf("BLPOP", strings.Repeat("o", (21<<20+1<<18)/2), "0")
-		q.Wait = &commands.Wait{Node: []byte("n2"), Number: uint64(i + 1)}
+		q.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: uint64(i + 1)}
 		n.fake.change(t, q)
 	}
 	if got := n.fake.WaitingNodes(); fmt.Sprint(got) != "[n2]" {
@@ -433,7 +433,7 @@ func TestUnreachedNodesLoseTheirWaits(t *testing.T) {
 		c := n.popping(t, "BLPOP", "l", "0")
 		for i, id := range []string{"n2", "n3", "stranger"} {
 			q := commandOf("BLPOP", "l", "0")
-			q.Wait = &commands.Wait{Node: []byte(id), Number: uint64(i + 1)}
+			q.Wait = &commands.Wait{Node: []byte(id), Era: fakeEra, Number: uint64(i + 1)}
 			n.fake.change(t, q)
 		}
 		eventually(t, "two nodes with waits", func() bool {
@@ -452,7 +452,7 @@ func TestRestartedNodesLoseTheirWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startSimulated(t, nil)
 		q := commandOf("BLPOP", "l", "0")
-		q.Wait = &commands.Wait{Node: []byte("n2"), Number: 1}
+		q.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: 1}
 		first := time.Now().Add(-time.Hour)
 		for _, process := range []struct {
 			began time.Time

@@ -23,6 +23,12 @@ func (b *blocked) pace(wait time.Duration) time.Duration {
 	return wait
 }
 
+// looksNoMore is the opposite of pace.
+func (b *blocked) looksNoMore() {
+	b.s.srv.looks.Add(-b.looksHourly)
+	b.looksHourly = 0
+}
+
 // repeats reports whether a command that waits is refused since an earlier request with its id is
 // under way: it looks again, until that has ended or its own time is over.
 func (b *blocked) repeats(replies commands.Replies) bool {

@@ -18,16 +18,18 @@ func (s *Server) leaveStrays() bool {
 	own, first, m := s.backend.OwnWaits(), s.backend.FirstWait(), &s.machineWaits
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.leaving { // they may be about to
-		return true
+	leaves := make(map[uint64]struct{}, len(m.left)) // where clients come and go, some always do
+	for _, number := range m.left {
+		leaves[number] = struct{}{}
 	}
 	before := m.strays
 	m.strays = nil
 	for _, number := range own {
-		sent := m.waiting != nil && number > first && number <= m.number
 		_, again := before[number]
+		_, left := leaves[number]
 		switch {
-		case !sent || again:
+		case left:
+		case !m.sent(first, number) || again:
 			m.left = append(m.left, number)
 		case m.waiting[number] == nil:
 			if m.strays == nil {

@@ -98,6 +98,7 @@ type Member struct {
 	LastLog    uint64 // 0: it has not reported since it connected, like Applied
 	Applied    uint64
 	ReportedAt uint64 // the leader's commit index when the report came; 0: unknown
+	LogTrouble string // why it stores no entries; empty: it does, as far as known
 	// LastContact is the time since the newest question that it has answered, or since it
 	// connected; -1: never, 0: the answering node.
 	LastContact time.Duration

@@ -261,8 +261,9 @@ func (d *doctor) running(ctx context.Context, client *observe.Client, addr strin
 		d.say(observe.Warn, "another node", "%s is configured here, and %s answers", d.cfg.ID, n.ID)
 	}
 	fmt.Fprintln(d.stdout)
-	d.writeMembers(ctx, client, s)
+	ill := d.writeMembers(ctx, client, s)
 	fmt.Fprintln(d.stdout)
+	besideTheLeader(s, ill)
 	h := &s.Health
 	d.say(h.Level, "verdict", "%s", h.Text)
 	writeNext(d.stdout, h.Next)
@@ -277,15 +278,28 @@ func (d *doctor) running(ctx context.Context, client *observe.Client, addr strin
 	return nil
 }
 
-// writeMembers writes the members as the node reaches them, whatever the leader says.
-func (d *doctor) writeMembers(ctx context.Context, client *observe.Client, s *observe.Sample) {
+// besideTheLeader changes a verdict that all is well, by what the leader knows, if members say of
+// themselves that they are not ready.
+func besideTheLeader(s *observe.Sample, ill []string) {
+	if s.Health.Level == observe.OK && len(ill) > 0 {
+		s.Health = observe.Health{Level: observe.Warn, Problem: observe.Problem{
+			Text: "Serving, but these members are not ready, as the table says: " +
+				strings.Join(ill, ", "),
+			Next: "coordd doctor, on the machine of " + ill[0]}}
+	}
+}
+
+// writeMembers writes the members as the node reaches them, whatever the leader says. It returns
+// those that say themselves that they are not ready.
+func (d *doctor) writeMembers(ctx context.Context, client *observe.Client,
+	s *observe.Sample) (ill []string) {
 	asking, cancel := context.WithTimeout(ctx, doctorWait)
 	defer cancel()
 	own, err := client.OwnMembers(asking)
 	if err != nil { // if it has no list, s says so
 		own = s.Members
 	}
-	heard := d.askAll(ctx, s.Node.ID, own)
+	heard, ill := d.askAll(ctx, s.Node.ID, own)
 	t := newTable(d.stdout)
 	fmt.Fprintf(t, "MEMBER\tROLE\tPEER PORT\t%s REACHES IT\tIT REACHES %s\tITS STATE\n", s.Node.ID,
 		s.Node.ID)
@@ -294,35 +308,44 @@ func (d *doctor) writeMembers(ctx context.Context, client *observe.Client, s *ob
 			cmp.Or(m.From, "–"), heard[i])
 	}
 	_ = t.Flush()
+	return ill
 }
 
-// askAll asks the members but one, at the port for clients, whom they follow.
-func (d *doctor) askAll(ctx context.Context, but string, members []observe.Member) []string {
-	said := make([]string, len(members))
+// askAll asks the members but one, at the port for clients, whom they follow. ill are those that
+// are not ready.
+func (d *doctor) askAll(ctx context.Context, but string,
+	members []observe.Member) (said, ill []string) {
+	said, ready := make([]string, len(members)), make([]bool, len(members))
 	var wg sync.WaitGroup
 	for i, m := range members {
 		if m.ID == but {
-			said[i] = "(this node)"
+			said[i], ready[i] = "(this node)", true
 			continue
 		}
-		wg.Go(func() { said[i] = d.ask(ctx, m.ID, m.Client) })
+		wg.Go(func() { said[i], ready[i] = d.ask(ctx, m.ID, m.Client) })
 	}
 	wg.Wait()
-	return said
+	for i, m := range members {
+		if !ready[i] {
+			ill = append(ill, m.ID)
+		}
+	}
+	return said, ill
 }
 
-// ask returns what a member says of itself, or why it does not.
-func (d *doctor) ask(ctx context.Context, id, addr string) string {
+// ask returns what a member says of itself, or why it does not. ready: not that it is not ready;
+// who cannot be asked may be.
+func (d *doctor) ask(ctx context.Context, id, addr string) (said string, ready bool) {
 	o := &redis.Options{Addr: addr}
 	if host, secure := strings.CutSuffix(addr, observe.OverTLS); secure {
 		o.Addr = host
 		var err error
 		if o.TLSConfig, err = d.files.Dial(); err != nil {
-			return observe.Show(err.Error())
+			return observe.Show(err.Error()), true
 		}
 	}
 	if addr == "" {
-		return "its port for clients is not known"
+		return "its port for clients is not known", true
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorWait)
 	defer cancel()
@@ -331,16 +354,18 @@ func (d *doctor) ask(ctx context.Context, id, addr string) string {
 	n, err := client.Node(ctx)
 	switch {
 	case err != nil:
-		return observe.Show(err.Error())
+		return observe.Show(err.Error()), true
 	case n.ID != id: // configuration files are copied
 		return fmt.Sprintf("%s answers at %s: give %s its own --listen or --advertise", n.ID, addr,
-			id)
+			id), true
 	case n.Leader == "":
-		return fmt.Sprintf("no leader, term %d: %s", n.Term, n.State)
+		return fmt.Sprintf("no leader, term %d: %s", n.Term, n.State), false
 	case n.Leader == n.ID:
-		return fmt.Sprintf("leads, term %d: %s", n.Term, n.State)
+		said = fmt.Sprintf("leads, term %d: %s", n.Term, n.State)
+	default:
+		said = fmt.Sprintf("follows %s, term %d: %s", n.Leader, n.Term, n.State)
 	}
-	return fmt.Sprintf("follows %s, term %d: %s", n.Leader, n.Term, n.State)
+	return said, n.State == "ready" || n.State == ""
 }
 
 // stopped looks at the data directory of a node that does not run.

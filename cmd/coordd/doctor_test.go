@@ -378,6 +378,22 @@ func TestNodeBesideItsCluster(t *testing.T) {
 		"cluster of its own, and "+ps[0].addr+" of --join is of another one, which node n1 leads",
 		"Next: stop it. If nothing of its data is needed, empty its data directory")
 	awaits(t, 0, append([]string{"doctor"}, ps[0].args...), "Serving, as a single node")
+
+	// what a member says of itself counts, though the leader knows nothing of it
+	d := &doctor{console: console{getenv: noEnv}, cfg: &config{}}
+	members := []observe.Member{{ID: "n0"}, {ID: "n1", Client: ps[0].addr},
+		{ID: "n2", Client: ps[1].addr}, {ID: "n3"}}
+	if _, ill := d.askAll(t.Context(), "n0", members); !slices.Equal(ill, []string{"n2"}) {
+		t.Errorf("not ready are %q, want n2", ill)
+	}
+	s := &observe.Sample{Health: observe.Health{Level: observe.OK}}
+	if besideTheLeader(s, nil); s.Health.Level != observe.OK {
+		t.Errorf("all are ready: %+v", s.Health)
+	}
+	if besideTheLeader(s, []string{"n2"}); s.Health.Level != observe.Warn ||
+		s.Health.Next != "coordd doctor, on the machine of n2" {
+		t.Errorf("n2 is not ready: %+v", s.Health)
+	}
 }
 
 // TestDoctorAsksWhomItMeans: who answers where a member should be is not taken for it.
@@ -387,7 +403,7 @@ func TestDoctorAsksWhomItMeans(t *testing.T) {
 	serving(t, nil, p)
 	d := &doctor{console: console{getenv: noEnv}, cfg: &config{}}
 	for id, want := range map[string]string{"n1": "leads, term ", "n2": "n1 answers at " + p.addr} {
-		if got := d.ask(t.Context(), id, p.addr); !strings.HasPrefix(got, want) {
+		if got, _ := d.ask(t.Context(), id, p.addr); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", id, got, want)
 		}
 	}

@@ -41,7 +41,10 @@ const elementsStep = 0x9e3779b97f4a7c15
 // newer: the key has had one holder since. It is 0 for a missing key.
 func (db *DB) Creation(key []byte) Revision {
 	if e := db.Find(key); e != nil {
-		return max(e.Created(), db.swapped)
+		return db.CreationOf(e)
 	}
 	return 0
 }
+
+// CreationOf is Creation for the entry of an existing key of db.
+func (db *DB) CreationOf(e *Entry) Revision { return max(e.Created(), db.swapped) }

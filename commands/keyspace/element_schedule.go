@@ -132,5 +132,18 @@ func (db *DB) deadByElements() (n int) {
 	return n
 }
 
+// PassedCollections returns the number of collections with an expired element that is not swept
+// yet, but no more than most.
+func (db *DB) PassedCollections(most int) (n int) {
+	db.elements.Scan(func(d deadline) bool {
+		if d.atMs >= db.ks.now || n >= most {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
+}
+
 // VolatileCollections returns the number of collections with elements that have a deadline.
 func (db *DB) VolatileCollections() int { return db.elements.Len() }

@@ -6,6 +6,7 @@ package keyspace
 
 import (
 	"sort"
+	"sync/atomic"
 
 	"github.com/tidwall/btree"
 )
@@ -16,7 +17,29 @@ type ttls struct {
 	ks    *Keyspace // has the clock
 	order *btree.BTreeG[elementDeadline]
 	due   int64 // position in the database's order of such collections; 0: none
+	gone  goneCount
 }
+
+// goneCount is how many elements have expired and are not swept yet, once somebody has asked: a
+// command may ask for each of its keys, and again for each step of sorting them. Reads ask at the
+// same time, and all find the same.
+type goneCount struct {
+	n    atomic.Int64
+	atMs atomic.Int64 // the time that n is for; 0: nobody has asked since that changed
+}
+
+// get returns the count at a time, and whether somebody has asked.
+func (g *goneCount) get(nowMs int64) (n int, known bool) {
+	known = g.atMs.Load() == nowMs
+	return int(g.n.Load()), known
+}
+
+func (g *goneCount) set(nowMs int64, n int) {
+	g.n.Store(int64(n)) // first: who sees the time sees the count
+	g.atMs.Store(nowMs)
+}
+
+func (g *goneCount) forget() { g.atMs.Store(0) }
 
 // mortal is a collection whose elements may have deadlines.
 type mortal interface {
@@ -61,7 +84,8 @@ func (t *ttls) clone() *ttls {
 // passed reports whether an element with this deadline has expired.
 func (t *ttls) passed(atMs int64) bool { return atMs != 0 && atMs < t.ks.now }
 
-// Dead returns the number of expired elements that are not swept yet, in few steps.
+// Dead returns the number of expired elements that are not swept yet, in few steps once for each
+// moment of the clock.
 func (t *ttls) Dead() int {
 	if t.Volatile() == 0 {
 		return 0
@@ -69,10 +93,15 @@ func (t *ttls) Dead() int {
 	if first, _ := t.order.Min(); first.atMs >= t.ks.now {
 		return 0
 	}
-	return sort.Search(t.order.Len(), func(i int) bool {
+	if n, known := t.gone.get(t.ks.now); known {
+		return n
+	}
+	n := sort.Search(t.order.Len(), func(i int) bool {
 		d, _ := t.order.GetAt(i)
 		return d.atMs >= t.ks.now
 	})
+	t.gone.set(t.ks.now, n)
+	return n
 }
 
 // Volatile returns the number of elements with a deadline, including expired ones that are not
@@ -97,6 +126,9 @@ func (t *ttls) plan(ks *Keyspace, atMs int64, name string) *ttls {
 		t = &ttls{ks: ks, order: newTree(elementDeadlineLess)}
 	}
 	t.order.Set(elementDeadline{atMs, name})
+	if t.passed(atMs) {
+		t.gone.forget()
+	}
 	return t
 }
 
@@ -104,6 +136,9 @@ func (t *ttls) plan(ks *Keyspace, atMs int64, name string) *ttls {
 func (t *ttls) forget(atMs int64, name string) {
 	if atMs != 0 {
 		t.order.Delete(elementDeadline{atMs, name})
+		if t.passed(atMs) {
+			t.gone.forget()
+		}
 	}
 }
 

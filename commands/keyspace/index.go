@@ -31,6 +31,7 @@ type index struct {
 	size  int
 	used  [maxDepth + 1]int // pages by depth
 	due   minTree           // the earliest deadline of each page, at its first position
+	gone  int               // entries removed since the directory was resized
 }
 
 const (
@@ -43,6 +44,12 @@ const (
 	// partBits is the binary logarithm of the positions in a part of the directory.
 	partBits = 8
 	maxDepth = 48
+	// Whoever knows the hash can choose keys that share many bits: they double the directory, whose
+	// other pages then have many positions each. So that such keys cannot come and go again and
+	// again at the price of a few, it halves after as many removals as a shrinkShare of its
+	// positions, and pages of more than widest positions stay split.
+	shrinkShare = 8
+	widest      = 256
 )
 
 // part is a piece of the directory, with the number of entries in the pages that start in it.
@@ -317,7 +324,7 @@ func (x *index) resize(depth int) {
 	for i := range x.dir {
 		x.dir[i].pageTable = &pageTable{gen: x.gen}
 	}
-	x.size = 0
+	x.size, x.gone = 0, 0
 	x.due = newMinTree(1 << depth)
 	first := 0
 	for position := 0; position < 1<<old.depth; {
@@ -342,6 +349,7 @@ func (x *index) remove(hash uint64, e *Entry) {
 	position := x.position(hash)
 	s := slot{hash: hash, entry: e}
 	p := x.writable(position)
+	x.gone++
 	if p.tree != nil {
 		old, had := p.tree.Delete(s)
 		if had {
@@ -363,14 +371,14 @@ func (x *index) remove(hash uint64, e *Entry) {
 	}
 }
 
-// merge merges a page with the one that it was split from, if both have become small, and shrinks
+// merge merges a page with the one that it was split from, if both have become small, and halves
 // the directory if possible.
 func (x *index) merge(position int, p *page) {
 	first := x.first(position, p)
 	width := 1 << (x.depth - p.depth)
 	low, high := first&^width, first|width
 	a, b := x.page(low), x.page(high)
-	if a.depth != b.depth || a.tree != nil || b.tree != nil ||
+	if a.depth != b.depth || a.tree != nil || b.tree != nil || width > widest ||
 		len(a.slots)+len(b.slots) > mergeSlots {
 		return
 	}
@@ -383,7 +391,8 @@ func (x *index) merge(position int, p *page) {
 	x.count(low, m, len(m.slots))
 	x.due.set(high, never)
 	x.enterEarliest(low, m)
-	if x.depth > 1 && x.used[x.depth] == 0 && x.used[x.depth-1] == 0 {
+	if x.depth > 1 && x.used[x.depth] == 0 && x.used[x.depth-1] == 0 &&
+		x.gone >= 1<<x.depth/shrinkShare {
 		x.resize(x.depth - 1)
 	}
 }

@@ -274,3 +274,59 @@ func BenchmarkIndex(b *testing.B) {
 		x.remove(old.hash(), old)
 	}
 }
+
+// Keys that share many bits of their hashes, and are set and removed again and again, have few
+// positions of the directory written: in the page that they split, in pages that became wide
+// beside it, and in all of it.
+func TestDirectoryIsWrittenSeldom(t *testing.T) {
+	for name, c := range map[string]struct {
+		spread func(i int) uint64 // hashes of keys that stay
+		chosen func(i int) uint64 // and of those that come and go
+	}{
+		"deep": {func(i int) uint64 { return uint64(i) << 46 },
+			func(i int) uint64 { return 0x5a5b7<<44 | uint64(i) }},
+		"wide": {func(i int) uint64 { return uint64(i) << 45 },
+			func(i int) uint64 { return 1<<63 | uint64(i)<<56 }},
+	} {
+		x := newIndex(0)
+		const stay, chosen, cycles = 1 << 18, 100, 50
+		for i := range stay {
+			x.set(c.spread(i), newString(k(i), nil))
+		}
+		written, calls := 0, 0
+		count := func(hash uint64, change func()) {
+			depth, of := x.depth, x.page(x.position(hash)).depth
+			change()
+			calls++
+			switch now := x.page(x.position(hash)).depth; {
+			case x.depth != depth:
+				written += 1 << max(x.depth, depth)
+			case now != of:
+				written += 1 << (x.depth - min(now, of))
+			}
+		}
+		for cycle := range cycles {
+			if cycle == 1 { // the first may make the directory what it is from then on
+				written, calls = 0, 0
+			}
+			entries := make([]*Entry, chosen)
+			for i := range entries {
+				entries[i] = newString(k(stay+i), nil)
+				count(c.chosen(i), func() { x.set(c.chosen(i), entries[i]) })
+			}
+			for i, e := range entries {
+				count(c.chosen(i), func() { x.remove(c.chosen(i), e) })
+			}
+			for range 8 { // each time two empty halves meet
+				count(c.chosen(0), func() { x.set(c.chosen(0), entries[0]) })
+				count(c.chosen(0), func() { x.remove(c.chosen(0), entries[0]) })
+			}
+		}
+		if x.size != stay {
+			t.Errorf("%s: %d entries", name, x.size)
+		}
+		if written > 64*calls {
+			t.Errorf("%s: %d positions were written in %d calls", name, written, calls)
+		}
+	}
+}

@@ -226,6 +226,50 @@ func TestMembersWithoutTTLsTakeNoMore(t *testing.T) {
 	}
 }
 
+// How many elements have expired is looked for once for each moment of the clock, however often a
+// command asks, unless one of them goes.
+func TestExpiredElementsAreCountedOnce(t *testing.T) {
+	ks := New()
+	s := NewSet()
+	for i := range 100 {
+		name := []byte(strconv.Itoa(i))
+		s.Add(name)
+		s.SetDeadline(ks, name, int64(10*i+10))
+	}
+	counted := func(want int, known bool) {
+		t.Helper()
+		if n, ok := s.gone.get(ks.now); ok != known || ok && n != want {
+			t.Errorf("at %d: %d, %v, want %d, %v", ks.now, n, ok, want, known)
+		}
+		if n := s.Dead(); n != want {
+			t.Errorf("at %d: %d have expired, want %d", ks.now, n, want)
+		}
+		if n, ok := s.gone.get(ks.now); !ok || n != want {
+			t.Errorf("at %d: %d, %v was counted, want %d", ks.now, n, ok, want)
+		}
+	}
+	for ks.now = 201; ks.now < 600; ks.now += 100 {
+		counted(int(ks.now/10), false)
+		counted(int(ks.now/10), true)
+		s.Add([]byte("stays"))
+		s.SetDeadline(ks, []byte("stays"), 5000+ks.now)
+		s.Delete([]byte("99"))
+		counted(int(ks.now/10), true)
+	}
+	ks.now = 601
+	counted(60, false)
+	s.bury("5")
+	counted(59, false)
+	c := s.Clone().(*Set)
+	c.bury("6")
+	if c.Dead() != 58 {
+		t.Errorf("%d members of the copy have expired", c.Dead())
+	}
+	counted(59, true)
+	s.SetDeadline(ks, []byte("stays"), 600) // as while a snapshot is read
+	counted(60, false)
+}
+
 // A collection whose elements have no deadlines any more rests again and counts as before, whether
 // they were removed or have passed.
 func TestCollectionRestsWithoutTTLs(t *testing.T) {

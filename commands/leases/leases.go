@@ -199,10 +199,16 @@ func (r *Registry) After(id uint64, f func(*Lease) bool) {
 	r.leases.Ascend(&Lease{ID: id + 1}, f)
 }
 
+// NextEnd returns when the first of the leases ends that are not dropped yet.
+func (r *Registry) NextEnd() (atMs int64, some bool) {
+	first, some := r.ends.Min()
+	return first.atMs, some
+}
+
 // Over reports whether a lease has ended that is not dropped yet.
 func (r *Registry) Over(nowMs int64) bool {
-	first, some := r.ends.Min()
-	return some && first.atMs < nowMs
+	atMs, some := r.NextEnd()
+	return some && atMs < nowMs
 }
 
 // Drop removes leases that have ended, the earliest first: so many at most, and none after those

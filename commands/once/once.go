@@ -2,13 +2,16 @@ package once
 
 import (
 	"bytes"
+	"cmp"
+	"strings"
 
 	"github.com/tidwall/btree"
 
 	"github.com/coordd/coordd/internal/resp"
 )
 
-// Bounds of what is remembered. Past them the oldest call is forgotten: of its user, or of all.
+// Bounds of what is remembered. Past them the oldest call is forgotten: of its user, or of the user
+// whose calls count most, so that nobody's calls are forgotten for those of one who sends many.
 const (
 	LifeMs       = 60_000   // how long a call is remembered, ms of the cluster clock
 	MaxUserCalls = 65_536   // calls of one user
@@ -53,6 +56,7 @@ func (r *Reply) In(proto int) []byte {
 // all of it. It is not safe for concurrent use.
 type Calls struct {
 	users  map[User]*user           // for look-ups: nothing follows its order
+	sizes  *btree.BTreeG[*user]     // by what they count
 	all    btree.Map[uint64, *call] // by sequence
 	newest uint64                   // sequence
 	bytes  int
@@ -65,6 +69,13 @@ type user struct {
 	User
 	calls          map[string]*call // by id, for look-ups
 	oldest, newest *call
+	bytes          int // what it counts, with its calls
+}
+
+// lessThan orders users by what they count. No two are equal.
+func (u *user) lessThan(o *user) bool {
+	return cmp.Or(cmp.Compare(u.bytes, o.bytes), strings.Compare(u.Name, o.Name),
+		cmp.Compare(u.Created, o.Created)) < 0
 }
 
 type call struct {
@@ -82,7 +93,8 @@ func (u *user) cost() int { return userBytes + len(u.Name) }
 
 // New returns a Calls that remembers nothing.
 func New() *Calls {
-	return &Calls{users: map[User]*user{}, maxUserCalls: MaxUserCalls, maxBytes: MaxBytes}
+	return &Calls{users: map[User]*user{}, sizes: btree.NewBTreeGOptions((*user).lessThan,
+		btree.Options{NoLocks: true}), maxUserCalls: MaxUserCalls, maxBytes: MaxBytes}
 }
 
 // Bytes returns what the calls count.
@@ -114,8 +126,8 @@ func (c *Calls) Remember(by User, id []byte, r Reply, nowMs int64) {
 		c.remove(u.oldest)
 	}
 	for c.bytes > c.maxBytes {
-		_, oldest, _ := c.all.Min()
-		c.remove(oldest)
+		largest, _ := c.sizes.Max()
+		c.remove(largest.oldest)
 	}
 }
 
@@ -127,7 +139,7 @@ func (c *Calls) add(by User, id string, r Reply, atMs int64) {
 	if u == nil {
 		u = &user{User: by, calls: map[string]*call{}}
 		c.users[by] = u
-		c.bytes += u.cost()
+		c.count(u, u.cost())
 	}
 	c.newest++
 	added := &call{user: u, id: id, sequence: c.newest, atMs: atMs, reply: r, older: u.newest}
@@ -139,16 +151,25 @@ func (c *Calls) add(by User, id string, r Reply, atMs int64) {
 	u.newest = added
 	u.calls[id] = added
 	c.all.Set(added.sequence, added)
-	c.bytes += added.cost()
+	c.count(u, added.cost())
+}
+
+// count adds bytes to what a user counts, who is dropped from the order with the last of them.
+func (c *Calls) count(u *user, bytes int) {
+	c.sizes.Delete(u)
+	c.bytes += bytes
+	if u.bytes += bytes; u.bytes > 0 {
+		c.sizes.Set(u)
+	}
 }
 
 func (c *Calls) remove(gone *call) {
 	u := gone.user
 	c.all.Delete(gone.sequence)
-	c.bytes -= gone.cost()
+	c.count(u, -gone.cost())
 	if delete(u.calls, gone.id); len(u.calls) == 0 {
 		delete(c.users, u.User)
-		c.bytes -= u.cost()
+		c.count(u, -u.cost())
 		return
 	}
 	if gone.older != nil {
@@ -176,13 +197,16 @@ func (c *Calls) Forget(by User, id []byte) bool {
 	return found != nil
 }
 
+// Over reports whether the time of a call is over that Sweep has not reached.
+func (c *Calls) Over(nowMs int64) bool {
+	_, oldest, some := c.all.Min()
+	return some && nowMs-oldest.atMs > LifeMs
+}
+
 // Sweep removes calls whose time is over, at most that many, the oldest first.
 func (c *Calls) Sweep(nowMs int64, most int) {
-	for range most {
-		_, oldest, some := c.all.Min()
-		if !some || nowMs-oldest.atMs <= LifeMs {
-			return
-		}
+	for ; most > 0 && c.Over(nowMs); most-- {
+		_, oldest, _ := c.all.Min()
 		c.remove(oldest)
 	}
 }

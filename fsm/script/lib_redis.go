@@ -155,7 +155,7 @@ func (in *interpreter) command(L *lua.LState) (err string) {
 		d, denied := x.Denied(spec)
 		in.budget.Charge(L, int64(x.Work-before))
 		if denied {
-			x.Deny(d)
+			x.Deny("lua", d)
 			return in.rejected(spec, commands.DeniedInScript(d))
 		}
 	}

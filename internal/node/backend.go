@@ -298,6 +298,7 @@ func (n backend) Status() server.Status {
 			Next:     "wait: it reads its snapshot and its log"}
 	}
 	c := open.Status()
+	open.AskMembers() // who looks at the node looks again, and at its members after it
 	c.LastContact = max(c.LastContact, 0)
 	s := server.Status{Status: c}
 	switch {
@@ -335,12 +336,14 @@ func (n backend) Status() server.Status {
 
 // toLead says what has to be done for a cluster to have a leader, as one of its members sees it.
 func toLead(members []server.Member) string {
-	voters, away, elsewhere := 0, []string{}, []string{}
+	voters, away, elsewhere, full := 0, []string{}, []string{}, []string{}
 	for _, m := range members {
 		if m.Voter {
 			voters++
 			if observe.Away(m.Connected, m.LastContact) {
 				away = append(away, m.ID)
+			} else if m.LogTrouble != "" {
+				full = append(full, m.ID)
 			}
 			if m.Elsewhere {
 				elsewhere = append(elsewhere, m.ID)
@@ -357,6 +360,9 @@ func toLead(members []server.Member) string {
 		return fmt.Sprintf("start %d of %s on their data directories, again if they hang, or mend "+
 			"the network to them. If those are lost for good: operations.md, A lost majority",
 			missing, strings.Join(away, ", "))
+	case missing+len(full) > 0:
+		return fmt.Sprintf("make room on the disks of %s, or mend them, for these store no "+
+			"entries: operations.md, Disk space", strings.Join(full, ", "))
 	}
 	return "a majority is reachable: wait for an election of at most a few seconds; if there is " +
 		"none, look in the logs of all voters"

@@ -20,6 +20,8 @@ func TestToLead(t *testing.T) {
 	other := func(id string) membership.Member {
 		return membership.Member{ID: id, Voter: true, LastContact: -1, Elsewhere: true}
 	}
+	full := with("n2", true, time.Second)
+	full.LogTrouble = "it cannot store log entries: no space left on device"
 	for _, test := range []struct {
 		members []membership.Member
 		says    string
@@ -32,6 +34,9 @@ func TestToLead(t *testing.T) {
 		{[]membership.Member{own, other("n2"), other("n3")}, "n2, n3 answer for another cluster"},
 		{[]membership.Member{own, other("n2"), down}, "start 1 of n2, n3 on"},
 		{[]membership.Member{own, well, other("n3")}, "a majority is reachable"},
+		{[]membership.Member{own, full, with("n3", true, time.Second)}, "a majority is reachable"},
+		{[]membership.Member{own, full, down}, "make room on the disks of n2"},
+		{[]membership.Member{own, with("n2", false, time.Second), down}, "start 1 of n2, n3 on"},
 	} {
 		if got := toLead(test.members); !strings.HasPrefix(got, test.says) {
 			t.Errorf("%+v: %q, want %q", test.members, got, test.says)

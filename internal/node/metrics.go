@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/metrics"
@@ -73,6 +74,9 @@ var (
 
 	metricPanics = Metrics.Counter("coordd_internal_errors_total",
 		"Requests that met a bug in coordd and got an internal error. The log shows some of them.")
+
+	metricBroken = Metrics.Counter("coordd_invariants_broken_total",
+		"What always holds, and did not: docs/testing.md lists it.", "invariant")
 
 	metricSlowScripts = Metrics.Counter("coordd_slow_scripts_total",
 		"Scripts that took far longer than their work should: those of reads were ended, those "+
@@ -138,6 +142,9 @@ func (n *Node) metricsHandler() http.Handler {
 func (n *Node) giveMetrics(o metrics.Out) {
 	o.Value(metricBuild, 1, n.cfg.Version, thisBuild.Go, thisBuild.Processor, thisBuild.Commit)
 	o.Value(metricPanics, float64(n.adapter.Panics()))
+	for _, r := range invariant.All() {
+		o.Value(metricBroken, float64(r.Times()), r.Name)
+	}
 	o.Value(metricSlowScripts, float64(n.adapter.SlowScripts()))
 	o.Value(metricRefusedScripts, float64(n.adapter.RefusedScripts()))
 	for _, s := range n.locks.Snapshot() {

@@ -26,6 +26,7 @@ import (
 	"github.com/coordd/coordd/fsm"
 	"github.com/coordd/coordd/internal/audit"
 	"github.com/coordd/coordd/internal/discovery"
+	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/locks"
 	"github.com/coordd/coordd/internal/tlsconf"
 	"github.com/coordd/coordd/internal/tracing"
@@ -232,6 +233,7 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n.adapter = fsm.NewAdapter(table, NewOrigin(), deliver, n.fatal)
 	n.adapter.SetNode(cfg.ID)
 	n.adapter.SetAlarm(n.requestPanicked)
+	invariant.SetLogger(n.log)
 	n.adapter.SetSlowScript(n.slowScript)
 	n.adapter.SetScriptCalls(func(calls *commands.ScriptCalls) {
 		n.server.CountScriptCalls(calls)

@@ -40,6 +40,7 @@ type Member struct {
 	Zone      string `json:"zone"`      // empty: none is configured
 	Build     string `json:"build"`     // what its binary was built from; empty: unknown
 	State     string `json:"state"`     // equal to the leader's, or differs; empty: not compared yet
+	Trouble   string `json:"trouble"`   // why it stores no entries; empty: it does, or unknown
 	// Connections between it and whose view this is: up, or why not; empty: it is that node itself.
 	To   string `json:"to"`
 	From string `json:"from"`
@@ -101,7 +102,8 @@ func (c *Client) listMembers(ctx context.Context, words ...string) (members []Me
 			Version: m["version"].Text, UptimeSec: number(m["uptime-seconds"]),
 			Permanent: number(m["permanent-learner"]) == 1,
 			Zone:      m["availability-zone"].Text, Build: m["build"].Text, State: m["state"].Text,
-			To: m["connection-to"].Text, From: m["connection-from"].Text})
+			Trouble: m["log-trouble"].Text, To: m["connection-to"].Text,
+			From: m["connection-from"].Text})
 	}
 	return members, alone, nil
 }

@@ -63,12 +63,12 @@ func health(s *Sample, info map[string]string) Health {
 		s.Node.Leader), ""}, nil}
 }
 
-// voters counts the voters, and those of them that are away.
+// voters counts the voters, and those of them that are away, or store nothing.
 func (s *Sample) voters() (all, gone int) {
 	for i := range s.Members {
 		if m := &s.Members[i]; m.votes() {
 			all++
-			if s.away(m) {
+			if s.away(m) || m.Trouble != "" {
 				gone++
 			}
 		}
@@ -152,6 +152,9 @@ func (s *Sample) memberProblem(m *Member) Problem {
 			text += ": " + m.To
 		}
 		return Problem{text, next}
+	case m.Trouble != "" && m.ID != s.Node.ID: // it answers, and may be few entries behind
+		return Problem{m.ID + ": " + m.Trouble, "make room on the disk of its --data-dir, or " +
+			"mend it: operations.md, Disk space"}
 	case m.Behind > behind:
 		return Problem{fmt.Sprintf("%s is %d entries behind", m.ID, m.Behind),
 			"wait; if it does not catch up, look at its disk and its network"}

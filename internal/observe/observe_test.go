@@ -93,6 +93,13 @@ func TestHealth(t *testing.T) {
 			"One more failure stops the cluster: 2 of 3 voters are left"},
 		"a learner": {func(s *Sample) { s.Members[3].Behind = 2000 }, Warn,
 			"n4 is 2000 entries behind"},
+		"a full disk": {func(s *Sample) { s.Members[2].Trouble = "no space left" }, Warn,
+			"n3: no space left make room"},
+		"a full disk is a failure": {func(s *Sample) { s.Members[2].Trouble = "no space left" },
+			Warn, "One more failure stops the cluster: 2 of 3 voters are left"},
+		"a full disk of this node": {func(s *Sample) {
+			s.Node.State, s.Members[0].Trouble = "no space left", "no space left"
+		}, Down, "n1 is not ready: no space left } {One more failure"},
 		"a wrong state": {func(s *Sample) { s.Members[1].State = "differs" }, Warn,
 			"The state of n2 is not the leader's"},
 		"another build": {func(s *Sample) {
@@ -149,6 +156,7 @@ func TestSpare(t *testing.T) {
 		"The leader n1":       func(s *Sample) { s.Alone = true },
 		"n1: gone":            func(s *Sample) { s.Node.Role, s.Node.State = "joining", "gone" },
 		"n2 has not":          func(s *Sample) { s.Members[1].ContactMs = 700 },
+		"n2: no space":        func(s *Sample) { s.Members[1].Trouble = "no space left" },
 		"n2 has not answered": func(s *Sample) { s.Members[1].Behind = -1 },
 		"the leader does":     func(s *Sample) { s.Members[1].To = "EOF" },
 		"n2 does not reach":   func(s *Sample) { s.Members[1].From = "down" },

@@ -109,32 +109,66 @@ func fillStreams(t *testing.T, c *redis.Client) {
 	do(t, c, "PEXPIRE", "x:made", 3_000_000)
 }
 
-// view returns all that a client sees of a key, in an order that does not depend on the server.
-func view(t *testing.T, c *redis.Client, key string) []any {
+// each sends one request for every key, all before the first reply is read: a request that waits
+// for the reply before it waits for a busy machine's scheduler, too.
+func each(t *testing.T, c *redis.Client, keys []string, words func(i int) []any) []any {
 	t.Helper()
-	kind := do(t, c, "TYPE", key)
-	seen := []any{kind}
-	sorted := func(v any, width int) {
+	pipe := c.Pipeline()
+	for i := range keys {
+		pipe.Do(t.Context(), words(i)...)
+	}
+	cmds, _ := pipe.Exec(t.Context()) // each has its own error
+	replies := make([]any, len(keys))
+	for i, cmd := range cmds {
+		v, err := cmd.(*redis.Cmd).Result()
+		if err != nil && err != redis.Nil {
+			t.Fatal(cmd, err)
+		}
+		replies[i] = v
+	}
+	return replies
+}
+
+// views returns, for each key, all that a client sees of it, in an order that does not depend on
+// the server.
+func views(t *testing.T, c *redis.Client, keys []string) [][]any {
+	t.Helper()
+	kinds := each(t, c, keys, func(i int) []any { return []any{"TYPE", keys[i]} })
+	values := each(t, c, keys, func(i int) []any {
+		k := keys[i]
+		switch kinds[i] {
+		case "hash":
+			return []any{"HGETALL", k}
+		case "list":
+			return []any{"LRANGE", k, 0, -1}
+		case "set":
+			return []any{"SMEMBERS", k}
+		case "zset":
+			return []any{"ZRANGE", k, 0, -1, "WITHSCORES"}
+		case "string":
+			return []any{"GET", k}
+		}
+		return []any{"EXISTS", k}
+	})
+	sorted := func(v any, width int) any {
 		list, _ := v.([]any)
 		all := slices.Collect(slices.Chunk(list, width))
 		slices.SortFunc(all, func(a, b []any) int {
 			return strings.Compare(fmt.Sprint(a[0]), fmt.Sprint(b[0]))
 		})
-		seen = append(seen, all)
+		return all
 	}
-	switch kind {
-	case "string":
-		seen = append(seen, do(t, c, "GET", key))
-	case "hash":
-		sorted(do(t, c, "HGETALL", key), 2)
-	case "list":
-		seen = append(seen, do(t, c, "LRANGE", key, 0, -1))
-	case "set":
-		sorted(do(t, c, "SMEMBERS", key), 1)
-	case "zset":
-		seen = append(seen, do(t, c, "ZRANGE", key, 0, -1, "WITHSCORES"))
-	case "stream":
-		seen = append(seen, streamView(t, c, key)...)
+	seen := make([][]any, len(keys))
+	for i, v := range values {
+		switch kinds[i] {
+		case "hash":
+			v = sorted(v, 2)
+		case "set":
+			v = sorted(v, 1)
+		case "stream":
+			v = streamView(t, c, keys[i])
+		}
+		seen[i] = []any{kinds[i], v}
 	}
 	return seen
 }
@@ -172,13 +206,16 @@ func compareDatabases(t *testing.T, want, got *redis.Client) {
 	if n := got.DBSize(ctx).Val(); int(n) != len(keys) {
 		t.Errorf("%d keys, the source has %d", n, len(keys))
 	}
-	for _, k := range keys {
-		if w, g := view(t, want, k), view(t, got, k); !reflect.DeepEqual(w, g) {
+	ttls := func(i int) []any { return []any{"PTTL", keys[i]} }
+	gs, ws := views(t, got, keys), views(t, want, keys)
+	gotTTL, wantTTL := each(t, got, keys, ttls), each(t, want, keys, ttls)
+	for i, k := range keys {
+		if w, g := ws[i], gs[i]; !reflect.DeepEqual(w, g) {
 			t.Errorf("%q:\n%.300s\nin the source\n%.300s", k, fmt.Sprint(g...), fmt.Sprint(w...))
 		}
-		g, w := got.PTTL(ctx, k).Val(), want.PTTL(ctx, k).Val()
-		if (w < 0) != (g < 0) || w > 0 && (g > w+5*time.Second || g < w-30*time.Second) {
-			t.Errorf("%q has the TTL %v, in the source %v", k, g, w)
+		g, w := gotTTL[i].(int64), wantTTL[i].(int64)
+		if (w < 0) != (g < 0) || w > 0 && (g > w+5_000 || g < w-30_000) {
+			t.Errorf("%q has a TTL of %d ms, in the source %d", k, g, w)
 		}
 	}
 	if len(keys) == 0 {
@@ -305,10 +342,11 @@ func TestImportWhileKeysGo(t *testing.T) {
 	url, source := startSource(t)
 	c := source(0)
 	pipe := c.Pipeline()
-	const each = 1000
-	for i := range each {
-		pipe.Set(t.Context(), fmt.Sprint("k", i), i, 0)
-		pipe.SAdd(t.Context(), fmt.Sprint("s", i), i, "x")
+	var numbers, sets []string
+	for i := range 1000 {
+		numbers, sets = append(numbers, fmt.Sprint("k", i)), append(sets, fmt.Sprint("s", i))
+		pipe.Set(t.Context(), numbers[i], i, 0)
+		pipe.SAdd(t.Context(), sets[i], i, "x")
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
@@ -355,19 +393,19 @@ func TestImportWhileKeysGo(t *testing.T) {
 		t.Error("no key was deleted meanwhile: the test proves nothing")
 	}
 	kinds := map[string]int{}
-	for i := range each {
-		k, s := fmt.Sprint("k", i), fmt.Sprint("s", i)
-		got := view(t, d, s)
+	for i, got := range views(t, d, sets) {
 		kinds[fmt.Sprint(got[0])]++
 		if g := fmt.Sprint(got); g != fmt.Sprintf("[set [[%d] [x]]]", i) &&
 			g != "[list [now a list]]" {
-			t.Errorf("%s: %s", s, g)
+			t.Errorf("%s: %s", sets[i], g)
 		}
-		got = view(t, d, k)
+	}
+	there := each(t, c, numbers, func(i int) []any { return []any{"EXISTS", numbers[i]} })
+	for i, got := range views(t, d, numbers) {
 		kinds[fmt.Sprint(got[0])]++
 		if g := fmt.Sprint(got); g != fmt.Sprintf("[string %d]", i) &&
-			(g != "[none]" || do(t, c, "EXISTS", k) != int64(0)) {
-			t.Errorf("%s: %s", k, g)
+			(g != "[none 0]" || there[i] != int64(0)) {
+			t.Errorf("%s: %s", numbers[i], g)
 		}
 	}
 	for _, kind := range []string{"string", "set", "list", "none"} {

@@ -116,3 +116,49 @@ func TestLeasesOfConnections(t *testing.T) {
 	hung.start()
 	hung.waitReady()
 }
+
+// TestPausedLeaderEndsNoLease: a leader that was paused, and does not know yet that another leads,
+// has heard of nobody. That ends no lease.
+func TestPausedLeaderEndsNoLease(t *testing.T) {
+	ctx := context.Background()
+	ps := startProcesses(t, 3)
+	grant := func(p *process) (c *redis.Client, id int64) {
+		t.Helper()
+		c = redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, PoolSize: 1})
+		t.Cleanup(func() { _ = c.Close() }) // it must live as long as the test
+		id, err := c.Do(ctx, "LEASE", "GRANT", 600_000, "CONNECTION", "GRACE", 0).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, id
+	}
+	clients := map[*process]*redis.Client{}
+	for _, p := range ps {
+		clients[p] = p.client()
+	}
+	ended := func(p *process, id int64) bool {
+		return errorWord(clients[p].Do(ctx, "LEASE", "INFO", id).Err()) == "NOLEASE"
+	}
+	for range 3 {
+		paused, rest := leader(t, ps)
+		_, ofPaused := grant(paused)
+		var ids []int64
+		for _, p := range rest {
+			_, id := grant(p)
+			ids = append(ids, id)
+		}
+		paused.signal(syscall.SIGSTOP)
+		wait.For(t, 20*time.Second, "a new leader ends that of the paused one", func() bool {
+			return ended(rest[0], ofPaused)
+		})
+		paused.signal(syscall.SIGCONT)
+		wait.For(t, 20*time.Second, "the former leader follows", func() bool {
+			return paused.role() == "slave" && clients[paused].Set(ctx, "k", "v", 0).Err() == nil
+		})
+		for i, id := range ids {
+			if ended(rest[i], id) {
+				t.Errorf("the lease of a connection to %s, which is there, has ended", rest[i].id)
+			}
+		}
+	}
+}

@@ -185,8 +185,7 @@ func TestMembersChangeUnderTraffic(t *testing.T) {
 	n1.refusedRaft("ERR there is no member n9", "REMOVE", "n9")
 	n1.refusedRaft("ERR there is no member n9", "PROMOTE", "n9")
 	n1.refusedRaft("ERR node n3 is already a voter", "PROMOTE", "n3")
-	n1.refusedRaft("ERR node n3 is already a voter; if it lost its data", "ADD", "n3",
-		"127.0.0.1:1")
+	n1.refusedRaft("ERR node n3 is already a voter, and runs at ", "ADD", "n3", "127.0.0.1:1")
 	n1.refusedRaft("use host:port", "ADD", "n7", "0.0.0.0:1")
 
 	for _, s := range []strictWriters{strict, other} {
@@ -241,9 +240,8 @@ func TestMemberIsReplaced(t *testing.T) {
 	imposter.args = []string{"--id", "n4", "--listen", imposter.addr, "--peer-listen",
 		loopback(ports[1]), "--data-dir", filepath.Join(f.dir, "empty"), "--join", ps[0].addr}
 	imposter.start()
-	imposter.waitRefusal(
-		"the cluster refused this node: node n4 is already a voter; if it lost its data, remove " +
-			"it and add it under a new id")
+	imposter.waitRefusal("the cluster refused this node: node n4 is already a voter, and runs at " +
+		n4.flag("--peer-listen") + ": give the new node an --id of its own")
 
 	// n4 is started again with another peer address, and its --join, which no longer has an effect.
 	n4.stop()

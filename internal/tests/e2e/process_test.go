@@ -107,6 +107,10 @@ func startProcessesWith(t *testing.T, n int, change func(*process), extra ...str
 	t.Cleanup(func() {
 		for _, p := range ps {
 			p.kill()
+			if log := p.log.String(); strings.Contains(log, `"invariant":`) &&
+				!strings.Contains(log, `"invariant":"states-equal"`) {
+				t.Errorf("%s says that an invariant does not hold", p.id)
+			}
 			if t.Failed() {
 				t.Logf("end of the log of %s:\n%s", p.id, p.log.End())
 			}

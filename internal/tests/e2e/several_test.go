@@ -189,6 +189,41 @@ func TestSeveralClustersByRing(t *testing.T) {
 		}
 	}
 
+	// IDEMPOTENT goes by its id, unless the client of the key's cluster sends it
+	if err := ring.Do(ctx, "IDEMPOTENT", on["b"], "SET", on["a"], "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.where(t, on["a"]); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%s is on %v after IDEMPOTENT with an id of b", on["a"], got)
+	}
+	of := func(key string) *redis.Client {
+		c, err := ring.GetShardClientForKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if err := of(on["b"]).Del(ctx, on["a"]).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range on {
+		c := of(key)
+		lease, err := c.Do(ctx, "LEASE", "GRANT", "60000").Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 { // ids that are on any cluster
+			id := fmt.Sprint("request:", name, i)
+			err := c.Do(ctx, "IDEMPOTENT", id, "SET", key, "me", "LEASE", lease).Err()
+			if err != nil {
+				t.Errorf("IDEMPOTENT on %s: %v", name, err)
+			}
+		}
+		if got := s.where(t, key); !slices.Equal(got, []string{name}) {
+			t.Errorf("%s is on %v, not on %s alone", key, got, name)
+		}
+	}
+
 	// a hash tag keeps together what one command or transaction is about
 	if _, err := ring.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range tagged(20) {
@@ -241,10 +276,7 @@ func TestSeveralClustersByRing(t *testing.T) {
 		}
 		return take(ctx, careless, key, "thief") == nil
 	})
-	dead, err := ring.GetShardClientForKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := of(key)
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if !ring.Options().HeartbeatFn(soon, dead) {

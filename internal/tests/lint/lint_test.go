@@ -271,6 +271,17 @@ func TestPorts(t *testing.T) {
 	}, chosen.MatchString)
 }
 
+// TestWaitsForProcesses: how soon processes do something is the machine's. A test that gives them
+// less than seconds fails on a busy one; how soon they should is for the benchmarks, and for
+// clusters in simulated time.
+func TestWaitsForProcesses(t *testing.T) {
+	short := regexp.MustCompile(
+		`wait\.(?:For|Receive)\(\w+, (?:(?:[1-4]\*)?time\.Second|\d+\*time\.Millisecond)\b`)
+	noLine(t, "at least 5*time.Second", func(path string) bool {
+		return strings.HasPrefix(path, "internal/tests/") && strings.HasSuffix(path, "_test.go")
+	}, short.MatchString)
+}
+
 // TestMutexes: the order of all locks of a node can be checked.
 func TestMutexes(t *testing.T) {
 	bare := regexp.MustCompile(`\bsync\.(?:RW)?Mutex\b`)

@@ -22,6 +22,7 @@ var Classes = []string{
 	"expiry by a follower's clock",
 	"idle time given back",
 	"a rest that misses a deadline",
+	"a member that catches up slowly",
 	"what is swept shows",
 	"old backups removed for a new cluster",
 	"barrier skipped",
@@ -70,6 +71,8 @@ var Classes = []string{
 	"a late request that deposes a leader",
 	"a change under way that stops elections",
 	"a gate that waits for what it holds back",
+	"a message of two logs",
+	"a decision of a former leader",
 	"a member that is ended by another's word",
 	"a watch that is fed by what it looks for",
 	"a small thing that is kept points into a large one",
@@ -96,6 +99,7 @@ var Classes = []string{
 	"a hold that ends before its time",
 	"a refusal that reads as a success",
 	"a token that does not rise",
+	"an answer taken for health",
 }
 
 // Mutation is one planted bug: a file NAME.patch. Lines before the diff are its head:

@@ -10,32 +10,66 @@ import (
 )
 
 // For polls a condition until it holds. After limit it fails the test: it names the condition, and
-// shows what Explain registered and the goroutines of this process.
+// shows what Explain registered and the goroutines of this process. The limit is for a machine that
+// has processors to spare; where pauses of this process are late, what it waits for is so, too.
 func For(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
-	over := time.NewTimer(limit)
-	defer over.Stop()
-	const longest = 2 * time.Millisecond
-	for pause := longest / 32; !condition(); pause = min(2*pause, longest) {
-		select {
-		case <-over.C:
+	w := waiting{limit: limit, began: time.Now()}
+	for !condition() {
+		if w.isOver() {
 			Expired(t, fmt.Sprintf("%s: not within %v", what, limit))
-		case <-time.After(pause):
 		}
+		time.Sleep(w.begin())
+		w.end()
 	}
 }
 
 // Receive receives from a channel, which may be closed instead, and fails as For does.
-func Receive[T any](t testing.TB, limit time.Duration, what string, ch <-chan T) (v T) {
+func Receive[T any](t testing.TB, limit time.Duration, what string, ch <-chan T) T {
 	t.Helper()
-	over := time.NewTimer(limit)
-	defer over.Stop()
-	select {
-	case v = <-ch:
-	case <-over.C:
-		Expired(t, fmt.Sprintf("%s: not within %v", what, limit))
+	w := waiting{limit: limit, began: time.Now()}
+	for !w.isOver() {
+		select {
+		case v := <-ch:
+			return v
+		case <-time.After(w.begin()):
+			w.end()
+		}
 	}
-	return v
+	Expired(t, fmt.Sprintf("%s: not within %v", what, limit))
+	panic("it goes on behind a failure")
+}
+
+const (
+	longestPause = 2 * time.Millisecond
+	usuallyLate  = time.Millisecond // of a pause, where there are processors to spare
+	mostLate     = 5                // how many limits a wait may take
+)
+
+// waiting is a wait with a limit, in pauses.
+type waiting struct {
+	limit        time.Duration
+	began        time.Time
+	pause        time.Duration
+	since        time.Time     // the pause
+	asked, taken time.Duration // all pauses
+}
+
+// begin begins a pause, and returns how long it shall be.
+func (w *waiting) begin() time.Duration {
+	w.pause = min(max(2*w.pause, longestPause/32), longestPause)
+	w.since = time.Now()
+	return w.pause
+}
+
+func (w *waiting) end() {
+	w.asked += w.pause + usuallyLate
+	w.taken += time.Since(w.since)
+}
+
+func (w *waiting) isOver() bool {
+	late := min(max(float64(w.taken)/float64(max(w.asked, 1)), 1), mostLate)
+	return time.Since(w.began) >= time.Duration(late*float64(w.limit))
 }
 
 // Expired fails a test whose wait has reached its limit, and shows what For shows.

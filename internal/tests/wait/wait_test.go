@@ -77,3 +77,24 @@ func TestWhatComesInTime(t *testing.T) {
 		For(t, time.Minute, "noon", func() bool { return time.Since(began) > time.Second })
 	})
 }
+
+// A wait is as patient as the machine is slow, but not for ever.
+func TestPatience(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{
+		0:                      time.Minute,
+		time.Millisecond:       time.Minute,
+		4 * time.Millisecond:   2 * time.Minute,
+		100 * time.Millisecond: mostLate * time.Minute,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := waiting{limit: time.Minute, began: time.Now()}
+			for !w.isOver() {
+				time.Sleep(w.begin() + late)
+				w.end()
+			}
+			if took := time.Since(w.began).Round(time.Second); took != want {
+				t.Errorf("%v late: it takes %v, want %v", late, took, want)
+			}
+		})
+	}
+}

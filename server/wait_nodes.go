@@ -1,0 +1,199 @@
+// What the leader decides of nodes that it does not reach, or that were started again: their waits,
+// counts of subscribers and connections with leases end.
+
+package server
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coordd/coordd/commands"
+	"github.com/coordd/coordd/internal/pulse"
+)
+
+const (
+	// contactLimit is how long the leader waits to hear from a node before it drops the node's
+	// waits: nobody knows whether those clients are there.
+	contactLimit = time.Second
+	// returnLimit is how long those who wait are not served after a change of leader, because not
+	// all waits are back.
+	returnLimit = 500 * time.Millisecond
+	// watchPeriod is the time between two looks at the nodes with waits.
+	watchPeriod = 50 * time.Millisecond
+	// quietLimit is for how long of contactLimit the leader looks in vain: if it was paused itself,
+	// it has heard of nobody meanwhile.
+	quietLimit = contactLimit / 2
+)
+
+// nodeWatch looks at the nodes that have something in the state.
+type nodeWatch struct {
+	s       *Server
+	term    uint64
+	drops   bool                 // the term is to drop the waits of earlier ones
+	led     time.Time            // when it found that this node leads; zero: not yet
+	held    time.Time            // when it found that nobody is served; zero: somebody is
+	quiet   map[string]time.Time // when it found that a node was quiet for quietLimit; no others
+	started map[string]time.Time // when the nodes' processes began
+}
+
+// watchNodes drops the waits, the counts of subscribers and the connections with leases of nodes
+// that this node does not reach, while it leads, and the waits and connections of those that have
+// been started again since it looked. When it begins to lead, it has the nodes send their waits
+// again, and ends the hold if some do not come.
+// Until it began, the waits of an earlier process have not left.
+func (s *Server) watchNodes(began bool) {
+	defer s.background.Done()
+	w := nodeWatch{s: s, term: s.backend.Status().Term, started: map[string]time.Time{}}
+	looked := time.Now()
+	tick := pulse.NewTicker(watchPeriod)
+	defer tick.Stop()
+	for {
+		slept := time.Now()
+		select {
+		case <-tick.C:
+			tick.Next()
+		case <-s.ctx.Done():
+			return
+		}
+		if time.Since(slept) > quietLimit { // this node was paused: connections may have broken
+			w.led = time.Time{}
+		}
+		if !began || time.Since(looked) >= strayPeriod {
+			began, looked = s.leaveStrays() || began, time.Now()
+		}
+		w.look()
+	}
+}
+
+func (w *nodeWatch) look() {
+	s, now, before := w.s, time.Now(), w.quiet
+	w.quiet = nil
+	nodes, subscribed := s.backend.WaitingNodes(), s.backend.SubscribedNodes()
+	holders, caughtUp := s.backend.HolderNodes(), s.users() != nil
+	if caughtUp { // until then it sees what was
+		s.holders.begins(s, holders)
+	}
+	if len(nodes)+len(subscribed)+len(holders) == 0 && s.pubsub.size.Load() == 0 {
+		return
+	}
+	st := s.backend.Status()
+	if caughtUp {
+		s.counting.begins(s, slices.Contains(subscribed, st.ID))
+	}
+	if st.Role != "leader" {
+		return
+	}
+	if st.Term != w.term || w.led.IsZero() {
+		w.led = now
+	}
+	if st.Term != w.term {
+		w.term, w.held, w.drops = st.Term, time.Time{}, true
+		clear(w.started) // nodes that were started again while another led
+	}
+	// It ends no wait, but as an entry of the term it drops all.
+	w.drops = w.drops && len(nodes) > 0 &&
+		s.changeNodes(0, commands.SettingLeaveWait, "0") != nil
+	switch {
+	case !s.backend.WaitsHeld():
+		w.held = time.Time{}
+	case w.held.IsZero():
+		w.held = time.Now()
+	case time.Since(w.held) >= returnLimit:
+		_ = s.changeNodes(w.term, commands.SettingServeWaits)
+	}
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(
+		slices.Concat(nodes, subscribed, holders)))) {
+		if id == st.ID {
+			continue
+		}
+		w.judge(&st, id, w.silent(&st, id, before[id]), slices.Contains(nodes, id),
+			slices.Contains(subscribed, id), slices.Contains(holders, id))
+		if time.Since(now) > quietLimit {
+			return // what it knows of the others is old
+		}
+	}
+}
+
+// judge decides of a node that waits, counts subscribers, or has connections with leases.
+func (w *nodeWatch) judge(st *Status, id string, silent, waits, subscribed, holds bool) {
+	s, again := w.s, st.restarted(id, w.started)
+	// A new leader has not heard of all yet. What waits for elements, its term has dropped; who
+	// waits for a lock keeps its place; counts and leases are not lost with a term.
+	silent = silent && time.Since(w.led) > contactLimit
+	switch {
+	case !waits:
+	case again || silent:
+		_ = s.changeNodes(w.term, commands.SettingDropWaits, id)
+	case !st.connected(id) && s.backend.WaitsHeld(): // who is connected may just be sending them
+		_ = s.changeNodes(w.term, commands.SettingForgetWaits, id)
+	}
+	// A process that has just begun drops what is of an earlier one, and may have told its own by
+	// now.
+	if subscribed && silent {
+		_ = s.changeNodes(w.term, commands.SettingDropSubscribers, id)
+	}
+	if holds && (again || silent) {
+		_ = s.changeNodes(w.term, commands.SettingDropHolders, id)
+	}
+}
+
+// silent reports whether the leader, whose status it is, has no connection to a node, or has not
+// heard from it for contactLimit while it was there itself. It has been quiet since a time; zero:
+// it was not.
+func (w *nodeWatch) silent(st *Status, id string, since time.Time) bool {
+	m := st.member(id)
+	switch {
+	case m == nil || !m.Connected:
+		return true
+	case m.LastContact < quietLimit:
+		return false
+	}
+	if since.IsZero() {
+		since = time.Now()
+	}
+	if w.quiet == nil {
+		w.quiet = map[string]time.Time{}
+	}
+	w.quiet[id] = since
+	return m.LastContact >= contactLimit && time.Since(since) >= contactLimit-quietLimit
+}
+
+// connected reports whether the leader, whose status it is, has a connection to a node.
+func (st *Status) connected(id string) bool {
+	m := st.member(id)
+	return m != nil && m.Connected
+}
+
+// restarted reports whether a member has another process than when it was last asked about, and
+// notes in started when its process began.
+func (st *Status) restarted(id string, started map[string]time.Time) bool {
+	at := slices.IndexFunc(st.Members, func(m Member) bool { return m.ID == id })
+	if at < 0 || st.Members[at].Uptime <= 0 {
+		return false
+	}
+	began, before := time.Now().Add(-st.Members[at].Uptime), started[id]
+	started[id] = began
+	// the node tells its uptime with each connection, the times of which differ by its delay
+	return !before.IsZero() && began.Sub(before) > contactLimit
+}
+
+// changeNodes has the machine change what it has of nodes, as the leader of a term decides. Another
+// leader may know better: if this one was paused, its requests reach that one. With term 0 the
+// change is right under any leader.
+func (s *Server) changeNodes(term uint64, words ...string) error {
+	if term != 0 {
+		words = append([]string{commands.SettingInTerm, strconv.FormatUint(term, 10)}, words...)
+	}
+	var cmd [][]byte
+	for _, w := range words {
+		cmd = append(cmd, []byte(w))
+	}
+	_, err := s.changeState(Workload{LeaderWait: -1}, cmd...)
+	if err != nil {
+		s.warnings.Warn("what the state has of a node is not changed yet", "change",
+			strings.Join(words, " "), "error", err)
+	}
+	return err
+}
