@@ -436,9 +436,11 @@ func (n *Node) caughtUp(lead *leadership, id string) error {
 	applied, at := l.report.applied, l.reportedAt
 	l.mu.Unlock()
 	least := max(lead.since, n.machine.members.Load().index)
-	behind := at - min(applied, at)
-	if behind > promoteLag || applied < least {
+	if behind := at - min(applied, at); behind > promoteLag {
 		return fmt.Errorf("%w: it lags by %d entries", errCatchingUp, behind)
+	}
+	if applied < least {
+		return fmt.Errorf("%w: entry %d is not known to be applied there", errCatchingUp, least)
 	}
 	return nil
 }

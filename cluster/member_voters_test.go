@@ -251,7 +251,7 @@ func TestRemovalBesideAFullDisk(t *testing.T) {
 				ID: lead.cfg.ID}))
 			c.write(lead, "b")
 			full[bad].Store(false)
-			eventually(t, "the removal", func() bool { return lead.ChangeMembers(remove) == nil })
+			c.changed(membership.Remove, needed, "")
 			c.close(needed)
 			c.write(lead, "c")
 			c.converged()

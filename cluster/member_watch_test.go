@@ -23,6 +23,27 @@ func (c *testCluster) awaitVoters(ids ...string) {
 	})
 }
 
+// changed asks for a change until the leader has it: a reply can be lost, and a leader promotes who
+// has caught up by itself, which may come between two questions.
+func (c *testCluster) changed(kind, id, addr string) {
+	c.t.Helper()
+	eventually(c.t, kind+" "+id, func() bool {
+		lead := c.leader()
+		if lead.ChangeMembers(membership.Change{Kind: kind, ID: id, PeerAddr: addr}) == nil {
+			return true
+		}
+		known := lead.machine.members.Load()
+		switch is := func(s raft.Server) bool { return string(s.ID) == id }; kind {
+		case membership.Remove:
+			return known.retired[id]
+		case membership.Promote:
+			return slices.Contains(voters(known.configuration), id)
+		default:
+			return slices.ContainsFunc(known.configuration.Servers, is)
+		}
+	})
+}
+
 // statusOf returns what the leader knows of a member.
 func (c *testCluster) statusOf(id string) membership.Member {
 	for _, m := range c.leader().Status().Members {

@@ -241,20 +241,14 @@ func TestAllMembersReplaced(t *testing.T) {
 		for i := range 4 {
 			old, new := fmt.Sprint("n", i+1), fmt.Sprint("n", i+6)
 			n := c.joiner(new, true)
-			change := func(m membership.Change) {
-				t.Helper()
-				eventually(t, fmt.Sprint("the change ", m), func() bool {
-					return c.leader().ChangeMembers(m) == nil
-				})
-			}
-			change(membership.Change{Kind: membership.Add, ID: new, PeerAddr: n.Status().PeerAddr})
+			c.changed(membership.Add, new, n.Status().PeerAddr)
 			eventually(t, new+" is a voter", func() bool {
 				return c.leader().ownStanding(new) == standingVoter
 			})
 			eventually(t, "another one leads", func() bool {
 				return c.leader() != c.nodes[old] || c.leader().TransferLeadership("") == nil
 			})
-			change(membership.Change{Kind: membership.Remove, ID: old})
+			c.changed(membership.Remove, old, "")
 			c.close(old)
 		}
 		c.write(c.leader(), "b")
@@ -280,13 +274,6 @@ func TestNewestMajorityElects(t *testing.T) {
 // closes all that a majority with n3 does not need.
 func newestMajorityElects(t *testing.T, changes string, fromEnd bool) {
 	c := newCluster(t, 3, nil)
-	change := func(kind, id, addr string) {
-		t.Helper()
-		eventually(t, fmt.Sprint("the change ", kind, " of ", id), func() bool {
-			c := c.leader().ChangeMembers(membership.Change{Kind: kind, ID: id, PeerAddr: addr})
-			return c == nil
-		})
-	}
 	const away = "n3"
 	c.write(c.leader(), "a")
 	c.converged()
@@ -294,10 +281,10 @@ func newestMajorityElects(t *testing.T, changes string, fromEnd bool) {
 	for _, what := range strings.Fields(changes) {
 		switch id := "n" + what[1:]; what[0] {
 		case '+':
-			change(membership.Add, id, c.joiner(id, true).Status().PeerAddr)
-			change(membership.Promote, id, "")
+			c.changed(membership.Add, id, c.joiner(id, true).Status().PeerAddr)
+			c.changed(membership.Promote, id, "")
 		case '-':
-			change(membership.Remove, id, "")
+			c.changed(membership.Remove, id, "")
 			c.close(id)
 		}
 	}
@@ -331,17 +318,11 @@ func TestNewestMajorityOfALearner(t *testing.T) {
 		add := func(id string) {
 			t.Helper()
 			addr := c.joiner(id, true).Status().PeerAddr
-			eventually(t, "it is added: "+id, func() bool {
-				return c.leader().ChangeMembers(membership.Change{Kind: membership.Add, ID: id,
-					PeerAddr: addr}) == nil
-			})
+			c.changed(membership.Add, id, addr)
 		}
 		remove := func(id string) {
 			t.Helper()
-			eventually(t, "it is removed: "+id, func() bool {
-				gone := membership.Change{Kind: membership.Remove, ID: id}
-				return c.leader().ChangeMembers(gone) == nil
-			})
+			c.changed(membership.Remove, id, "")
 			c.close(id)
 		}
 		missed := ""
