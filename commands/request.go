@@ -21,9 +21,10 @@ type Request struct {
 	// Behind is set for a new blocking command if others wait for the same keys. It reports errors,
 	// but takes nothing.
 	Behind bool
-	// Setting means that Cmds[0] is no command but the name of a setting that all nodes share, and
-	// its new value. The reply is OK or an error.
-	Setting bool
+	// System means that Cmds[0] is no command of a client but a system request: a name (see
+	// SettingNotify, SystemClaim and those beside them) and its arguments. The reply is OK or an
+	// error, if the name says no other.
+	System bool
 	// Client identifies the client in the whole cluster, for the events that the request causes; 0
 	// if no event needs it.
 	Client uint64
@@ -80,7 +81,7 @@ const (
 	requestMulti = 1 << iota
 	requestRESP3
 	requestWoken
-	requestSetting
+	requestSystem
 	requestClient // the client's number follows the database
 	requestBehind
 	requestUser // the user's name and creation follow
@@ -110,8 +111,8 @@ func AppendRequest(dst []byte, r *Request) []byte {
 	if r.Behind {
 		flags |= requestBehind
 	}
-	if r.Setting {
-		flags |= requestSetting
+	if r.System {
+		flags |= requestSystem
 	}
 	if r.Client != 0 {
 		flags |= requestClient
@@ -227,8 +228,8 @@ func (r *RequestReader) head() (flags int) {
 // body reads what follows the head.
 func (r *RequestReader) body(flags int) (*Request, error) {
 	q := &r.req
-	q.Multi, q.Woken, q.Setting = flags&requestMulti != 0, flags&requestWoken != 0,
-		flags&requestSetting != 0
+	q.Multi, q.Woken, q.System = flags&requestMulti != 0, flags&requestWoken != 0,
+		flags&requestSystem != 0
 	q.Behind, q.TellReads = flags&requestBehind != 0, flags&requestTellReads != 0
 	q.Conditional = flags&requestConditional != 0
 	q.Proto = 2
@@ -260,10 +261,10 @@ func (r *RequestReader) body(flags int) (*Request, error) {
 		q.Cmds = append(q.Cmds, r.args[start:len(r.args):len(r.args)])
 	}
 	if r.in.Failed() || q.DB >= keyspace.Databases || flags&^requestFlags != 0 ||
-		(q.Multi && (q.Woken || q.Behind || q.Setting)) ||
+		(q.Multi && (q.Woken || q.Behind || q.System)) ||
 		(q.Conditional && (!q.Multi || len(q.Cmds) == 0)) ||
-		(q.Wait != nil && (q.Multi || q.Setting)) ||
-		(q.Holder != nil && (len(q.Holder.Node) == 0 || q.Holder.ID == 0 || q.Setting)) {
+		(q.Wait != nil && (q.Multi || q.System)) ||
+		(q.Holder != nil && (len(q.Holder.Node) == 0 || q.Holder.ID == 0 || q.System)) {
 		r.in.Fail()
 		return nil, ErrCorruptRequest
 	}

@@ -345,10 +345,10 @@ func randomEntry(g *random.Calls) *Entry {
 // refuseRandomScript adds the refusal of a script to an entry, or lets it run again, or sets the
 // time.
 func refuseRandomScript(g *random.Calls, e *Entry) {
-	words := []string{commands.SettingRefuseScript, g.Pick(random.SHAPool), "1234"}
+	words := []string{commands.SystemRefuseScript, g.Pick(random.SHAPool), "1234"}
 	switch g.IntN(3) {
 	case 0:
-		words = []string{commands.SettingAllowScript, g.Pick(random.SHAPool)}
+		words = []string{commands.SystemAllowScript, g.Pick(random.SHAPool)}
 	case 1:
 		words = []string{commands.SettingTime, fmt.Sprint(e.WallUs/1000 + g.Int64N(7200) - 3600)}
 	}

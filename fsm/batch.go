@@ -93,18 +93,6 @@ func (r *runner) begin(dst []byte, share uint64) {
 // tired reports whether the batch has used up its share of work.
 func (r *runner) tired() bool { return r.env.Work-r.before >= r.share }
 
-// acknowledge replies to a change of a setting.
-func (r *runner) acknowledge(err error) {
-	start := len(r.resp.Buf)
-	r.room -= headBytes
-	if err != nil {
-		r.resp.Error(err.Error())
-	} else {
-		r.resp.Status("OK")
-	}
-	r.tell(start)
-}
-
 // run runs one request: a command, or a transaction if none of its watched keys has changed.
 func (r *runner) run(q *commands.Request, answer bool) {
 	var out commands.Reply = commands.Discard{}
@@ -119,28 +107,6 @@ func (r *runner) run(q *commands.Request, answer bool) {
 	start := len(r.resp.Buf)
 	r.perform(q, out)
 	r.tell(start)
-}
-
-// set changes a setting and replies.
-func (r *runner) set(q *commands.Request) {
-	defer r.recovered(&r.resp, len(r.resp.Buf))
-	r.m.nextPosition(r.env)
-	q, err := r.m.inTerm(q)
-	if err != nil {
-		r.acknowledge(err)
-		return
-	}
-	if n, ok, err := r.m.numberReply(r.env, q); ok && err == nil {
-		start := len(r.resp.Buf)
-		r.room -= headBytes
-		r.resp.Int(n)
-		r.tell(start)
-		return
-	} else if ok {
-		r.acknowledge(err)
-		return
-	}
-	r.acknowledge(r.m.set(r, q))
 }
 
 // recovered is deferred around all that a request does. A panic is a bug in coordd, which every

@@ -138,16 +138,17 @@ func (v *claims) next() (untilMs int64, some bool) {
 func (v *claims) empty() bool { return len(v.numbers) == 0 }
 
 // claim claims what the wait of a number, in decimal, was granted, if it has the token.
-func (m *Machine) claim(env *commands.Env, number []byte, token ...[]byte) error {
-	n, _ := commands.ParseInt(number)
-	v := &m.waiting.locks.claims
-	if c := v.numbers[uint64(n)]; c != nil && len(token) > 0 {
+func (s *systemCall) claim() error {
+	m, env := s.m, s.env
+	number, _ := commands.ParseInt(s.args[0])
+	c := m.waiting.locks.claims.numbers[uint64(number)]
+	if c != nil && len(s.args) > 1 {
 		env.Work += uint64(len(c.undo) / requestBytes)
-		if !c.has(token[0]) {
+		if !c.has(s.args[1]) {
 			return commands.ErrNotWaiting // its node does not know yet what it was granted since
 		}
 	}
-	switch c := v.numbers[uint64(n)]; {
+	switch {
 	case c == nil:
 		return commands.ErrNotWaiting
 	case !c.claimed && c.untilMs < m.ks.Now(), // this entry had no more work for it

@@ -17,7 +17,7 @@ import (
 
 // setting encodes a change of a setting.
 func setting(name, value string) []byte {
-	return commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+	return commands.AppendRequest(nil, &commands.Request{Proto: 2, System: true,
 		Cmds: [][][]byte{commandtest.Args(name, value)}})
 }
 

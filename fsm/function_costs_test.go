@@ -125,7 +125,7 @@ func TestFunctionCommandsAreChargedForTheirTime(t *testing.T) {
 		}
 		c := newCostsMachine(t, shortestCall, state.data)
 		state.data = state.data[:len(state.data)-1000]
-		refused := settingOf("", 0, commands.SettingRefuseScript, strings.Repeat("a", 40), "1")
+		refused := settingOf("", 0, commands.SystemRefuseScript, strings.Repeat("a", 40), "1")
 		mustApply(t, c.Machine, c.Index()+1, &Entry{ClockMs: 1, WallUs: 1,
 			Batches: [][]byte{refused}}, true) // from now on each call is compared with it
 		c.snapshot = snapshotBytes(t, c.Snapshot())

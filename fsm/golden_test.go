@@ -90,7 +90,7 @@ var askedRequests = []commands.Request{
 	{Proto: 2, Client: 1, Cmds: [][][]byte{commandtest.Args("SET", "k", "v")}},
 	{Proto: 2, Woken: true, Cmds: [][][]byte{commandtest.Args("BLPOP", "list", "0")}},
 	{Proto: 2, Behind: true, Cmds: [][][]byte{commandtest.Args("BLPOP", "list", "0")}},
-	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("notify-keyspace-events", "KEA")}},
+	{Proto: 2, System: true, Cmds: [][][]byte{commandtest.Args("notify-keyspace-events", "KEA")}},
 	{DB: 9, Proto: 3, Client: 1 << 60, Woken: true, Behind: true,
 		Cmds: [][][]byte{commandtest.Args("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")}},
 	{DB: 1, Proto: 3, Client: 2, Multi: true,
@@ -106,7 +106,7 @@ var userRequests = []commands.Request{
 	{DB: 3, Proto: 3, Client: 7, User: commands.UserID{Name: []byte("al\x00ice"), Created: 1 << 62},
 		Multi: true, Watch: []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}},
 		Cmds: [][][]byte{commandtest.Args("DEL", "w")}},
-	{Proto: 2, Setting: true, User: commands.UserID{Name: []byte{}, Created: 1},
+	{Proto: 2, System: true, User: commands.UserID{Name: []byte{}, Created: 1},
 		Cmds: [][][]byte{commandtest.Args("notify-keyspace-events", "KEA")}},
 }
 
@@ -129,8 +129,8 @@ var waitRequests = []commands.Request{
 		Woken: true, TellReads: true,
 		Wait: &commands.Wait{Node: []byte("n\x00"), Era: 1 << 40, Number: 1 << 62, Order: 300},
 		Cmds: [][][]byte{commandtest.Args("BZMPOP", "0", "1", "z", "MIN")}},
-	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("leave-wait", "1")}},
-	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("drop-waits", "n1")}},
+	{Proto: 2, System: true, Cmds: [][][]byte{commandtest.Args("leave-wait", "1")}},
+	{Proto: 2, System: true, Cmds: [][][]byte{commandtest.Args("drop-waits", "n1")}},
 }
 
 // holderRequests are the requests of the golden entry "holders": commands that bind leases to
@@ -144,9 +144,9 @@ var holderRequests = []commands.Request{
 		Watch:  []commands.WatchedKey{{DB: 15, Key: []byte("w"), Changed: 1}},
 		Cmds: [][][]byte{commandtest.Args("EXEC", "NX", "k"),
 			commandtest.Args("LEASE", "GRANT", "9", "CONNECTION")}},
-	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("end-holder", "n1", "1")}},
-	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("drop-holders", "n1")}},
-	{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args("keep-holder", "n1", "1")}},
+	{Proto: 2, System: true, Cmds: [][][]byte{commandtest.Args("end-holder", "n1", "1")}},
+	{Proto: 2, System: true, Cmds: [][][]byte{commandtest.Args("drop-holders", "n1")}},
+	{Proto: 2, System: true, Cmds: [][][]byte{commandtest.Args("keep-holder", "n1", "1")}},
 }
 
 func holdersEntry() *Entry { return entryOf(7, holderRequests) }
@@ -295,7 +295,7 @@ func valueCalls(t *testing.T) []commands.Request {
 			db = int(s.Number)
 			continue
 		case string(s.Args[0]) == "CONFIG": // what a node makes of CONFIG SET
-			q.Setting, q.Cmds[0] = true, s.Args[2:]
+			q.System, q.Cmds[0] = true, s.Args[2:]
 		}
 		all = append(all, q)
 	}

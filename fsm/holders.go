@@ -17,43 +17,47 @@ const (
 	leaseDropped = 64
 )
 
-// changeHolders changes the leases of connections, and returns 1 if there is more to do. See
-// commands.SettingEndHolder.
-func (m *Machine) changeHolders(
-	env *commands.Env, name string, words [][]byte,
-) (more int64, err error) {
-	of := leases.Connection{}
-	if len(words) > 0 {
-		of.Node = string(words[0])
+// connection returns the connection that the arguments name. ok is false if they name none.
+func (c *systemCall) connection() (of leases.Connection, ok bool) {
+	of.Node = string(c.args[0])
+	if len(c.args) == 2 {
+		id, isInt := commands.ParseInt(c.args[1])
+		of.ID, ok = uint64(id), isInt && id > 0
 	}
-	if name == commands.SettingDropHolders && len(words) == 1 && of.Node != "" {
-		again := env.DropHolders(of.Node, 0)
-		if of.Node == m.waiting.node {
-			m.events.list = append(m.events.list, commands.Event{Kind: commands.HoldersDropped})
-		}
-		return number(again), nil
-	}
-	if len(words) != 2 || of.Node == "" {
-		return 0, commands.ErrNoSetting
-	}
-	id, ok := commands.ParseInt(words[1])
-	if of.ID = uint64(id); !ok || id <= 0 {
-		return 0, commands.ErrNoSetting
-	}
-	switch name {
-	case commands.SettingDropHolders:
-		return number(env.DropHolders(of.Node, of.ID)), nil
-	case commands.SettingEndHolder:
-		return number(env.EndHolder(of)), nil
-	}
-	return number(env.KeepHolder(of)), nil
+	return of, ok && of.Node != ""
 }
 
-func number(yes bool) int64 {
-	if yes {
-		return 1
+func (c *systemCall) endHolder() error  { return c.changeHolder(c.env.EndHolder) }
+func (c *systemCall) keepHolder() error { return c.changeHolder(c.env.KeepHolder) }
+
+// changeHolder changes the leases of a connection, and replies 1 if there is more to do.
+func (c *systemCall) changeHolder(change func(leases.Connection) (more bool)) error {
+	of, ok := c.connection()
+	if !ok {
+		return commands.ErrNoSystemRequest
 	}
-	return 0
+	c.repliesMore(change(of))
+	return nil
+}
+
+// dropHolders changes those of all connections of a node, or of those of smaller ids than one.
+func (c *systemCall) dropHolders() error {
+	of, ok := c.connection()
+	if all := len(c.args) == 1; !ok && (!all || of.Node == "") {
+		return commands.ErrNoSystemRequest
+	} else if all && of.Node == c.m.waiting.node {
+		c.m.events.list = append(c.m.events.list, commands.Event{Kind: commands.HoldersDropped})
+	}
+	c.repliesMore(c.env.DropHolders(of.Node, of.ID))
+	return nil
+}
+
+func (c *systemCall) repliesMore(more bool) {
+	if more {
+		c.resp.Int(1)
+	} else {
+		c.resp.Int(0)
+	}
 }
 
 // HolderNodes returns the ids of the nodes with connections that have leases and are there, as far

@@ -49,7 +49,7 @@ func (l *leased) do(conn uint64, line string) string {
 
 func (l *leased) set(words ...string) string {
 	l.t.Helper()
-	return l.apply(commands.Request{Setting: true, Cmds: [][][]byte{commandtest.Args(words...)}})
+	return l.apply(commands.Request{System: true, Cmds: [][][]byte{commandtest.Args(words...)}})
 }
 
 func (l *leased) want(line, want string) {
@@ -344,7 +344,7 @@ func TestDelayedEnd(t *testing.T) {
 	l.clockMs = 401
 	l.want("LEASE KEEPALIVE "+id, "*1\r\n:1000")
 	l.want("PTTL k", ":1300")
-	l.set(commands.SettingEndHolder, "n1", "7")
+	l.set(commands.SystemEndHolder, "n1", "7")
 	l.want("PTTL k", ":500")
 	l.clockMs = 602
 	l.want("LEASE KEEPALIVE "+id, "*1\r\n:0")
@@ -394,13 +394,13 @@ func TestLeasesEndWithTheirConnection(t *testing.T) {
 			var got string
 			switch words[0] {
 			case "end":
-				got = l.set(commands.SettingEndHolder, words[3], words[1])
+				got = l.set(commands.SystemEndHolder, words[3], words[1])
 			case "keep":
-				got = l.set(commands.SettingKeepHolder, "n1", words[1])
+				got = l.set(commands.SystemKeepHolder, "n1", words[1])
 			case "drop":
-				got = l.set(commands.SettingDropHolders, words[1])
+				got = l.set(commands.SystemDropHolders, words[1])
 			case "below":
-				got = l.set(commands.SettingDropHolders, "n1", words[1])
+				got = l.set(commands.SystemDropHolders, "n1", words[1])
 			case "keepalive":
 				n, _ := strconv.ParseUint(words[1], 10, 64)
 				l.do(n, "LEASE KEEPALIVE "+id)
@@ -422,21 +422,21 @@ func TestLeasesEndWithTheirConnection(t *testing.T) {
 	}
 	l := newLeased(t)
 	id := l.grant(7, "1000 CONNECTION GRACE 100")
-	l.set(commands.SettingDropHolders, "n1")
+	l.set(commands.SystemDropHolders, "n1")
 	l.clockMs = 102
 	for range entryLeases { // they end earlier, so that the entry leaves the other
 		l.m.leases.Grant(0, leases.Lease{TTLMs: 1, UntilMs: 50})
 	}
-	if got := l.set(commands.SettingKeepHolder, "n1", "7"); got != ":0\r\n" {
+	if got := l.set(commands.SystemKeepHolder, "n1", "7"); got != ":0\r\n" {
 		t.Error(got)
 	}
 	l.want("LEASE INFO "+id, "-NOLEASE")
-	for _, wrong := range [][]string{{commands.SettingEndHolder, "n1"},
-		{commands.SettingEndHolder, "n1", "0"}, {commands.SettingEndHolder, "n1", "x"},
-		{commands.SettingEndHolder, "", "1"}, {commands.SettingKeepHolder, "n1", "1", "2"},
-		{commands.SettingDropHolders}, {commands.SettingDropHolders, ""},
-		{commands.SettingDropHolders, "n1", "n2"}, {commands.SettingDropHolders, "n1", "0"},
-		{commands.SettingDropHolders, "n1", "1", "2"}} {
+	for _, wrong := range [][]string{{commands.SystemEndHolder, "n1"},
+		{commands.SystemEndHolder, "n1", "0"}, {commands.SystemEndHolder, "n1", "x"},
+		{commands.SystemEndHolder, "", "1"}, {commands.SystemKeepHolder, "n1", "1", "2"},
+		{commands.SystemDropHolders}, {commands.SystemDropHolders, ""},
+		{commands.SystemDropHolders, "n1", "n2"}, {commands.SystemDropHolders, "n1", "0"},
+		{commands.SystemDropHolders, "n1", "1", "2"}} {
 		if got := l.set(wrong...); got != "-ERR no such setting\r\n" {
 			t.Errorf("%q: %q", wrong, got)
 		}
@@ -455,7 +455,7 @@ func TestManyLeasesEndInParts(t *testing.T) {
 	}
 	l.m.SetNode("n1")
 	parts := 1
-	for ; l.set(commands.SettingDropHolders, "n1") == ":1\r\n"; parts++ {
+	for ; l.set(commands.SystemDropHolders, "n1") == ":1\r\n"; parts++ {
 	}
 	if parts < 3 || len(l.m.HolderNodes()) > 0 {
 		t.Errorf("dropped in %d parts, leaves %q", parts, l.m.HolderNodes())
@@ -463,12 +463,12 @@ func TestManyLeasesEndInParts(t *testing.T) {
 	if len(l.events) != 1 || l.events[0].Kind != commands.HoldersDropped {
 		t.Errorf("the node learns %+v", l.events)
 	}
-	for parts = 1; l.set(commands.SettingKeepHolder, "n1", "7") == ":1\r\n"; parts++ {
+	for parts = 1; l.set(commands.SystemKeepHolder, "n1", "7") == ":1\r\n"; parts++ {
 	}
 	if parts < 3 || len(l.m.HolderNodes()) != 1 {
 		t.Errorf("kept in %d parts", parts)
 	}
-	for parts = 1; l.set(commands.SettingEndHolder, "n1", "7") == ":1\r\n"; parts++ {
+	for parts = 1; l.set(commands.SystemEndHolder, "n1", "7") == ":1\r\n"; parts++ {
 	}
 	l.clockMs = 102
 	for range 10 { // two leases have as many keys as an entry forgets
@@ -588,17 +588,17 @@ func TestLeasesAgree(t *testing.T) {
 		case 8:
 			words = "RENAME " + key + " k1"
 		case 9:
-			words = commands.SettingEndHolder + " n1 " + conn
-			q.Setting = true
+			words = commands.SystemEndHolder + " n1 " + conn
+			q.System = true
 		case 10:
-			words = commands.SettingDropHolders + " n1"
-			q.Setting = true
+			words = commands.SystemDropHolders + " n1"
+			q.System = true
 		case 11:
-			words = commands.SettingKeepHolder + " n1 " + conn
-			q.Setting = true
+			words = commands.SystemKeepHolder + " n1 " + conn
+			q.System = true
 		}
 		q.Cmds = [][][]byte{commandtest.Args(strings.Fields(words)...)}
-		if id, _ := strconv.ParseUint(conn, 10, 64); !q.Setting {
+		if id, _ := strconv.ParseUint(conn, 10, 64); !q.System {
 			q.Holder = &commands.Holder{Node: []byte("n1"), ID: id}
 		}
 		e := &Entry{ClockMs: clock, WallUs: clock * 1000,
@@ -651,10 +651,10 @@ func TestLeasesInAGoldenSnapshot(t *testing.T) {
 		id := l.grant(conn, terms)
 		l.want("SET k"+strconv.FormatUint(conn, 10)+" v LEASE "+id, "+OK")
 		if conn == 1 {
-			l.set(commands.SettingDropHolders, "n1")
+			l.set(commands.SystemDropHolders, "n1")
 		}
 	}
-	l.set(commands.SettingEndHolder, "n1", "2")
+	l.set(commands.SystemEndHolder, "n1", "2")
 	path := goldenFiles + "leases-snapshot-v1.bin"
 	makeGolden(t, path, snapshotBytes(t, l.m.Snapshot()))
 	file := readGolden(t, path)

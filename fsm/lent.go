@@ -245,12 +245,13 @@ func (m *Machine) lend(env *commands.Env, from source) {
 
 // putBack puts back a part of what a wait was given whose client is gone, if it is still lent. A
 // part that was put back before stays so: a node whose request's end is not known asks again.
-func (m *Machine) putBack(r *runner, values [][]byte) error {
+func (c *systemCall) putBack() error {
+	m, values := c.m, c.args
 	var n [3]int64 // the wait's number, that of the part, and how many there are
 	for i := range n {
 		v, ok := commands.ParseInt(values[i])
 		if !ok {
-			return commands.ErrNoSetting
+			return commands.ErrNoSystemRequest
 		}
 		n[i] = v
 	}
@@ -276,11 +277,11 @@ func (m *Machine) putBack(r *runner, values [][]byte) error {
 	if l.deadlineMs != 0 && l.deadlineMs < m.ks.Now() { // it expired, whatever has its name now
 		return commands.ErrNotLent
 	}
-	r.env.Runs, m.waiting.lent.by = nil, nil // it ends no other loan of the key
-	defer func() { r.env.Runs = m.lends() }()
+	c.env.Runs, m.waiting.lent.by = nil, nil // it ends no other loan of the key
+	defer func() { c.env.Runs = m.lends() }()
 	var out commands.RESP
-	x := &commands.Call{Env: r.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: values[3:],
-		Out: &out, Stop: r.stop()}
+	x := &commands.Call{Env: c.env, Tx: &commands.Tx{DB: from.db, Proto: 2}, Args: values[3:],
+		Out: &out, Stop: c.stop()}
 	x.Run(spec, nil)
 	if text, failed := strings.CutPrefix(string(out.Buf), "-"); failed {
 		return commands.Error(strings.TrimSpace(text))

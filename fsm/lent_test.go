@@ -29,9 +29,9 @@ func (w *waitMachine) giveBack(number int, line string) string {
 // putBack gives back a part of it.
 func (w *waitMachine) putBack(number, part, parts int, line string) string {
 	w.t.Helper()
-	q := lineRequest(fmt.Sprintf("%s %d %d %d %s", commands.SettingGiveBack, number, part, parts,
+	q := lineRequest(fmt.Sprintf("%s %d %d %d %s", commands.SystemGiveBack, number, part, parts,
 		line))
-	q.Setting = true
+	q.System = true
 	return w.text(w.apply(q))
 }
 
@@ -544,8 +544,8 @@ func TestNothingDependsOnEndedLoans(t *testing.T) {
 	var requests []commands.Request
 	for _, line := range []string{"7 0 2 LPUSH q c", "8 0 1 LPUSH first x", "7 1 2 LPUSH q b a",
 		"100 0 1 LPUSH k x"} {
-		q := lineRequest(commands.SettingGiveBack + " " + line)
-		q.Setting = true
+		q := lineRequest(commands.SystemGiveBack + " " + line)
+		q.System = true
 		requests = append(requests, q)
 	}
 	restored := w.reloaded()
@@ -578,8 +578,8 @@ func TestLoansEndWhoeverIsConnected(t *testing.T) {
 			}
 			q := w.waitRequest("n2", 7, "BLPOP k 0")
 			q.Wait.Order = w.wait("n2", 7, "BLPOP k 0").Order
-			drop := lineRequest(commands.SettingDropWaits + " n2")
-			drop.Setting = true
+			drop := lineRequest(commands.SystemDropWaits + " n2")
+			drop.System = true
 			w.apply(drop)
 			w.run("RPUSH k job rest")
 			q.Wait.Era = w.eraOf("n2")

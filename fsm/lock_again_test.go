@@ -28,7 +28,7 @@ func (w *waitMachine) sendAgain(node string, p commands.Place, number uint64, li
 func TestWhatIsSentAgainWaitsNoMore(t *testing.T) {
 	const line = "LOCK.ACQUIRE l me PX 100000 WAIT 0 ID r1"
 	for code, prepare := range map[string]commands.Request{
-		"-OOM ":    lineSetting(commands.SettingMaxMemory + " 1"),
+		"-OOM ":    lineSystem(commands.SettingMaxMemory + " 1"),
 		"-NOPERM ": lineRequest("ACL SETUSER default -lock.acquire"),
 		"-NOAUTH ": lineRequest("ACL SETUSER default resetpass"),
 	} {
@@ -245,7 +245,7 @@ func TestWhatIsHeldLastsAsLong(t *testing.T) {
 		before = w.run(left)
 		w.wait("n1", 1, "LOCK.ACQUIRE l me PX 10 WAIT 0 "+form+" KEYS 1 x")
 		w.run("DEL x")
-		w.apply(lineSetting(commands.SettingLeaveWait + " 1"))
+		w.apply(lineSystem(commands.SystemLeaveWait + " 1"))
 		w.reply("EXISTS x", ":0")
 		w.reply(left, before)
 		// held as long as a lease
@@ -271,7 +271,7 @@ func TestGivingUpForANode(t *testing.T) {
 		w.waiting.locks.openClaim(&claim{number: uint64(i + 1), node: "n2",
 			untilMs: w.clock + claimMs, undo: commands.AppendRequest(nil, &undo)})
 	}
-	w.apply(lineSetting(commands.SettingDropWaits + " n2"))
+	w.apply(lineSystem(commands.SystemDropWaits + " n2"))
 	left := len(w.waiting.locks.claims.numbers)
 	if left == 0 || left == n || w.spent > 2*nodeWork {
 		t.Errorf("%d units for %d claims", w.spent, n-left)

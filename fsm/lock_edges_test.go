@@ -60,7 +60,7 @@ func TestWhatWasGrantedIsSentAgain(t *testing.T) {
 		case "-NOPERM ":
 			w.run("ACL SETUSER default -lock.acquire")
 		default:
-			w.apply(lineSetting(commands.SettingMaxMemory + " 1"))
+			w.apply(lineSystem(commands.SettingMaxMemory + " 1"))
 		}
 		q := w.waitRequest("n1", number, line)
 		q.Wait.Order, q.Woken = p.Order, true
@@ -89,7 +89,7 @@ func TestClaimsKeepNothing(t *testing.T) {
 			w.run("LOCK.RELEASE l me KEYS 1 " + keys) // its claim stays
 			continue
 		}
-		w.apply(lineSetting(fmt.Sprint(commands.SettingLeaveWait, " ", i+1)))
+		w.apply(lineSystem(fmt.Sprint(commands.SystemLeaveWait, " ", i+1)))
 	}
 	kept := 0
 	v := &w.waiting.locks.claims

@@ -270,7 +270,7 @@ func (m *lockModel) passes(ms int64) {
 func (m *lockModel) entry(line string, q ...commands.Request) (reply string) {
 	m.t.Helper()
 	var read []byte
-	if len(q) == 1 && !q[0].Setting {
+	if len(q) == 1 && !q[0].System {
 		before := m.StateSum()
 		read = m.Read(nil, commands.AppendRequest(nil, &q[0]), m.clock, m.clock*1000)
 		if m.StateSum() != before {
@@ -853,8 +853,8 @@ func (m *lockModel) claim() {
 	w := m.claims[m.dice.IntN(len(m.claims))]
 	if m.dice.IntN(3) == 0 {
 		m.giveUp(w)
-		line := fmt.Sprint(commands.SettingLeaveWait, " ", w.number)
-		m.entry(line, lineSetting(line))
+		line := fmt.Sprint(commands.SystemLeaveWait, " ", w.number)
+		m.entry(line, lineSystem(line))
 		return
 	}
 	want := "+OK"
@@ -868,8 +868,8 @@ func (m *lockModel) claim() {
 	} else {
 		m.giveUp(w)
 	}
-	line := fmt.Sprint(commands.SettingClaim, " ", w.number)
-	if got := m.entry(line, lineSetting(line)); got != want {
+	line := fmt.Sprint(commands.SystemClaim, " ", w.number)
+	if got := m.entry(line, lineSystem(line)); got != want {
 		m.fail("claim of %d: %q, want %q", w.number, got, want)
 	}
 }
@@ -881,9 +881,9 @@ func (m *lockModel) leavesQueue() {
 		return
 	}
 	at := m.dice.IntN(len(m.queue))
-	line := fmt.Sprint(commands.SettingLeaveWait, " ", m.queue[at].number)
+	line := fmt.Sprint(commands.SystemLeaveWait, " ", m.queue[at].number)
 	m.queue = slices.Delete(m.queue, at, at+1)
-	m.entry(line, lineSetting(line))
+	m.entry(line, lineSystem(line))
 }
 
 func (m *lockModel) step() {

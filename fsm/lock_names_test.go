@@ -36,13 +36,13 @@ func TestLongNamesOfWaitsAreCharged(t *testing.T) {
 		w.run("HSET first a b")
 		all["look at one that waits for a lock"] = w.spent
 		w.wait("n1", 3, lock)
-		w.apply(lineSetting(commands.SettingLeaveWait + " 3"))
+		w.apply(lineSystem(commands.SystemLeaveWait + " 3"))
 		all["leave"] = w.spent
 		w.run("DEL last")
 		w.claims("1", "+OK")
 		all["claim"] = w.spent
 		w.wait("n1", 2, lock) // its owner has the lock by now
-		w.apply(lineSetting(commands.SettingDropWaits + " n1"))
+		w.apply(lineSystem(commands.SystemDropWaits + " n1"))
 		all["drop"] = w.spent
 		w.eras["n1"] = w.waiting.eraOf([]byte("n1"))
 		w.wait("n1", 4, "BLPOP none 0")

@@ -37,7 +37,7 @@ func (w *waitMachine) grants(want string) {
 
 func (w *waitMachine) claims(number, want string) {
 	w.t.Helper()
-	if got := w.text(w.apply(lineSetting(commands.SettingClaim + " " + number))); got != want {
+	if got := w.text(w.apply(lineSystem(commands.SystemClaim + " " + number))); got != want {
 		w.t.Fatalf("claim of %s: %q, want %q", number, got, want)
 	}
 }
@@ -136,9 +136,9 @@ func TestWhoBlockedLeaves(t *testing.T) {
 	w.wait("n1", 2, "LOCK.ACQUIRE a w2 PX 1000 WAIT 0")
 	w.wait("n2", 3, "LOCK.ACQUIRE a w3 PX 1000 WAIT 0")
 	w.wait("n1", 4, "LOCK.ACQUIRE a w4 PX 1000 WAIT 0")
-	w.apply(lineSetting(commands.SettingLeaveWait + " 1"))
+	w.apply(lineSystem(commands.SystemLeaveWait + " 1"))
 	w.grants("2")
-	w.apply(lineSetting(commands.SettingDropWaits + " n2"))
+	w.apply(lineSystem(commands.SystemDropWaits + " n2"))
 	w.reply("LOCK.RELEASE a w2", ":1")
 	w.grants("4")
 }
@@ -256,11 +256,11 @@ func TestGrantsAreClaimed(t *testing.T) {
 	w.claims("2", "+OK") // its node did not get the answer
 	w.clock += claimMs + 1
 	w.reply("GET l", "$2 w2")
-	w.apply(lineSetting(commands.SettingLeaveWait + " 2")) // its client is gone
+	w.apply(lineSystem(commands.SystemLeaveWait + " 2")) // its client is gone
 	if got := w.granted(); got != "3" {
 		t.Fatalf("granted to %q", got)
 	}
-	w.apply(lineSetting(commands.SettingLeaveWait + " 3")) // before it was claimed
+	w.apply(lineSystem(commands.SystemLeaveWait + " 3")) // before it was claimed
 	if got := w.granted(); got != "4" {
 		t.Fatalf("granted to %q", got)
 	}
@@ -290,7 +290,7 @@ func TestProposersClaim(t *testing.T) {
 	}
 	w.clock += claimMs + 1
 	w.reply("GET l", "$2 w1")
-	w.apply(lineSetting(commands.SettingLeaveWait + " " + fmt.Sprint(FirstWait(ours)+1)))
+	w.apply(lineSystem(commands.SystemLeaveWait + " " + fmt.Sprint(FirstWait(ours)+1)))
 	w.reply("GET l", "$2 w2") // its client had gone
 	w.clock += claimMs + 1
 	w.proposer = others
@@ -343,7 +343,7 @@ func TestClaimsLeaveRoomForWaits(t *testing.T) {
 	w.wait("n1", 1000, "LOCK.ACQUIRE l w PX 9000 WAIT 0")
 	w.run("DEL l")
 	w.grants("1000")
-	w.apply(lineSetting(commands.SettingLeaveWait + " 1000"))
+	w.apply(lineSystem(commands.SystemLeaveWait + " 1000"))
 	w.reply("EXISTS l", ":0")
 	w.clock += claimedMs + 1
 	w.apply()
@@ -455,7 +455,7 @@ func TestQueuesInSnapshots(t *testing.T) {
 		func(w *waitMachine) string { return w.run("LOCK.WAITERS l") + w.run("LOCK.INFO m") },
 		func(w *waitMachine) string { w.clock += claimMs + 1; w.apply(); return w.granted() },
 		func(w *waitMachine) string {
-			return w.text(w.apply(lineSetting(commands.SettingClaim + " 3")))
+			return w.text(w.apply(lineSystem(commands.SystemClaim + " 3")))
 		},
 		func(w *waitMachine) string { return w.run("DEL l m n") + w.granted() },
 	} {
@@ -501,7 +501,7 @@ func TestRepeatsInQueues(t *testing.T) {
 			t.Errorf("%s: afterwards: %q, want %q", call, got, first)
 		}
 		// its client has gone, but may have sent it again
-		w.apply(lineSetting(commands.SettingLeaveWait + " 1"))
+		w.apply(lineSystem(commands.SystemLeaveWait + " 1"))
 		w.reply("LOCK.RELEASE l me", ":1")
 		w.grants("2")
 		if len(w.waiting.locks.calls) != 0 {
@@ -523,7 +523,7 @@ func TestRepeatsOfWhatWasGivenUp(t *testing.T) {
 		t.Errorf("another call: %q", got)
 	}
 	w.run("DEL l")
-	w.apply(lineSetting(commands.SettingLeaveWait + " 1"))
+	w.apply(lineSystem(commands.SystemLeaveWait + " 1"))
 	w.grants("2")
 	w.wait("n1", 3, call)
 	w.run("DEL l")
@@ -536,7 +536,7 @@ func TestRepeatsAroundADrop(t *testing.T) {
 	w.run("SET l x")
 	call := "LOCK.ACQUIRE l me PX 100000 WAIT 0 ID r1"
 	p := w.wait("n2", 1, call)
-	w.apply(lineSetting(commands.SettingDropWaits + " n2"))
+	w.apply(lineSystem(commands.SystemDropWaits + " n2"))
 	w.wait("n1", 2, "LOCK.ACQUIRE l other PX 100000 WAIT 0")
 	w.wait("n1", 3, call)
 	w.eras["n2"] = w.eraOf("n2")
@@ -573,7 +573,7 @@ func TestGivingUpWholly(t *testing.T) {
 			if got := w.granted(); got != "1" {
 				t.Fatalf("%s: granted to %q", form, got)
 			}
-			w.apply(lineSetting(commands.SettingLeaveWait + " 1"))
+			w.apply(lineSystem(commands.SystemLeaveWait + " 1"))
 			w.reply("EXISTS l", ":0")
 			w.reply("HGETALL k", before)
 		}

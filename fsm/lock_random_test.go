@@ -192,7 +192,7 @@ func (v *lockNodes) send(n *lockNode, w *lockWait, again bool) {
 
 func (v *lockNodes) setting(words ...any) string {
 	v.t.Helper()
-	return string(v.entry(lineSetting(strings.TrimSpace(fmt.Sprintln(words...)))))
+	return string(v.entry(lineSystem(strings.TrimSpace(fmt.Sprintln(words...)))))
 }
 
 // claim claims what a wait was granted.
@@ -200,7 +200,7 @@ func (v *lockNodes) claim(n *lockNode, w *lockWait) {
 	v.t.Helper()
 	reply, c := w.granted, v.nodes[0].waiting.locks.claims.numbers[w.number]
 	byEntry := c != nil && c.claimed // of its node's process, which has had the reply since
-	if w.granted = nil; v.setting(commands.SettingClaim, w.number) != "+OK\r\n" {
+	if w.granted = nil; v.setting(commands.SystemClaim, w.number) != "+OK\r\n" {
 		w.sends = true
 		return
 	}
@@ -281,7 +281,7 @@ func (v *lockNodes) step() {
 	case w != nil && w.granted != nil && k < 25:
 		v.claim(n, w)
 	case w != nil && k < 4 && !w.sends:
-		if v.setting(commands.SettingLeaveWait, w.number); n.waits[w.number] != nil {
+		if v.setting(commands.SystemLeaveWait, w.number); n.waits[w.number] != nil {
 			v.ends(n, w)
 		}
 	case k < 12:
@@ -304,10 +304,10 @@ func (v *lockNodes) step() {
 		v.term++
 		v.entry()
 	case k < 36:
-		v.setting(commands.SettingDropWaits, n.id())
+		v.setting(commands.SystemDropWaits, n.id())
 	case k < 37 && v.dice.IntN(2) == 0:
-		v.setting(v.pick(commands.SettingDropHolders, commands.SettingEndHolder,
-			commands.SettingKeepHolder), n.id(), v.dice.IntN(2)+1)
+		v.setting(v.pick(commands.SystemDropHolders, commands.SystemEndHolder,
+			commands.SystemKeepHolder), n.id(), v.dice.IntN(2)+1)
 	case k < 37:
 		v.setting(commands.SettingMaxMemory, v.pick("1", "0", "0"))
 	default:

@@ -38,7 +38,7 @@ type Machine struct {
 	subscribers *subscriptions.Counts
 	leases      *leases.Registry
 	once        *once.Calls // replies to requests that run once
-	idBlocks    uint64      // blocks of ids that commands.SettingClientIDs has given
+	idBlocks    uint64      // blocks of ids that commands.SystemClientIDs has given
 	positions   positions
 	changes     uint64 // commands in entries that changed something; not part of the state
 	requests    commands.RequestReader
@@ -260,8 +260,8 @@ func (m *Machine) Apply(index uint64, e *Entry, answer bool) (Result, error) {
 				break
 			}
 			m.events.client = q.Client
-			if q.Setting {
-				r.set(q)
+			if q.System {
+				r.system(q)
 				env.Notify, env.Users = m.events.notifying(), m.users.Users
 			} else {
 				r.run(q, answer)

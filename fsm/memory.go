@@ -18,7 +18,7 @@ type memoryLimit struct {
 const errMaxMemory commands.Error = "ERR maxmemory must be a number of bytes"
 
 // setMaxMemory sets the limit.
-func (m *Machine) setMaxMemory(text []byte) error {
+func (m *Machine) setMaxMemory(_ *commands.Env, text []byte) error {
 	n, ok := commands.ParseInt(text)
 	if !ok || n < 0 {
 		return errMaxMemory

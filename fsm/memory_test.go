@@ -229,7 +229,7 @@ func TestRefusedTransactionsAreCharged(t *testing.T) {
 		run(q)
 	}
 	limit := userCall(commands.SettingMaxMemory, "1")
-	limit.Setting = true
+	limit.System = true
 	run(limit)
 	for what, q := range calls {
 		q.Multi = true

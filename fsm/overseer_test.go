@@ -175,18 +175,18 @@ func TestRefusedScripts(t *testing.T) {
 		t.Fatalf("told %+v", o.entries.told)
 	}
 	id := o.entries.told[0].ID
-	if got := o.setting(commands.SettingAllowScript, id); got != "-"+
+	if got := o.setting(commands.SystemAllowScript, id); got != "-"+
 		commands.ErrNotRefused.Error()+"\r\n" {
 		t.Errorf("allowed too early: %s", got)
 	}
 	for _, words := range [][]string{{id, "x"}, {id, "0"}, {id}, {strings.Repeat("a", 200), "1"}} {
-		got := o.setting(append([]string{commands.SettingRefuseScript}, words...)...)
+		got := o.setting(append([]string{commands.SystemRefuseScript}, words...)...)
 		if got[0] != '-' {
 			t.Errorf("refused %q: %s", words, got)
 		}
 	}
 	for range 2 { // several nodes send it
-		if got := o.setting(commands.SettingRefuseScript, id, "1234"); got != "+OK\r\n" {
+		if got := o.setting(commands.SystemRefuseScript, id, "1234"); got != "+OK\r\n" {
 			t.Fatal(got)
 		}
 	}
@@ -214,11 +214,11 @@ func TestRefusedScripts(t *testing.T) {
 		!bytes.Equal(snapshotBytes(t, again.Snapshot()), snapshotBytes(t, o.Snapshot())) {
 		t.Errorf("restored: %v", again.ScriptVerdicts())
 	}
-	if got := o.setting(commands.SettingAllowScript, id); got != "+OK\r\n" {
+	if got := o.setting(commands.SystemAllowScript, id); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	// a node that is behind finds it slow
-	if got := o.setting(commands.SettingRefuseScript, id, "99"); got != "+OK\r\n" {
+	if got := o.setting(commands.SystemRefuseScript, id, "99"); got != "+OK\r\n" {
 		t.Fatal(got)
 	}
 	if got := o.entry("EVALSHA", id, "0"); got != ":3\r\n" {
@@ -242,7 +242,7 @@ func TestRefusedFunctions(t *testing.T) {
 		t.Fatalf("told %+v", o.entries.told)
 	}
 	for _, s := range o.entries.told {
-		o.setting(commands.SettingRefuseScript, s.ID, "1234")
+		o.setting(commands.SystemRefuseScript, s.ID, "1234")
 	}
 	for want, calls := range map[string][][]string{
 		refusedIs: {{"FCALL", "f", "0"}, {"FUNCTION", "LOAD", "REPLACE", slow}},
@@ -281,7 +281,7 @@ func TestLateReadsEnd(t *testing.T) {
 func TestVerdictsAreBounded(t *testing.T) {
 	o := newOverseen(t)
 	for i := range 300 {
-		o.setting(commands.SettingRefuseScript, fmt.Sprint("script", i), "1")
+		o.setting(commands.SystemRefuseScript, fmt.Sprint("script", i), "1")
 	}
 	v := o.ScriptVerdicts()
 	if len(v) != 128 || v[0].ID != "script172" || v[127].ID != "script299" {

@@ -82,8 +82,8 @@ func (m *Machine) readWitnessed(
 			r.resp.Error("ERR " + err.Error())
 			break
 		}
-		if q.Setting {
-			r.readSetting(q)
+		if q.System {
+			r.system(q)
 			continue
 		}
 		start := len(r.resp.Buf)

@@ -9,10 +9,10 @@ import (
 	"github.com/coordd/coordd/commands"
 )
 
-// lineSetting returns the request of a setting.
-func lineSetting(line string) commands.Request {
+// lineSystem returns the request of a setting.
+func lineSystem(line string) commands.Request {
 	q := lineRequest(line)
-	q.Setting = true
+	q.System = true
 	return q
 }
 
@@ -85,10 +85,10 @@ func TestWaitIsBackOnce(t *testing.T) {
 			term: w.term, clock: w.clock, eras: w.eras}
 		restored.SetNode("n1")
 		for _, v := range []*waitMachine{w, restored} {
-			v.apply(lineSetting(commands.SettingLeaveWait + " 1"))
+			v.apply(lineSystem(commands.SystemLeaveWait + " 1"))
 			v.again("n1", 4, "BLPOP k 0", first)
 			v.again("n1", 5, "BLPOP k 0", first)
-			v.apply(lineSetting(commands.SettingLeaveWait + " 5"))
+			v.apply(lineSystem(commands.SystemLeaveWait + " 5"))
 			if n := v.waiting.returning.counts.sum(); n != 2 || !v.Held() {
 				t.Fatalf("%d are to come", n)
 			}
@@ -123,7 +123,7 @@ func TestReadyKeyOfWhoLeft(t *testing.T) {
 	if len(w.waiting.ready) != 1 {
 		t.Fatalf("ready: %v", w.waiting.ready)
 	}
-	w.apply(lineSetting(commands.SettingLeaveWait + " 2"))
+	w.apply(lineSystem(commands.SystemLeaveWait + " 2"))
 	file := snapshotBytes(t, w.Snapshot())
 	if again := snapshotBytes(t, restore(t, file, w.table).Snapshot()); !bytes.Equal(file, again) {
 		t.Errorf("a restored machine gives another snapshot:\n%q\n%q", file, again)
@@ -161,7 +161,7 @@ func TestHoldEnds(t *testing.T) {
 		w.run("PING")
 		w.again("n1", 1, "BLPOP k 0", order)
 		w.want("")
-		if got := w.text(w.apply(lineSetting(setting))); got != "+OK" {
+		if got := w.text(w.apply(lineSystem(setting))); got != "+OK" {
 			t.Errorf("%s: %s", setting, got)
 		}
 		w.want("1: *2 $1 k $1 a")
@@ -180,7 +180,7 @@ func TestNothingIsHeldForNobody(t *testing.T) {
 	if got := w.text(w.apply(w.waitRequest("n1", 1, "BLPOP k 0"))); got != "*2 $1 k $1 a" {
 		t.Errorf("%q", got)
 	}
-	if got := w.text(w.apply(lineSetting(commands.SettingServeWaits))); got != "+OK" {
+	if got := w.text(w.apply(lineSystem(commands.SystemServeWaits))); got != "+OK" {
 		t.Error(got)
 	}
 }

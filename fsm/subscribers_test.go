@@ -15,14 +15,14 @@ func TestSubscribersAreState(t *testing.T) {
 	u.want(call("PUBLISH a x"), ":0")
 	for _, wrong := range []string{"n1", "n1 1", "n1 1 1 ca", "n1 1 1 xa 1", "n1 1 1  1",
 		"n1 1 1 ca -1", "n1 1 1 ca x", "n1 x 1 ca 1", "n1 1 x ca 1"} {
-		u.want(settingOf("", 0, append([]string{commands.SettingSubscribers},
+		u.want(settingOf("", 0, append([]string{commands.SystemSubscribers},
 			strings.Split(wrong, " ")...)...), "-ERR no such setting")
 	}
 	tell := func(era string, words ...string) []byte {
-		return settingOf("", 0, append([]string{commands.SettingSubscribers, "n1", era},
+		return settingOf("", 0, append([]string{commands.SystemSubscribers, "n1", era},
 			words...)...)
 	}
-	drop := settingOf("", 0, commands.SettingDropSubscribers, "n1")
+	drop := settingOf("", 0, commands.SystemDropSubscribers, "n1")
 	u.want(tell("7", "1", "ca", "9"), ":") // of no era
 	if got := u.m.subscribers.Era("n1"); got != u.m.Index() {
 		t.Errorf("era %d begins at %d", got, u.m.Index())
@@ -55,7 +55,7 @@ func TestSubscribersAreState(t *testing.T) {
 			t.Errorf("channels %q", got)
 		}
 	}
-	u.want(settingOf("", 0, commands.SettingClientIDs), ":4294967296")
+	u.want(settingOf("", 0, commands.SystemClientIDs), ":4294967296")
 	path := goldenFiles + "subscribers-snapshot-v1.bin"
 	makeGolden(t, path, snapshotBytes(t, u.m.Snapshot()))
 	check(u.m)
@@ -68,7 +68,7 @@ func TestSubscribersAreState(t *testing.T) {
 	if a, b := m.StateSum().Sum, u.m.StateSum().Sum; a != b {
 		t.Errorf("the hashes of the states differ: %x, %x", a, b)
 	}
-	ids := settingOf("", 0, commands.SettingClientIDs)
+	ids := settingOf("", 0, commands.SystemClientIDs)
 	for i, m := range []*Machine{m, u.m} {
 		e := &Entry{ClockMs: 1, Batches: [][]byte{ids, ids}}
 		got := string(bytes.Join(mustApply(t, m, m.Index()+1, e, true).Replies, nil))
@@ -101,9 +101,9 @@ func TestSubscribersBelowTheSecondLevel(t *testing.T) {
 			t.Errorf("%s: %q, want %q", question, got, want)
 		}
 	}
-	for _, setting := range [][]byte{settingOf("", 0, commands.SettingDropSubscribers, "n1"),
-		settingOf("", 0, commands.SettingSubscribers, "n1", "0", "1", "ca", "1"),
-		settingOf("", 0, commands.SettingClientIDs)} {
+	for _, setting := range [][]byte{settingOf("", 0, commands.SystemDropSubscribers, "n1"),
+		settingOf("", 0, commands.SystemSubscribers, "n1", "0", "1", "ca", "1"),
+		settingOf("", 0, commands.SystemClientIDs)} {
 		got := mustApply(t, m, m.Index()+1, &Entry{ClockMs: 1, Batches: [][]byte{setting}}, true)
 		if !strings.HasPrefix(string(got.Replies[0]), "-ERR no such setting") {
 			t.Errorf("%q", got.Replies[0])

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
@@ -203,30 +204,66 @@ const (
 	fileBytes = 8  // bytes of all users that are one unit to write
 )
 
-// authenticate returns the revision that created a user. given is the hash of the default user's
-// password, or a name and a hash.
-func (m *Machine) authenticate(
-	env *commands.Env, given [][]byte,
-) (created uint64, err error) {
-	name, hash := []byte(acl.DefaultUser), given[len(given)-1]
+// authenticate replies the revision that created a user. The arguments are the hash of the default
+// user's password, or a name and a hash.
+func (c *systemCall) authenticate() error {
+	name, hash := []byte(acl.DefaultUser), c.args[len(c.args)-1]
 	switch {
-	case len(given) == 2:
-		name = given[0]
-	case m.users.Default().NoPass():
-		return 0, commands.ErrNoPassword
+	case len(c.args) == 2:
+		name = c.args[0]
+	case c.m.users.Default().NoPass():
+		return commands.ErrNoPassword
 	}
-	u := m.users.Get(name)
+	u := c.m.users.Get(name)
 	if u != nil {
-		env.Work += uint64(u.Bytes() / authBytes)
+		c.env.Work += uint64(u.Bytes() / authBytes)
 	}
 	if u == nil || !u.Accepts(hash) {
-		return 0, commands.ErrWrongPass
+		return commands.ErrWrongPass
 	}
-	return u.Created(), nil
+	c.resp.Int(int64(u.Created()))
+	return nil
 }
 
-// setDefaultUser changes the default user by rules.
-func (m *Machine) setDefaultUser(env *commands.Env, rules ...[]byte) error {
+// findUser replies the revision that created a user who is on.
+func (c *systemCall) findUser() error {
+	u := c.m.users.Get(c.args[0])
+	if u == nil || !u.On() {
+		return commands.ErrWrongPass
+	}
+	c.resp.Int(int64(u.Created()))
+	return nil
+}
+
+// saveUsers replies the file of all users.
+func (c *systemCall) saveUsers() error {
+	if err := c.mayCall("ACL", "SAVE"); err != nil {
+		return err
+	}
+	c.env.Work += uint64(c.m.users.Bytes() / fileBytes)
+	c.resp.Bulk(c.m.users.File())
+	return nil
+}
+
+func (c *systemCall) setPassword() error {
+	if err := c.mayConfigure(); err != nil {
+		return err
+	}
+	if len(c.args) == 0 {
+		return c.m.changeDefaultUser(c.env, []byte("resetpass"), []byte("nopass"))
+	}
+	return c.m.changeDefaultUser(c.env, []byte("resetpass"), append([]byte("#"), c.args[0]...))
+}
+
+func (c *systemCall) setDefaultUser() error {
+	if string(c.args[0]) != strconv.FormatUint(uint64(c.m.users.Changed), 10) {
+		return commands.ErrUsersChanged
+	}
+	return c.m.changeDefaultUser(c.env, c.args[1:]...)
+}
+
+// changeDefaultUser changes the default user by rules.
+func (m *Machine) changeDefaultUser(env *commands.Env, rules ...[]byte) error {
 	users, units, err := m.users.Change([]byte(acl.DefaultUser), 0, rules)
 	env.Work += uint64(units + m.users.Len())
 	if err != nil {
@@ -236,12 +273,27 @@ func (m *Machine) setDefaultUser(env *commands.Env, rules ...[]byte) error {
 	return nil
 }
 
+func (c *systemCall) loadUsers() error {
+	if err := c.mayCall("ACL", "LOAD"); err != nil {
+		return err
+	}
+	return c.replaceUsers()
+}
+
+func (c *systemCall) setFirstUsers() error {
+	if c.m.users.Changed != 0 {
+		return nil
+	}
+	return c.replaceUsers()
+}
+
 // replaceUsers replaces all users by those of a file. A user whose name stays is the same one as
 // before.
-func (m *Machine) replaceUsers(env *commands.Env, file []byte) error {
-	users, units, err := m.users.Replace("", file, uint64(m.ks.CurrentRevision()),
+func (c *systemCall) replaceUsers() error {
+	m := c.m
+	users, units, err := m.users.Replace("", c.args[0], uint64(m.ks.CurrentRevision()),
 		commands.MaxRequestWork)
-	env.Work += uint64(units)
+	c.env.Work += uint64(units)
 	if err != nil {
 		return commands.Errorf("ERR %v", err)
 	}

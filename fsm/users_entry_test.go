@@ -51,7 +51,7 @@ func TestSettingsAndCommandsOfAnEntryChangeTheSameUsers(t *testing.T) {
 			words[1] = changed()
 		}
 		setting := userCall(words...)
-		setting.Setting = true
+		setting.System = true
 		change := userCall("ACL", "SETUSER", "bob", "on", words[0])
 		change.Cmds[0] = change.Cmds[0][:4]
 		change.User = commands.UserID{Name: []byte(acl.DefaultUser)}
@@ -66,7 +66,7 @@ func TestSettingsAndCommandsOfAnEntryChangeTheSameUsers(t *testing.T) {
 			t.Errorf("%s: there is no bob", words[0])
 		}
 		reset := userCall(commands.SettingDefaultUser, changed(), "nopass")
-		reset.Setting = true
+		reset.System = true
 		userEntry(t, m, uint64(11+i), reset)
 	}
 }
@@ -119,7 +119,7 @@ func TestAllUsersCanBeShown(t *testing.T) {
 		}
 		m := newestMachine(testTable())
 		load := userCall(commands.SettingFirstUsers, file.String())
-		load.Setting = true
+		load.System = true
 		began := time.Now()
 		if r := userEntry(t, m, 1, load); !bytes.Equal(r.Replies[0], []byte("+OK\r\n")) {
 			t.Fatalf("%s: %.200q", what, r.Replies[0])
@@ -127,7 +127,7 @@ func TestAllUsersCanBeShown(t *testing.T) {
 			t.Logf("%s: loaded with %d units in %v", what, r.Spent, time.Since(began))
 		}
 		load = userCall(commands.SettingUsers, string(m.Users().File()))
-		load.Setting = true
+		load.System = true
 		if r := userEntry(t, m, 2, load); !bytes.Equal(r.Replies[0], []byte("+OK\r\n")) {
 			t.Errorf("%s: %.200q", what, r.Replies[0])
 		}
@@ -168,14 +168,14 @@ func TestSettingsAreWork(t *testing.T) {
 		file.WriteByte('\n')
 	}
 	load := userCall(commands.SettingUsers, file.String())
-	load.Setting = true
+	load.System = true
 	r := userEntry(t, m, 1, load, load, load)
 	if r.Spent < entryWork || r.Spent > 2*commands.MaxRequestWork ||
 		bytes.Count(r.Replies[0], []byte("+OK")) != 1 {
 		t.Errorf("%d units, replies %q", r.Spent, r.Replies[0])
 	}
-	auth := userCall(commands.SettingAuth, "nobody", "x")
-	auth.Setting = true
+	auth := userCall(commands.SystemAuth, "nobody", "x")
+	auth.System = true
 	auth.Proto = 2
 	batch := bytes.Repeat(commands.AppendRequest(nil, &auth), 200_000)
 	replies, work := m.ReadWork(nil, batch, 1, 1, nil, false)

@@ -26,7 +26,7 @@ func as(user string, created uint64, calls ...string) []byte {
 
 // settingOf is a request for a setting.
 func settingOf(user string, created uint64, words ...string) []byte {
-	q := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{commandtest.Args(words...)}}
+	q := commands.Request{Proto: 2, System: true, Cmds: [][][]byte{commandtest.Args(words...)}}
 	if user != "" {
 		q.User = commands.UserID{Name: []byte(user), Created: created}
 	}
@@ -224,15 +224,15 @@ func TestRequestsWithoutAUser(t *testing.T) {
 		words []string
 		want  string
 	}{
-		{[]string{commands.SettingAuth, hash}, ":0\r\n"},
-		{[]string{commands.SettingAuth, "default", hash}, ":0\r\n"},
-		{[]string{commands.SettingAuth, acl.Hash([]byte("no"))}, "-WRONGPASS"},
-		{[]string{commands.SettingAuth, "secret"}, "-WRONGPASS"},
-		{[]string{commands.SettingAuth, "nobody", hash}, "-WRONGPASS"},
-		{[]string{commands.SettingUser, "default"}, ":0\r\n"},
-		{[]string{commands.SettingUser, "nobody"}, "-WRONGPASS"},
-		{[]string{commands.SettingAuth}, "-ERR a setting is not read"},
-		{[]string{commands.SettingUser}, "-ERR a setting is not read"},
+		{[]string{commands.SystemAuth, hash}, ":0\r\n"},
+		{[]string{commands.SystemAuth, "default", hash}, ":0\r\n"},
+		{[]string{commands.SystemAuth, acl.Hash([]byte("no"))}, "-WRONGPASS"},
+		{[]string{commands.SystemAuth, "secret"}, "-WRONGPASS"},
+		{[]string{commands.SystemAuth, "nobody", hash}, "-WRONGPASS"},
+		{[]string{commands.SystemUser, "default"}, ":0\r\n"},
+		{[]string{commands.SystemUser, "nobody"}, "-WRONGPASS"},
+		{[]string{commands.SystemAuth}, "-ERR a setting is not read"},
+		{[]string{commands.SystemUser}, "-ERR a setting is not read"},
 		{[]string{commands.SettingUsers}, "-NOAUTH"},
 		{[]string{commands.SettingPassword, hash}, "-ERR a setting is not read"},
 	} {

@@ -624,14 +624,15 @@ func (m *Machine) OwnWaits() (numbers []uint64) {
 }
 
 // leaveWait ends the wait of a number in decimal.
-func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
-	n, ok := commands.ParseInt(number)
+func (c *systemCall) leaveWait() error {
+	m := c.m
+	n, ok := commands.ParseInt(c.args[0])
 	had, work := false, uint64(0)
 	if ok {
 		had, work = m.waiting.leave(uint64(n))
-		had = m.giveUp(env, uint64(n)) || had
+		had = m.giveUp(c.env, uint64(n)) || had
 	}
-	env.Work += work
+	c.env.Work += work
 	m.events.list = append(m.events.list, commands.Event{Kind: commands.WaitEnded,
 		Wait: uint64(n)})
 	if !had {
@@ -641,16 +642,19 @@ func (m *Machine) leaveWait(env *commands.Env, number []byte) error {
 }
 
 // dropWaits ends the waits of a node.
-func (m *Machine) dropWaits(env *commands.Env, node string) {
-	env.Work += m.waiting.drop(node, m.index)
-	m.giveUpNode(env, node)
-	m.forgetWaits(env, node)
-	m.tellDropped(node)
+func (c *systemCall) dropWaits() error {
+	node := string(c.args[0])
+	c.env.Work += c.m.waiting.drop(node, c.m.index)
+	c.m.giveUpNode(c.env, node)
+	err := c.forgetWaits()
+	c.m.tellDropped(node)
+	return err
 }
 
 // forgetWaits expects no dropped waits of a node back.
-func (m *Machine) forgetWaits(env *commands.Env, node string) {
-	env.Work += uint64(m.waiting.returning.forget(node) / walkedPerUnit)
+func (c *systemCall) forgetWaits() error {
+	c.env.Work += uint64(c.m.waiting.returning.forget(string(c.args[0])) / walkedPerUnit)
+	return nil
 }
 
 // tellDropped tells this node that its waits were dropped.

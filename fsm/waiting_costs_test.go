@@ -208,13 +208,13 @@ func (c wide) runs(t *testing.T, act string) (took time.Duration, spent uint64) 
 	case "leave":
 		for i := range waits {
 			requests = append(requests,
-				lineRequest(fmt.Sprint(commands.SettingLeaveWait, " ", i+1)))
+				lineRequest(fmt.Sprint(commands.SystemLeaveWait, " ", i+1)))
 		}
 	case "drop":
-		requests = append(requests, lineRequest(commands.SettingDropWaits+" n1"))
+		requests = append(requests, lineRequest(commands.SystemDropWaits+" n1"))
 	}
 	for i := range requests {
-		requests[i].Setting = act == "leave" || act == "drop"
+		requests[i].System = act == "leave" || act == "drop"
 	}
 	runtime.GC()
 	began = threadtime.Now()

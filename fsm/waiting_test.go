@@ -310,8 +310,8 @@ func TestServedWithAnError(t *testing.T) {
 func TestEndsOfWaits(t *testing.T) {
 	w := newWaitMachine(t)
 	leave := func(n string) string {
-		return w.text(w.apply(commands.Request{Proto: 2, Setting: true,
-			Cmds: [][][]byte{commandtest.Args(commands.SettingLeaveWait, n)}}))
+		return w.text(w.apply(commands.Request{Proto: 2, System: true,
+			Cmds: [][][]byte{commandtest.Args(commands.SystemLeaveWait, n)}}))
 	}
 	w.wait("n1", 1, "BLPOP l l k 0")
 	w.wait("n2", 2, "BLPOP l 0")
@@ -319,14 +319,14 @@ func TestEndsOfWaits(t *testing.T) {
 		t.Errorf("leaving twice: %q", got)
 	}
 	w.wait("n1", 3, "BLPOP l 0")
-	w.apply(commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{commandtest.Args(commands.SettingDropWaits, "n2")}})
+	w.apply(commands.Request{Proto: 2, System: true,
+		Cmds: [][][]byte{commandtest.Args(commands.SystemDropWaits, "n2")}})
 	w.want("")
 	if got := w.WaitingNodes(); !slices.Equal(got, []string{"n1"}) || !w.Waits(3) || w.Waits(2) {
 		t.Errorf("waiting: %q", got)
 	}
-	w.apply(commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{commandtest.Args(commands.SettingDropWaits, "n1")}})
+	w.apply(commands.Request{Proto: 2, System: true,
+		Cmds: [][][]byte{commandtest.Args(commands.SystemDropWaits, "n1")}})
 	w.want(fmt.Sprint("dropped ", w.Index()))
 
 	// what was on its way when the waits were dropped is not kept, and learns the era
@@ -436,12 +436,12 @@ func TestDecisionsOfATerm(t *testing.T) {
 	w.eras["n2"] = w.Index()
 	w.wait("n2", 1, "BLPOP l 0")
 	decided := func(term uint64, setting string) string {
-		return w.text(w.apply(lineSetting(fmt.Sprint(commands.SettingInTerm, " ", term, " ",
+		return w.text(w.apply(lineSystem(fmt.Sprint(commands.SystemInTerm, " ", term, " ",
 			setting))))
 	}
 	refused := "-" + string(commands.ErrOtherTerm)
-	for _, setting := range []string{commands.SettingDropWaits + " n2",
-		commands.SettingDropHolders + " n2", commands.SettingServeWaits} {
+	for _, setting := range []string{commands.SystemDropWaits + " n2",
+		commands.SystemDropHolders + " n2", commands.SystemServeWaits} {
 		for _, term := range []uint64{w.term - 1, w.term + 1} {
 			if got := decided(term, setting); got != refused {
 				t.Errorf("%s in term %d, not %d: %q", setting, w.term, term, got)
@@ -449,24 +449,25 @@ func TestDecisionsOfATerm(t *testing.T) {
 		}
 	}
 	for setting, want := range map[string]string{
-		"no-such": "-" + string(commands.ErrNoSetting), commands.SettingDropHolders + " n2": ":0",
-		fmt.Sprint(commands.SettingInTerm, " ", w.term, " ", commands.SettingServeWaits): "-" +
-			string(commands.ErrNoSetting)} {
+		"no-such":                          "-" + string(commands.ErrNoSystemRequest),
+		commands.SystemDropHolders + " n2": ":0",
+		fmt.Sprint(commands.SystemInTerm, " ", w.term, " ", commands.SystemServeWaits): "-" +
+			string(commands.ErrNoSystemRequest)} {
 		if got := decided(w.term, setting); got != want {
 			t.Errorf("%s: %q", setting, got)
 		}
 	}
-	for _, line := range []string{commands.SettingInTerm,
-		fmt.Sprint(commands.SettingInTerm, " ", w.term),
-		commands.SettingInTerm + " x " + commands.SettingServeWaits} {
-		if got := w.text(w.apply(lineSetting(line))); got[0] != '-' {
+	for _, line := range []string{commands.SystemInTerm,
+		fmt.Sprint(commands.SystemInTerm, " ", w.term),
+		commands.SystemInTerm + " x " + commands.SystemServeWaits} {
+		if got := w.text(w.apply(lineSystem(line))); got[0] != '-' {
 			t.Errorf("%s: %q", line, got)
 		}
 	}
 	if !w.Waits(1) {
 		t.Error("the wait is dropped")
 	}
-	if got := decided(w.term, commands.SettingDropWaits+" n2"); got != "+OK" || w.Waits(1) {
+	if got := decided(w.term, commands.SystemDropWaits+" n2"); got != "+OK" || w.Waits(1) {
 		t.Errorf("dropped in its term: %q", got)
 	}
 }
@@ -476,8 +477,8 @@ func TestGoldenWaits(t *testing.T) {
 	w := newWaitMachine(t)
 	w.wait("n1", 1, "BLPOP l k l 0")
 	w.wait("n2", 2, "BLPOP l 0")
-	w.apply(commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{commandtest.Args(commands.SettingDropWaits, "n2")}})
+	w.apply(commands.Request{Proto: 2, System: true,
+		Cmds: [][][]byte{commandtest.Args(commands.SystemDropWaits, "n2")}})
 	q := w.waitRequest("n1", 300, "BZPOPMIN z 0")
 	q.DB, q.Client, q.User = 3, 9, commands.UserID{Name: []byte("default")}
 	w.apply(q)
@@ -522,7 +523,7 @@ func (w *randomWaits) request(q commands.Request) {
 }
 
 func (w *randomWaits) set(words ...string) {
-	w.request(commands.Request{Proto: 2, Setting: true,
+	w.request(commands.Request{Proto: 2, System: true,
 		Cmds: [][][]byte{commandtest.Args(words...)}})
 }
 
@@ -534,8 +535,8 @@ func (w *randomWaits) add(g *random.Calls, m *Machine, e *Entry) {
 	e.Term = w.term
 	w.batch, w.requests, w.gives = nil, 0, nil
 	if g.IntN(8) == 0 { // nobody waits
-		w.set(commands.SettingDropWaits, "n1")
-		w.set(commands.SettingDropWaits, "n2")
+		w.set(commands.SystemDropWaits, "n1")
+		w.set(commands.SystemDropWaits, "n2")
 	}
 	for range g.IntN(8) {
 		switch number := 1 + g.IntN(12); g.IntN(16) {
@@ -544,8 +545,8 @@ func (w *randomWaits) add(g *random.Calls, m *Machine, e *Entry) {
 		case 5, 6:
 			w.giveBack(g, m, number)
 		case 7:
-			w.set(commands.SettingServeWaits)
-			w.set(commands.SettingLeaveWait, fmt.Sprint(number))
+			w.set(commands.SystemServeWaits)
+			w.set(commands.SystemLeaveWait, fmt.Sprint(number))
 		default:
 			w.change(g)
 		}
@@ -591,7 +592,7 @@ func (w *randomWaits) giveBack(g *random.Calls, m *Machine, number int) {
 		}
 	}
 	w.gives = append(w.gives, w.requests)
-	w.set(append([]string{commands.SettingGiveBack, fmt.Sprint(number), fmt.Sprint(part),
+	w.set(append([]string{commands.SystemGiveBack, fmt.Sprint(number), fmt.Sprint(part),
 		fmt.Sprint(parts)}, push...)...)
 }
 

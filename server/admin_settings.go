@@ -29,7 +29,7 @@ type setting struct {
 func (s *session) share(settings []setting) error {
 	var batch []byte
 	for i := range settings {
-		request := commands.Request{Proto: 2, Setting: true, User: s.userID(),
+		request := commands.Request{Proto: 2, System: true, User: s.userID(),
 			Cmds: [][][]byte{settings[i].words}}
 		batch = commands.AppendRequest(batch, &request)
 	}
@@ -42,7 +42,7 @@ func (s *session) share(settings []setting) error {
 		s.noteDenied(a.Denied)
 		switch err := a.Err(); err {
 		case nil:
-		case commands.ErrNoSetting: // this release knows it, the machine not yet
+		case commands.ErrNoSystemRequest: // this release knows it, the machine not yet
 			return errSettingLevel
 		default:
 			return err

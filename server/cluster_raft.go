@@ -323,7 +323,7 @@ func raftScripts(s *session, _ *commands.Spec, _ [][]byte) {
 func raftAllowScript(s *session, _ *commands.Spec, args [][]byte) {
 	id := string(args[2])
 	err := s.share([]setting{{
-		words: [][]byte{[]byte(commands.SettingAllowScript), args[2]},
+		words: [][]byte{[]byte(commands.SystemAllowScript), args[2]},
 		applied: func(s *Server) bool {
 			return !slices.ContainsFunc(s.backend.ScriptVerdicts(),
 				func(v commands.ScriptVerdict) bool { return v.ID == id && !v.Allowed })

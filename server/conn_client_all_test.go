@@ -23,7 +23,7 @@ func startPair(t *testing.T) (one, two *node) {
 	two.fake.set(func() { two.fake.st.ID = "n2" })
 	// the machine of a cluster gives no two nodes the same ids
 	if _, err := two.fake.giveIDs(commands.AppendRequest(nil, &commands.Request{Proto: 2,
-		Setting: true, Cmds: [][][]byte{{[]byte(commands.SettingClientIDs)}}})); err != nil {
+		System: true, Cmds: [][][]byte{{[]byte(commands.SystemClientIDs)}}})); err != nil {
 		t.Fatal(err)
 	}
 	one.asks("n2", two.Answer)

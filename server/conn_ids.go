@@ -94,7 +94,7 @@ func (s *Server) fetchIDs() {
 		if s.backend.Level() < commands.LevelSecond {
 			continue
 		}
-		first, err := s.askState(Workload{}, []byte(commands.SettingClientIDs))
+		first, err := s.askState(Workload{}, []byte(commands.SystemClientIDs))
 		if err != nil {
 			continue
 		}

@@ -80,7 +80,7 @@ func (s *session) authenticateByCertificate() error {
 	created := uint64(0)
 	err = commands.ErrWrongPass // below LevelSecond there is nobody
 	if users.Level >= commands.LevelSecond {
-		created, err = s.srv.askUser(s.id, []byte(commands.SettingUser), name)
+		created, err = s.srv.askUser(s.id, []byte(commands.SystemUser), name)
 	}
 	switch err {
 	case nil:

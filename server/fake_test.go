@@ -141,7 +141,7 @@ func (f *fakeBackend) takeCalls() string {
 
 func (f *fakeBackend) Write(ctx context.Context, load Workload, batch []byte,
 	count int) (commands.Replies, error) {
-	if bytes.Contains(batch, []byte(commands.SettingClientIDs)) {
+	if bytes.Contains(batch, []byte(commands.SystemClientIDs)) {
 		return f.giveIDs(batch) // no test is about when the server asks for them
 	}
 	f.mayWait(load)

@@ -109,13 +109,13 @@ func (s *Server) tellHolders() {
 			h.keep = open
 			continue
 		}
-		name, list := commands.SettingKeepHolder, &h.keep
+		name, list := commands.SystemKeepHolder, &h.keep
 		if len(h.keep) == 0 {
-			name, list = commands.SettingEndHolder, &h.left
+			name, list = commands.SystemEndHolder, &h.left
 		}
 		told := []uint64{h.drop}
 		if h.drop != 0 {
-			name = commands.SettingDropHolders
+			name = commands.SystemDropHolders
 		} else if told = slices.Clone((*list)[:min(len(*list), leaveTogether)]); len(told) == 0 {
 			break
 		}
@@ -130,7 +130,7 @@ func (s *Server) tellHolders() {
 		if done > 0 {
 			pause = firstPause
 		}
-		if name != commands.SettingDropHolders {
+		if name != commands.SystemDropHolders {
 			*list = (*list)[done:]
 		} else if done > 0 {
 			h.drop = 0
@@ -156,7 +156,7 @@ func (s *Server) tellOf(name string, ids []uint64) (done int, err error) {
 	node := []byte(s.backend.Status().ID)
 	for _, id := range ids {
 		words := [][]byte{[]byte(name), node, []byte(formatInt(int64(id)))}
-		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Setting: true,
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, System: true,
 			Cmds: [][][]byte{words}})
 	}
 	replies, err := s.backend.Write(s.ctx, Workload{}, batch, len(ids))

@@ -107,7 +107,7 @@ func TestConnectionsWithoutLeasesAreNotTold(t *testing.T) {
 		n.fake.takeCalls()
 		c.Close()
 		n.toldAll(t, 0)
-		if got := n.fake.takeCalls(); strings.Contains(got, commands.SettingEndHolder) {
+		if got := n.fake.takeCalls(); strings.Contains(got, commands.SystemEndHolder) {
 			t.Errorf("calls %q", got)
 		}
 	})
@@ -143,20 +143,20 @@ func TestHoldersComeBack(t *testing.T) {
 		id := a.lease("k")
 		a.lease("l")
 		b.lease("gone")
-		n.fake.change(t, settingOf(commands.SettingDropHolders, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropHolders, "n1"))
 		n.leaves(t, "k", 60_000)
 		n.leaves(t, "l", 60_000)
 		n.leaves(t, "old", 5000)
 		b.Close()
 		n.leaves(t, "gone", 5000)
-		n.fake.change(t, settingOf(commands.SettingDropHolders, "n1"),
-			settingOf(commands.SettingDropHolders, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropHolders, "n1"),
+			settingOf(commands.SystemDropHolders, "n1"))
 		n.leaves(t, "k", 60_000)
 		n.leaves(t, "gone", 5000)
 		n.toldAll(t, 1)
 		// the machine has dropped them, and the node has not learned it
 		n.fake.set(func() { n.fake.machine.SetNode("n9") })
-		n.fake.change(t, settingOf(commands.SettingDropHolders, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropHolders, "n1"))
 		n.leaves(t, "k", 5000)
 		n.fake.deliver([]commands.Event{{Kind: commands.StateReplaced}})
 		n.leaves(t, "k", 60_000)

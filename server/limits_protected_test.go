@@ -82,7 +82,7 @@ func (n *node) setPassword(t *testing.T, password string) {
 	if password != "" {
 		words[3] = []byte("#" + acl.Hash([]byte(password)))
 	}
-	q := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
+	q := commands.Request{Proto: 2, System: true, Cmds: [][][]byte{words}}
 	reply, err := n.fake.run("write", commands.AppendRequest(nil, &q), true)
 	if err != nil || string(reply) != "+OK\r\n" {
 		t.Fatalf("%q, %v", reply, err)

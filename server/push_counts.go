@@ -316,11 +316,11 @@ func (c *counting) wake() {
 func (s *Server) tell(r *told) (era uint64, err error) {
 	c := &s.counting
 	id := []byte(s.backend.Status().ID)
-	words := [][]byte{[]byte(commands.SettingDropSubscribers), id}
+	words := [][]byte{[]byte(commands.SystemDropSubscribers), id}
 	c.mu.Lock()
 	if !r.drop {
 		c.last++
-		words = [][]byte{[]byte(commands.SettingSubscribers), id,
+		words = [][]byte{[]byte(commands.SystemSubscribers), id,
 			[]byte(formatInt(int64(c.era))), []byte(formatInt(int64(c.last)))}
 	}
 	load := Workload{}

@@ -31,8 +31,8 @@ func (c *client) compare(t *testing.T, tests [][2]string) {
 // tell has the machine count subscribers of another node.
 func (f *fakeBackend) tell(t *testing.T, id string, words ...string) {
 	t.Helper()
-	f.change(t, settingOf(commands.SettingDropSubscribers, id))
-	f.change(t, settingOf(append([]string{commands.SettingSubscribers, id, fmt.Sprint(f.index),
+	f.change(t, settingOf(commands.SystemDropSubscribers, id))
+	f.change(t, settingOf(append([]string{commands.SystemSubscribers, id, fmt.Sprint(f.index),
 		"1"}, words...)...))
 }
 
@@ -251,10 +251,10 @@ func TestCountsComeBack(t *testing.T) {
 				{"PUBSUB SHARDNUMSUB c", "*2 $1 c :1"}})
 		}
 		whole()
-		n.fake.change(t, settingOf(commands.SettingDropSubscribers, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropSubscribers, "n1"))
 		whole()
-		n.fake.change(t, settingOf(commands.SettingDropSubscribers, "n1"))
-		n.fake.change(t, settingOf(commands.SettingDropSubscribers, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropSubscribers, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropSubscribers, "n1"))
 		whole()
 		n.fake.reset() // who missed messages loses the connection
 		n.fake.tell(t, "n1", "cold", "1")

@@ -125,7 +125,7 @@ func (s *session) usersFile() ([]byte, error) {
 	case users.Level < commands.LevelSecond:
 		return users.File(), nil
 	}
-	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, System: true,
 		User: s.userID(), Cmds: [][][]byte{{[]byte(commands.SettingUsers)}}})
 	replies, err := s.srv.backend.Read(context.Background(), Workload{Conn: s.id}, batch)
 	if err != nil {

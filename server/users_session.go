@@ -334,7 +334,7 @@ func (s *session) identify(command []byte, given [][]byte) error {
 	case users.Level < commands.LevelSecond:
 		return authenticateFirst(given)
 	}
-	name, words := []byte(userDefault), [][]byte{[]byte(commands.SettingAuth)}
+	name, words := []byte(userDefault), [][]byte{[]byte(commands.SystemAuth)}
 	if len(given) == 2 {
 		name = given[0]
 		words = append(words, name)
@@ -373,7 +373,7 @@ func (s *session) knowsPassword(hash []byte) {
 	if hash == nil || s.user.Load() != nil {
 		return
 	}
-	created, err := s.srv.askUser(s.id, []byte(commands.SettingAuth), hash)
+	created, err := s.srv.askUser(s.id, []byte(commands.SystemAuth), hash)
 	if err == nil {
 		s.become([]byte(userDefault), created)
 	}
@@ -403,7 +403,7 @@ func authenticateFirst(given [][]byte) error {
 // words are a setting that is read. While no leader is known, this node's own state answers:
 // whoever may look at the node gets in. It returns the revision that created the user.
 func (s *Server) askUser(conn uint64, words ...[]byte) (created uint64, err error) {
-	request := commands.Request{Proto: 2, Setting: true, Cmds: [][][]byte{words}}
+	request := commands.Request{Proto: 2, System: true, Cmds: [][][]byte{words}}
 	batch := commands.AppendRequest(nil, &request)
 	load := Workload{Conn: conn}
 	replies, err := s.backend.Read(context.Background(), load, batch)

@@ -52,7 +52,7 @@ func TestSentAgainForNobody(t *testing.T) {
 	gate, begun := make(chan struct{}), make(chan struct{}, 10)
 	n.fake.change(t)
 	n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
-	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 	<-begun // it is sent again
 	_ = c.Close()
 	n.fake.change(t, commandOf("RPUSH", "l", "x"))

@@ -72,8 +72,8 @@ func grantsToken(replies commands.Replies) string {
 func (s *Server) claim(of *session, number uint64, token string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, claimLimit)
 	defer cancel()
-	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
-		Cmds: [][][]byte{{[]byte(commands.SettingClaim), strconv.AppendUint(nil, number, 10),
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, System: true,
+		Cmds: [][][]byte{{[]byte(commands.SystemClaim), strconv.AppendUint(nil, number, 10),
 			[]byte(token)}}})
 	asked := 0
 	for pause := firstPause; ctx.Err() == nil && clientConnected(of.conn); pause = s.rest(pause) {

@@ -294,7 +294,7 @@ func TestDroppedLocksAreSentAgain(t *testing.T) {
 	main.call("SET", "l", "x")
 	a, b := n.queued(t, "a"), n.queued(t, "b")
 	for range 3 {
-		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 		n.machineHas(t, 2)
 	}
 	main.call("DEL", "l")
@@ -552,7 +552,7 @@ func TestGrantsDuringAPause(t *testing.T) {
 		n.fake.set(func() { n.fake.term++ })
 		n.fake.change(t, commandOf("PING")) // another leader's
 		n.heard(t)
-		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 		n.machineHas(t, 1)
 		n.fake.change(t, commandOf("DEL", "l"))
 		c.wantLock(t)
@@ -602,7 +602,7 @@ func TestGrantBeforeItIsSentAgain(t *testing.T) {
 		first.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: 1}
 		n.fake.change(t, first)
 		c := n.queued(t, "me")
-		n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
+		n.fake.change(t, settingOf(commands.SystemDropWaits, "n2"))
 		gate, begun := make(chan struct{}), make(chan struct{}, 100)
 		n.fake.set(func() {
 			n.fake.origin, n.fake.gate, n.fake.begun = origin, gate, begun
@@ -670,7 +670,7 @@ func TestPlacesNeedNoWrites(t *testing.T) {
 	if calls := n.fake.takeCalls(); calls != "" {
 		t.Errorf("three leaders later: calls %q", calls)
 	}
-	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1")) // of that term
+	n.fake.change(t, settingOf(commands.SystemDropWaits, "n1")) // of that term
 	n.machineHas(t, 2)
 	main.call("DEL", "l")
 	a.wantLock(t)
@@ -695,7 +695,7 @@ func TestWaitThatMayBeSentAgain(t *testing.T) {
 					n.fake.fail, n.fake.failWrites = n.fake.lost, true
 				}
 			})
-			n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+			n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 			time.Sleep(100 * time.Millisecond)
 			n.fake.change(t, commandOf("DEL", "l"))
 			time.Sleep(time.Second)

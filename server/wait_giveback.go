@@ -102,10 +102,10 @@ func (s *Server) putBackServed(number uint64, q commands.Request, replies comman
 	s.outlasting(func() { // who applies the log does not wait for it
 		cmds := undo(q.Cmds[0], a.Reply)
 		for i, args := range cmds {
-			words := [][]byte{[]byte(commands.SettingGiveBack), strconv.AppendUint(nil, number, 10),
+			words := [][]byte{[]byte(commands.SystemGiveBack), strconv.AppendUint(nil, number, 10),
 				strconv.AppendInt(nil, int64(i), 10), strconv.AppendInt(nil, int64(len(cmds)), 10)}
 			batch := commands.AppendRequest(nil, &commands.Request{DB: q.DB, Proto: 2,
-				Setting: true, Cmds: [][][]byte{append(words, args...)}})
+				System: true, Cmds: [][][]byte{append(words, args...)}})
 			if !s.putBack(batch) {
 				return
 			}

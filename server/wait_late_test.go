@@ -46,7 +46,7 @@ func TestDropThatIsAppliedLate(t *testing.T) {
 			}
 		}
 	})
-	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 	c := n.popping(t, "BLPOP", "l", "0")
 	n.machineHas(t, 1)
 	main.call("RPUSH", "l", "x") // serves it
@@ -93,7 +93,7 @@ func TestUnblockWhileMovingToTheNode(t *testing.T) {
 	n.waiting(t, 1)
 	begun, gate := make(chan struct{}), make(chan struct{})
 	n.fake.set(func() { n.fake.gate, n.fake.begun = gate, begun })
-	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 	receive(t, "it is sent again", begun)
 	var era uint64
 	n.machineWaits.mu.Lock()
@@ -125,7 +125,7 @@ func TestGoneAfterADrop(t *testing.T) {
 	c := n.popping(t, "BLPOP", "l", "0")
 	deliver := n.fake.deliver
 	n.fake.set(func() { n.fake.deliver = func([]commands.Event) {} })
-	n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+	n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 	n.fake.set(func() { n.fake.deliver = deliver })
 	_ = c.Close()
 	n.idle(t)

@@ -337,8 +337,8 @@ func (s *Server) leaveWaits(ctx context.Context, load Workload, numbers ...uint6
 	err error) {
 	var batch []byte
 	for _, n := range numbers {
-		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, Setting: true,
-			Cmds: [][][]byte{{[]byte(commands.SettingLeaveWait), strconv.AppendUint(nil, n, 10)}}})
+		batch = commands.AppendRequest(batch, &commands.Request{Proto: 2, System: true,
+			Cmds: [][][]byte{{[]byte(commands.SystemLeaveWait), strconv.AppendUint(nil, n, 10)}}})
 	}
 	replies, err := s.backend.Write(ctx, load, batch, len(numbers))
 	for a, ok := replies.Next(); ok; a, ok = replies.Next() {
@@ -466,7 +466,7 @@ func (s *Server) outlasting(f func()) bool {
 
 // changeState has the machine change what it has of nodes, and returns the reply.
 func (s *Server) changeState(load Workload, words ...[]byte) (reply []byte, err error) {
-	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, Setting: true,
+	batch := commands.AppendRequest(nil, &commands.Request{Proto: 2, System: true,
 		Cmds: [][][]byte{words}})
 	replies, err := s.backend.Write(s.ctx, load, batch, 1)
 	a, _ := replies.Next()

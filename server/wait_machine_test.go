@@ -36,7 +36,7 @@ func commandOf(words ...string) commands.Request {
 
 func settingOf(words ...string) commands.Request {
 	q := commandOf(words...)
-	q.Setting = true
+	q.System = true
 	return q
 }
 
@@ -64,7 +64,7 @@ func TestDroppedWaitsAreSentAgain(t *testing.T) {
 		all = append(all, n.popping(t, "BLPOP", "l", "0"))
 	}
 	for range 3 {
-		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 		n.machineHas(t, len(all))
 	}
 	push := []string{"RPUSH", "l"}
@@ -124,7 +124,7 @@ func TestDroppedWhileThereIsNoLeader(t *testing.T) {
 		c := n.popping(t, "BLPOP", "l", "0")
 		timed, giveUp := n.patient(t)
 		n.fake.set(func() { n.fake.fail = &Error{NoLeader, "CLUSTERDOWN not now"} })
-		n.fake.change(t, settingOf(commands.SettingDropWaits, "n1"))
+		n.fake.change(t, settingOf(commands.SystemDropWaits, "n1"))
 		giveUp()
 		timed.want("*-1\r\n")
 		n.fake.set(func() { n.fake.fail = nil })
@@ -187,7 +187,7 @@ func (n *node) holdEvents() (release func()) {
 func TestNewsAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, q := range map[string]commands.Request{
-			"*-1\r\n":                      settingOf(commands.SettingDropWaits, "n1"),
+			"*-1\r\n":                      settingOf(commands.SystemDropWaits, "n1"),
 			"*2\r\n$1\r\nl\r\n$1\r\nx\r\n": commandOf("RPUSH", "l", "x"),
 		} {
 			n := startSimulated(t, nil)
@@ -398,7 +398,7 @@ func TestNoRoomInTheMachine(t *testing.T) {
 			t.Fatalf("%d: %.50q, %v", i, got, err)
 		}
 	}
-	n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
+	n.fake.change(t, settingOf(commands.SystemDropWaits, "n2"))
 	n.idle(t)
 }
 
@@ -421,7 +421,7 @@ func TestWhoNeedsManyWaitsApart(t *testing.T) {
 		}
 		main.call("RPUSH", name, "y", "z")
 		many.want("*2\r\n$1\r\ny\r\n$1\r\nz\r\n")
-		n.fake.change(t, settingOf(commands.SettingDropWaits, "n2"))
+		n.fake.change(t, settingOf(commands.SystemDropWaits, "n2"))
 		n.idle(t)
 	})
 }

@@ -94,14 +94,14 @@ func (w *nodeWatch) look() {
 	}
 	// It ends no wait, but as an entry of the term it drops all.
 	w.drops = w.drops && len(nodes) > 0 &&
-		s.changeNodes(0, commands.SettingLeaveWait, "0") != nil
+		s.changeNodes(0, commands.SystemLeaveWait, "0") != nil
 	switch {
 	case !s.backend.WaitsHeld():
 		w.held = time.Time{}
 	case w.held.IsZero():
 		w.held = time.Now()
 	case time.Since(w.held) >= returnLimit:
-		_ = s.changeNodes(w.term, commands.SettingServeWaits)
+		_ = s.changeNodes(w.term, commands.SystemServeWaits)
 	}
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(
 		slices.Concat(nodes, subscribed, holders)))) {
@@ -125,17 +125,17 @@ func (w *nodeWatch) judge(st *Status, id string, silent, waits, subscribed, hold
 	switch {
 	case !waits:
 	case again || silent:
-		_ = s.changeNodes(w.term, commands.SettingDropWaits, id)
+		_ = s.changeNodes(w.term, commands.SystemDropWaits, id)
 	case !st.connected(id) && s.backend.WaitsHeld(): // who is connected may just be sending them
-		_ = s.changeNodes(w.term, commands.SettingForgetWaits, id)
+		_ = s.changeNodes(w.term, commands.SystemForgetWaits, id)
 	}
 	// A process that has just begun drops what is of an earlier one, and may have told its own by
 	// now.
 	if subscribed && silent {
-		_ = s.changeNodes(w.term, commands.SettingDropSubscribers, id)
+		_ = s.changeNodes(w.term, commands.SystemDropSubscribers, id)
 	}
 	if holds && (again || silent) {
-		_ = s.changeNodes(w.term, commands.SettingDropHolders, id)
+		_ = s.changeNodes(w.term, commands.SystemDropHolders, id)
 	}
 }
 
@@ -184,7 +184,7 @@ func (st *Status) restarted(id string, started map[string]time.Time) bool {
 // change is right under any leader.
 func (s *Server) changeNodes(term uint64, words ...string) error {
 	if term != 0 {
-		words = append([]string{commands.SettingInTerm, strconv.FormatUint(term, 10)}, words...)
+		words = append([]string{commands.SystemInTerm, strconv.FormatUint(term, 10)}, words...)
 	}
 	var cmd [][]byte
 	for _, w := range words {

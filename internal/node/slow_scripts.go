@@ -29,7 +29,7 @@ func (n *Node) slowScript(s commands.SlowScript) {
 
 // refusal returns the setting that refuses a script.
 func refusal(s commands.SlowScript) [][]byte {
-	return [][]byte{[]byte(commands.SettingRefuseScript), []byte(s.ID),
+	return [][]byte{[]byte(commands.SystemRefuseScript), []byte(s.ID),
 		strconv.AppendInt(nil, s.TookMs, 10)}
 }
 
@@ -59,7 +59,7 @@ func (n *Node) refuseSlowScripts(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.auditOwn(err, commands.SettingRefuseScript, s.ID)
+		n.auditOwn(err, commands.SystemRefuseScript, s.ID)
 		if err != nil {
 			n.log.Error("the cluster did not refuse a slow script", "id", s.ID, "error", err)
 			continue

@@ -173,7 +173,7 @@ func (n *Node) takesSettings() bool {
 // settingRequest encodes a change of a setting.
 func settingRequest(words ...[]byte) []byte {
 	return commands.AppendRequest(nil, &commands.Request{
-		Proto: 2, Setting: true, Cmds: [][][]byte{words},
+		Proto: 2, System: true, Cmds: [][][]byte{words},
 	})
 }
 
