@@ -343,8 +343,12 @@ func TestManySubscriptions(t *testing.T) {
 	if got := one.next(); !strings.Contains(got, "subscribe") || n.fake.receivers("a") != 1 {
 		t.Errorf("%q", got)
 	}
-	if n.fake.receivers(call[len(call)-1]) != 0 {
-		t.Error("all was told in three rounds")
+	told := 0 // any: what was there before the drop is told in no order
+	for _, name := range call[1:] {
+		told += int(n.fake.receivers(name))
+	}
+	if told > 2*2*roundNames {
+		t.Errorf("%d of %d names were told in two rounds", told, len(call)-1)
 	}
 	n.fake.set(func() { n.fake.gate, n.fake.begun = nil, nil })
 	close(gate)
