@@ -455,7 +455,7 @@ func (a *Adapter) HolderNodes() []string {
 }
 
 // Stats counts what the machine holds.
-func (a *Adapter) Stats() Stats {
+func (a *Adapter) Stats() commands.Stats {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	s := a.m.Stats()

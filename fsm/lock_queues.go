@@ -310,15 +310,17 @@ func (v *lockQueues) empty() bool {
 	return len(v.byKey) == 0 && len(v.ready) == 0 && v.claims.empty()
 }
 
-// freeze returns what appendTo needs, while the machine goes on.
-func (v *lockQueues) freeze() lockQueues {
-	return lockQueues{ready: slices.Clone(v.ready), claims: v.claims.freeze()}
+// freezeLocks returns what appendLocks needs, while the machine goes on.
+func (v *waiting) freezeLocks() *waiting {
+	return &waiting{all: slices.Clone(v.all), locks: lockQueues{ready: slices.Clone(v.locks.ready),
+		claims: v.locks.claims.freeze()}}
 }
 
 var errLocksCorrupt = errors.New("what waits for locks is invalid")
 
-// appendLocks appends the encoding for a snapshot of what freeze returned: since when each waits,
-// and the name of its call, in the order of all that wait, the keys that are ready, and the claims.
+// appendLocks appends the encoding for a snapshot of what freezeLocks returned: since when each
+// waits, and the name of its call, in the order of all that wait, the keys that are ready, and the
+// claims.
 func (v *waiting) appendLocks(dst []byte) []byte {
 	for _, w := range v.all {
 		if w.lock != nil {

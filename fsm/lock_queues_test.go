@@ -665,8 +665,7 @@ func TestCorruptQueues(t *testing.T) {
 	w.wait("n1", 1, "LOCK.ACQUIRE l w1 PX 1000 WAIT 0 ID r")
 	w.wait("n1", 2, "LOCK.ACQUIRE l w2 PX 1000 WAIT 0")
 	w.run("DEL l")
-	f := w.waiting.freeze()
-	record := f.appendLocks(nil)
+	f, record := w.waiting.freeze(), w.waiting.freezeLocks().appendLocks(nil)
 	for n := range record {
 		v := newWaiting()
 		if err := v.restore(f.appendTo(nil)); err != nil {

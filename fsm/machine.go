@@ -388,36 +388,15 @@ func (m *Machine) ScriptFlags(s commands.Script) (flags commands.FunctionFlags, 
 // ScriptVerdicts returns the scripts that are refused, or were and are allowed, oldest first.
 func (m *Machine) ScriptVerdicts() []commands.ScriptVerdict { return m.engine.Verdicts() }
 
-// Stats is what INFO shows of the machine.
-type Stats struct {
-	Index, Expired uint64
-	Changes        uint64 // commands that changed something: of Adapter, since the newest snapshot
-	ClockMs        int64
-	Scripts        int
-	ScriptUsage    script.Usage
-	Libraries      int // function libraries
-	Functions      int
-	Notify         commands.NotifyFlags
-	Memory         int64  // what the data counts, bytes
-	MaxMemory      int64  // what it may count; 0: no limit
-	RequestWork    uint64 // how many times commands.MaxRequestWork a request may do
-	ScriptBytes    int    // memory of the scripts in the cache
-	LibraryBytes   int    // and of libraries
-	// commands that wait for locks, and what some were granted and have not claimed
-	LockWaiters, UnclaimedGrants int
-	Leases                       int
-	OnceRequests                 int    // requests that run once, whose replies are remembered
-	Found, Missed                uint64 // keys that the node's reads looked up: of Adapter
-	Keys, Volatile               [keyspace.Databases]int
-	MeanTTL                      [keyspace.Databases]int64 // mean over the Volatile keys, ms
-}
-
 // Stats counts what the machine holds.
-func (m *Machine) Stats() Stats {
-	s := Stats{
+func (m *Machine) Stats() commands.Stats {
+	usage := m.engine.Usage()
+	s := commands.Stats{
 		Index: m.index, Expired: m.ks.Expired(), Changes: m.changes, ClockMs: m.ks.Now(),
-		Scripts: m.engine.Len(), ScriptUsage: m.engine.Usage(), Notify: m.events.notify,
+		Scripts: m.engine.Len(), ScriptRuns: usage.Runs, ScriptsStopped: usage.Stopped,
+		ScriptSeconds: usage.Seconds(), Notify: m.events.notify,
 		Memory: m.memory(), MaxMemory: m.limit.bytes, RequestWork: max(m.times, 1),
+		Databases: make([]commands.DatabaseStats, keyspace.Databases),
 	}
 	s.ScriptBytes, s.LibraryBytes = m.engine.Sizes()
 	s.LockWaiters, s.UnclaimedGrants = m.waiting.locks.waits, len(m.waiting.locks.claims.opened)
@@ -428,7 +407,8 @@ func (m *Machine) Stats() Stats {
 	}
 	for i := range keyspace.Databases {
 		db := m.ks.DB(i)
-		s.Keys[i], s.Volatile[i], s.MeanTTL[i] = db.Len(), db.Volatile(), db.MeanTTL()
+		s.Databases[i] = commands.DatabaseStats{Keys: db.Len(), Volatile: db.Volatile(),
+			MeanTTL: db.MeanTTL()}
 	}
 	return s
 }

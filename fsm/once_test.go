@@ -105,7 +105,7 @@ func TestRepeatsInTime(t *testing.T) {
 	if got := o.asked.memory(); got != empty || o.asked.once.Len() != 0 {
 		t.Errorf("%d bytes, %d before", got, empty)
 	}
-	if s := o.asked.Snapshot(); s.once != nil {
+	if s := o.asked.Snapshot(); len(s.parts) > 0 {
 		t.Error("a snapshot has a part for nothing")
 	}
 }

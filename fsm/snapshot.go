@@ -11,9 +11,6 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
-	"github.com/coordd/coordd/commands/leases"
-	"github.com/coordd/coordd/commands/once"
-	"github.com/coordd/coordd/commands/subscriptions"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -51,20 +48,6 @@ type header struct {
 	parts  uint64 // which optional records there are
 	blocks uint64 // Machine.idBlocks, if parts has partIDBlocks
 }
-
-// Parts of a header.
-const (
-	partWaits       = 1 << iota // what waits
-	partVerdicts                // scripts that were refused
-	partShift                   // instants.shiftMs, if it is not 0
-	partTimes                   // commands.Env.Times, if it is above 1
-	partSubscribers             // counts of subscribers, several records
-	partIDBlocks                // header.blocks is not 0; it has no record
-	partLocks                   // those who wait for locks, and what is not claimed
-	partLeases                  // leases, several records
-	partOnce                    // requests that run once, several records
-	knownParts      = 1<<iota - 1
-)
 
 // maxIDBlocks are so many that no connection's id is 2^62 or more.
 const maxIDBlocks = 1 << 41
@@ -128,19 +111,12 @@ func readHeader(c *wire.Cursor) header {
 // Snapshot is the state of a machine at one index. It may be written while the machine applies
 // more.
 type Snapshot struct {
-	header   []byte
-	scripts  []byte
-	users    []byte   // nil below commands.LevelSecond
-	waits    *waiting // nil: nothing has waited yet
-	locks    bool     // waits has something of locks
-	verdicts []byte   // nil: none
-	shift    []byte   // nil: none
-	times    []byte   // nil: once
-	counts   *subscriptions.Counts
-	leases   *leases.Frozen // nil: there has been none
-	once     *once.Frozen   // nil: none
-	keys     *keyspace.Frozen
-	marks    bool
+	header  []byte
+	scripts []byte
+	users   []byte                        // nil below commands.LevelSecond
+	parts   []func(record func(b []byte)) // what writes those that there are
+	keys    *keyspace.Frozen
+	marks   bool
 }
 
 // Snapshot freezes the current state; the pause does not depend on the number of keys.
@@ -148,58 +124,19 @@ func (m *Machine) Snapshot() *Snapshot {
 	h := header{
 		index: m.index, epoch: m.epoch, clockMs: m.ks.Now(), sum: m.ks.Sum(),
 		notify: uint64(m.events.notify), level: m.level, timeUs: m.time.lastUs,
-		limit: m.limit.encode(),
+		limit: m.limit.encode(), blocks: m.idBlocks,
 	}
-	if !m.waiting.empty() {
-		h.parts |= partWaits
-	}
-	if !m.waiting.locks.empty() {
-		h.parts |= partLocks
-	}
-	verdicts := m.engine.AppendVerdicts(nil)
-	if verdicts != nil {
-		h.parts |= partVerdicts
-	}
-	if m.time.shiftMs != 0 {
-		h.parts |= partShift
-	}
-	if m.times > 1 {
-		h.parts |= partTimes
-	}
-	if !m.subscribers.Empty() {
-		h.parts |= partSubscribers
-	}
-	if m.once.Len() > 0 {
-		h.parts |= partOnce
-	}
-	if h.blocks = m.idBlocks; h.blocks != 0 {
+	if h.blocks != 0 {
 		h.parts |= partIDBlocks
 	}
-	if !m.leases.Empty() {
-		h.parts |= partLeases
+	s := &Snapshot{scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze()}
+	for i := range snapshotParts {
+		if write := snapshotParts[i].freeze(m); write != nil {
+			h.parts |= snapshotParts[i].bit
+			s.parts = append(s.parts, write)
+		}
 	}
-	s := &Snapshot{header: h.appendTo(nil), scripts: m.engine.AppendTo(nil), keys: m.ks.Freeze(),
-		verdicts: verdicts}
-	if h.parts&partWaits != 0 {
-		s.waits = m.waiting.freeze()
-	}
-	s.locks = h.parts&partLocks != 0
-	if h.parts&partShift != 0 {
-		s.shift = binary.AppendVarint(nil, m.time.shiftMs)
-	}
-	if h.parts&partSubscribers != 0 {
-		s.counts = m.subscribers.Freeze()
-	}
-	if h.parts&partLeases != 0 {
-		s.leases = m.leases.Freeze()
-	}
-	if h.parts&partOnce != 0 {
-		s.once = m.once.Freeze()
-	}
-	if h.parts&partTimes != 0 {
-		s.times = binary.AppendUvarint(nil, m.times)
-	}
-	if m.level >= commands.LevelSecond {
+	if s.header = h.appendTo(nil); m.level >= commands.LevelSecond {
 		s.marks = true
 		s.users = m.appendUsers(nil)
 	}
@@ -216,29 +153,8 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if s.users != nil {
 		out.record(s.users)
 	}
-	if s.waits != nil {
-		out.record(s.waits.appendTo(nil))
-	}
-	if s.locks {
-		out.record(s.waits.appendLocks(nil))
-	}
-	if s.verdicts != nil {
-		out.record(s.verdicts)
-	}
-	if s.shift != nil {
-		out.record(s.shift)
-	}
-	if s.times != nil {
-		out.record(s.times)
-	}
-	if s.counts != nil {
-		s.counts.Records(out.record)
-	}
-	if s.leases != nil {
-		s.leases.Records(out.record)
-	}
-	if s.once != nil {
-		s.once.Records(out.record)
+	for _, write := range s.parts {
+		write(out.record)
 	}
 	_ = s.keys.Records(s.marks, func(record []byte) error { // the writer keeps its first error
 		out.record(record)
@@ -309,47 +225,11 @@ func (r *snapshotReader) machine(table *commands.Table) (*Machine, error) {
 			return nil, r.error(err.Error())
 		}
 	}
-	if h.parts&partWaits != 0 {
-		if err := m.waiting.restore(r.record()); err != nil {
-			return nil, r.error(err.Error())
-		}
-	}
-	if h.parts&partLocks != 0 {
-		if err := m.waiting.restoreLocks(r.record()); err != nil {
-			return nil, r.error(err.Error())
-		}
-	}
-	if h.parts&partVerdicts != 0 {
-		if err := m.engine.RestoreVerdicts(r.record()); err != nil {
-			return nil, r.error(err.Error())
-		}
-	}
-	if h.parts&partShift != 0 {
-		c := wire.NewCursor(r.record())
-		if m.time.shiftMs = c.Varint(); !c.Done() || m.time.shiftMs == 0 {
-			return nil, r.error("its time is invalid")
-		}
-	}
-	if h.parts&partTimes != 0 {
-		c := wire.NewCursor(r.record())
-		m.times = c.Uvarint()
-		if !c.Done() || m.times < 2 || m.times > commands.MostRequestWork {
-			return nil, r.error("what requests may do is invalid")
-		}
-	}
-	if h.parts&partSubscribers != 0 {
-		if m.subscribers, err = subscriptions.Restore(r.record); err != nil {
-			return nil, r.error(err.Error())
-		}
-	}
-	if h.parts&partLeases != 0 {
-		if m.leases, err = leases.Restore(r.record); err != nil {
-			return nil, r.error(err.Error())
-		}
-	}
-	if h.parts&partOnce != 0 {
-		if m.once, err = once.Restore(r.record, m.ks.Now()); err != nil {
-			return nil, r.error(err.Error())
+	for i := range snapshotParts {
+		if p := &snapshotParts[i]; h.parts&p.bit != 0 {
+			if err := p.restore(m, r.record); err != nil {
+				return nil, r.error(err.Error())
+			}
 		}
 	}
 	return m, nil

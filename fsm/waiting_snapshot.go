@@ -16,7 +16,7 @@ var errWaitingCorrupt = errors.New("its waits are invalid")
 func (v *waiting) freeze() *waiting {
 	return &waiting{term: v.term, era: v.era, eras: slices.Clone(v.eras), newest: v.newest,
 		all: slices.Clone(v.all), ready: slices.Clone(v.ready),
-		lent: v.lent.freeze(), returning: v.returning.freeze(), locks: v.locks.freeze()}
+		lent: v.lent.freeze(), returning: v.returning.freeze()}
 }
 
 // appendTo appends the encoding for a snapshot.

@@ -126,7 +126,7 @@ type Backend interface {
 	// probes call it, and clients that should learn quickly that the node is busy.
 	Status() Status
 	// Stats counts what the state holds. It waits for the machine.
-	Stats() Stats
+	Stats() commands.Stats
 	// Watch sets whether Deliver receives the commands that scripts call, for requests that carry
 	// a client number.
 	Watch(on bool)
@@ -180,33 +180,4 @@ type Status struct {
 	NotReady string
 	// the operator's next act against NotReady; empty: none, or it depends on the other members
 	Next string
-}
-
-// Stats counts what the state holds.
-type Stats struct {
-	Databases            []DatabaseStatus // by number
-	Expired              uint64           // keys expired since the state began
-	Libraries, Functions int              // function libraries, and the functions in them
-	Changes              uint64           // commands that changed something since the snapshot
-	Scripts              int              // in the cache
-	// runs of scripts and functions since the state was loaded, those of them that exceeded their
-	// budgets, and their processor time by os.clock
-	ScriptRuns, ScriptsStopped uint64
-	ScriptSeconds              float64
-	Notify                     commands.NotifyFlags
-	Memory, MaxMemory          int64 // what the data counts and may count, bytes; 0: no limit
-	ScriptBytes, LibraryBytes  int   // memory of the scripts in the cache, and of libraries
-	// commands of all nodes that wait for locks, grants that their nodes have not claimed yet
-	LockWaiters, UnclaimedGrants int
-	Leases                       int
-	OnceRequests                 int    // requests that run once, whose replies are remembered
-	RequestWork                  uint64 // how many times commands.MaxRequestWork a request may do
-	// keys that reads which this node ran looked up, since it was started
-	Found, Missed uint64
-}
-
-// DatabaseStatus counts the keys of a database.
-type DatabaseStatus struct {
-	Keys, Volatile int
-	MeanTTL        int64 // mean over the Volatile keys, ms
 }

@@ -269,20 +269,10 @@ func (f *fakeBackend) Status() Status {
 	return st
 }
 
-func (f *fakeBackend) Stats() (st Stats) {
+func (f *fakeBackend) Stats() commands.Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.machine.Stats()
-	for i := range m.Keys {
-		st.Databases = append(st.Databases, DatabaseStatus{Keys: m.Keys[i],
-			Volatile: m.Volatile[i]})
-	}
-	st.Notify, st.Scripts, st.Libraries, st.Functions = m.Notify, m.Scripts, m.Libraries,
-		m.Functions
-	st.Memory, st.MaxMemory = m.Memory, m.MaxMemory
-	st.LockWaiters, st.UnclaimedGrants = m.LockWaiters, m.UnclaimedGrants
-	st.Leases, st.OnceRequests = m.Leases, m.OnceRequests
-	return st
+	return f.machine.Stats()
 }
 
 func (f *fakeBackend) Watch(on bool) {

@@ -240,7 +240,7 @@ type observations struct {
 	stats       stats
 	commandLogs commandLogs
 	latency     latency
-	state       metrics.Asker[Stats]
+	state       metrics.Asker[commands.Stats]
 }
 
 // standing is what clients learn about leaders, and about this node.

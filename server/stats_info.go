@@ -26,7 +26,7 @@ type infoText struct {
 	srv   *Server
 	asker *session
 	st    Status
-	has   Stats
+	has   commands.Stats
 	now   time.Time
 }
 

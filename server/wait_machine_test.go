@@ -594,7 +594,7 @@ func TestGiveBackOutlastsTheServer(t *testing.T) {
 		}()
 		n.Close()
 		n.fake.set(func() { n.fake.gate = nil })
-		if keys := n.fake.machine.Stats().Keys[0]; keys != 1 {
+		if keys := n.fake.machine.Stats().Databases[0].Keys; keys != 1 {
 			t.Errorf("%d keys", keys)
 		}
 	})

@@ -53,9 +53,9 @@ func contentsOf(m *fsm.Machine) contents {
 	held := contents{Types: m.CountTypes(), Scripts: has.Scripts, Libraries: has.Libraries,
 		Users: m.Users().Len(), Level: m.Level(), Known: commands.FeatureLevel, Epoch: m.Epoch(),
 		Index: m.Index()}
-	for i, n := range has.Keys {
-		held.Keys += n
-		held.Volatile += has.Volatile[i]
+	for _, db := range has.Databases {
+		held.Keys += db.Keys
+		held.Volatile += db.Volatile
 	}
 	if us := m.NewestUs(); us > 0 {
 		at := time.UnixMicro(us + m.ShiftMs()*1000).UTC()

@@ -191,8 +191,8 @@ nothing is lost.
 // printHeld prints what a data directory holds.
 func printHeld(w io.Writer, dir string, h cluster.Contents, state *fsm.Adapter) {
 	keys := 0
-	for _, n := range state.Stats().Keys {
-		keys += n
+	for _, db := range state.Stats().Databases {
+		keys += db.Keys
 	}
 	snapshot, newest := "none", "unknown, it is in the snapshot"
 	if h.SnapshotIndex > 0 {

@@ -82,8 +82,8 @@ func restore(ctx context.Context, cfg *config, file string, above uint64, c cons
 		return err
 	}
 	keys := 0
-	for _, n := range m.Stats().Keys {
-		keys += n
+	for _, db := range m.Stats().Databases {
+		keys += db.Keys
 	}
 	fmt.Fprintf(c.stdout, "%s: data directory of node %s with %d keys, fencing tokens above %d\n",
 		cfg.DataDir, cfg.ID, keys, start)

@@ -10,7 +10,6 @@ import (
 	"github.com/coordd/coordd/cluster/membership"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
-	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/internal/observe"
 	"github.com/coordd/coordd/server"
 )
@@ -261,22 +260,7 @@ func (n backend) Role() string {
 }
 
 // Stats implements server.Backend.
-func (n backend) Stats() server.Stats {
-	m := n.adapter.Stats()
-	s := server.Stats{Expired: m.Expired, Changes: m.Changes, Scripts: m.Scripts,
-		Libraries: m.Libraries, Functions: m.Functions, Notify: m.Notify, Memory: m.Memory,
-		MaxMemory: m.MaxMemory, ScriptBytes: m.ScriptBytes, LibraryBytes: m.LibraryBytes,
-		RequestWork: m.RequestWork, Found: m.Found, Missed: m.Missed,
-		LockWaiters: m.LockWaiters, UnclaimedGrants: m.UnclaimedGrants,
-		Leases: m.Leases, OnceRequests: m.OnceRequests,
-		ScriptRuns:     m.ScriptUsage.Runs,
-		ScriptsStopped: m.ScriptUsage.Stopped, ScriptSeconds: m.ScriptUsage.Seconds()}
-	for i := range keyspace.Databases {
-		s.Databases = append(s.Databases, server.DatabaseStatus{Keys: m.Keys[i],
-			Volatile: m.Volatile[i], MeanTTL: m.MeanTTL[i]})
-	}
-	return s
-}
+func (n backend) Stats() commands.Stats { return n.adapter.Stats() }
 
 // ValueBytes implements server.Backend.
 func (n backend) ValueBytes(db int, keys [][]byte) (int, bool) {

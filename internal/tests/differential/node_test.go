@@ -268,10 +268,10 @@ func (n *singleNode) Status() server.Status {
 	}}
 }
 
-func (n *singleNode) Stats() server.Stats {
+func (n *singleNode) Stats() commands.Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return server.Stats{Notify: n.node.machine.Stats().Notify}
+	return commands.Stats{Notify: n.node.machine.Stats().Notify}
 }
 
 func (n *singleNode) Role() string { return "leader" }

@@ -38,9 +38,9 @@ func TestBackupOfStoppedNode(t *testing.T) {
 	}
 	said := succeed(t, "backup", "--data-dir", dir, offline)
 	want, got := readMachine(t, online), readMachine(t, offline)
-	if got.Sum().Sum != want.Sum().Sum || got.Stats().Keys[0] == 0 ||
+	if got.Sum().Sum != want.Sum().Sum || got.Stats().Databases[0].Keys == 0 ||
 		!strings.Contains(said, fmt.Sprintf("backup of %s with %d "+
-			"keys", dir, got.Stats().Keys[0])) {
+			"keys", dir, got.Stats().Databases[0].Keys)) {
 		t.Errorf("%s: %v, want %v", said, got.Sum(), want.Sum())
 	}
 	kept := t.TempDir()

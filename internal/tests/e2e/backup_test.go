@@ -134,7 +134,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			}
 		}
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 ||
-			!strings.Contains(said, fmt.Sprintf(" %d keys,", m.Stats().Keys[0])) {
+			!strings.Contains(said, fmt.Sprintf(" %d keys,", m.Stats().Databases[0].Keys)) {
 			t.Fatal(said, info, err)
 		}
 		t.Logf("%d pairs, %s", pairs, strings.TrimSpace(said))
@@ -537,7 +537,7 @@ func TestBackupRefusals(t *testing.T) {
 		t.Error("left over:", left)
 	}
 	succeed(t, "backup", "--from", n.addr, "--force", file)
-	if m := readMachine(t, file); m.Stats().Keys[0] != 0 {
+	if m := readMachine(t, file); m.Stats().Databases[0].Keys != 0 {
 		t.Error("the file was not overwritten")
 	}
 }
