@@ -19,6 +19,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/wire"
 )
@@ -47,6 +48,7 @@ type stableStore struct {
 	level   func() uint64    // the data directory's feature level
 	earlier raft.StableStore // what earlier releases read; nil: they never did
 	fatal   func(error)
+	trace   trace.To
 
 	took atomic.Int64 // ns of the newest write
 
@@ -288,6 +290,21 @@ func (s *stableStore) writeLocked(changes ...change) error {
 		s.values = before
 		err = fmt.Errorf("cannot write Raft's term or vote: %w", err)
 		s.fatal(err)
+	} else if trace.On {
+		s.record(changes)
 	}
 	return err
+}
+
+// record records what changes have written of the term and the vote.
+func (s *stableStore) record(changes []change) {
+	for _, c := range changes {
+		switch {
+		case bytes.Equal(c.key, currentTermKey):
+			s.trace.Record(trace.Event{Kind: trace.Enters, Term: binary.BigEndian.Uint64(c.value)})
+		case bytes.Equal(c.key, lastVoteCandKey):
+			s.trace.Record(trace.Event{Kind: trace.Votes,
+				Term: binary.BigEndian.Uint64(s.values[string(lastVoteTermKey)])})
+		}
+	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/cluster/membership"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/tests/wait"
 )
 
@@ -85,7 +86,8 @@ type testCluster struct {
 	clocks  map[string]*testClock
 	change  func(*Config)
 	machine func(*toy) Machine // nil: the toy itself
-	ca      *testCA            // with -tls
+	trace   trace.To
+	ca      *testCA // with -tls
 }
 
 var overTLS = flag.Bool("tls", false, "nodes of the tests dial TLS")
@@ -138,8 +140,8 @@ func newRealCluster(t testing.TB, size int, change func(*Config)) *testCluster {
 // emptyCluster returns a cluster without nodes.
 func emptyCluster(t testing.TB) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, net: newNetwork(), dir: t.TempDir(), nodes: map[string]*Node{},
-		toys: map[string]*toy{}, clocks: map[string]*testClock{}}
+	c := &testCluster{t: t, net: newNetwork(), dir: t.TempDir(), trace: traced(t),
+		nodes: map[string]*Node{}, toys: map[string]*toy{}, clocks: map[string]*testClock{}}
 	if *overTLS {
 		c.ca = newCA(t)
 	}
@@ -182,7 +184,7 @@ func (c *testCluster) tryOpen(id string, ln net.Listener) error {
 	cfg := Config{
 		ID: id, ClientAddr: "client-" + id + ":1", DataDir: filepath.Join(c.dir, id),
 		PeerListener: ln, Members: c.members, Clock: c.clock(id), dial: c.net.dialer(id),
-		Logger: testLogger(),
+		Logger: testLogger(), Trace: c.trace,
 	}
 	if len(c.members) == 1 {
 		cfg.Members = nil

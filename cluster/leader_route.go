@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/pulse"
@@ -117,6 +118,7 @@ func (n *Node) observe() *route {
 	next := &route{self: n.leadsRaft()}
 	if term := n.raft.CurrentTerm(); n.leadsIn(term) {
 		n.termLeader.leads(n.cfg.ID, term)
+		n.trace.Record(trace.Event{Kind: trace.Leads, Term: term})
 	}
 	_, leaderID := n.raft.LeaderWithID()
 	next.leaderID = string(leaderID)

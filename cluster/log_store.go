@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/disk"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/metrics"
 )
@@ -30,6 +31,7 @@ type logStore struct {
 	raft.LogStore
 	arrivals  *arrivals
 	appliedMs func() int64 // the machine's clock; must not block
+	trace     trace.To
 
 	mu     lockorder.RWMutex
 	ring   [cacheEntries]raft.Log // copies, by index modulo its length; index 0: none
@@ -192,6 +194,7 @@ func (s *logStore) refuse(err error) error {
 
 // cache notes new entries and adds them to the cache.
 func (s *logStore) cache(logs []*raft.Log) {
+	s.record(trace.Logs, logs)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range logs {
@@ -237,6 +240,7 @@ func (s *logStore) store(logs []*raft.Log, spare bool) error {
 		s.writing.end()
 	}
 	if err == nil {
+		s.record(trace.Stores, logs)
 		s.cutting = false
 		s.storeFailure.Store(nil)
 		return nil
@@ -279,6 +283,19 @@ func (s *logStore) closeGap(next uint64) error {
 		return fmt.Errorf("dropping entries that a snapshot holds: %w", err)
 	}
 	return nil
+}
+
+// record records entries, those of a term together.
+func (s *logStore) record(kind trace.Kind, logs []*raft.Log) {
+	for len(logs) > 0 && trace.On {
+		n := 1
+		for n < len(logs) && logs[n].Term == logs[0].Term {
+			n++
+		}
+		s.trace.Record(trace.Event{Kind: kind, First: logs[0].Index, Index: logs[n-1].Index,
+			Term: logs[0].Term})
+		logs = logs[n:]
+	}
 }
 
 // isInvisible reports whether an entry never reaches the machine or its applier.
@@ -467,6 +484,7 @@ func (s *logStore) deleteLocked(low, high, last uint64, conflict bool) error {
 			fmt.Errorf("a snapshot replaced a log that extended to entry %d", last))
 	}
 	if high >= last {
+		s.trace.Record(trace.Event{Kind: trace.Cuts, Index: low - 1})
 		s.resetArrival()
 		if s.cut != nil {
 			s.cut(low - 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/metrics"
 	"github.com/coordd/coordd/internal/pulse"
@@ -134,6 +135,9 @@ type applier struct {
 	durable func(index uint64) bool
 	skipped error // an entry was not applied: Raft's indexes are wrong; the applying goroutine's
 
+	trace trace.To
+	term  func() uint64 // Raft's
+
 	applying atomic.Uint64     // index of the entry being applied; 0: none
 	began    atomic.Int64      // when that began, ns since processStart
 	begins   [16]applyBegun    // when applying the newest entries began, by index modulo the length
@@ -196,6 +200,9 @@ func (a *applier) Apply(l *raft.Log) any {
 		a.notifyReplay(l.Index <= a.replayEnd.Load())
 		out = a.apply(l)
 		a.clockMs.Store(a.machine.Clock())
+	}
+	if trace.On && a.trace != nil {
+		a.trace.Record(trace.Event{Kind: trace.Applies, Index: l.Index, Term: l.Term, Now: a.term()})
 	}
 	a.advance(l.Index)
 	return out
@@ -368,6 +375,7 @@ func (a *applier) Restore(source io.ReadCloser) error {
 		a.logger.Info("snapshot loaded", "applied-before", a.appliedIndex.Load(), "index",
 			meta.Index, "took", time.Since(began))
 		a.appliedTerm = meta.Term
+		a.trace.Record(trace.Event{Kind: trace.Restores, Index: meta.Index, Term: meta.Term})
 		a.advance(meta.Index)
 	}
 	return err

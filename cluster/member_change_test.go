@@ -27,7 +27,7 @@ func (c *testCluster) joiner(id string, join bool) *Node {
 	toy := newToy()
 	cfg := Config{ID: id, ClientAddr: "client-" + id + ":1", DataDir: filepath.Join(c.dir, id),
 		PeerListener: c.net.listen(c.t, id, ""), Join: join, Clock: c.clock(id),
-		dial: c.net.dialer(id), Logger: testLogger()}
+		dial: c.net.dialer(id), Logger: testLogger(), Trace: c.trace}
 	if *overTLS {
 		c.ca.useTLS(PeerTLSDial)(&cfg)
 	}

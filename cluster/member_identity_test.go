@@ -27,6 +27,7 @@ func lateCluster(t *testing.T, size int) *testCluster {
 		c.close(m.ID)
 		c.wipe(m.ID)
 	}
+	c.trace = traced(t) // another history
 	return c
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/cluster/raftlog"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/lockorder"
 )
 
@@ -42,6 +43,7 @@ type Node struct {
 type setup struct {
 	cfg         Config
 	logger      *slog.Logger
+	trace       trace.To
 	opened      time.Time
 	machine     *applier
 	levels      Leveled // the machine's
@@ -250,6 +252,9 @@ func (n *Node) startRaft() error {
 	n.logs.covered = func() uint64 { return n.stores.snapshots.newest.Load().index }
 	n.logs.applied, n.logs.fatal = n.machine.appliedIndex.Load, n.cfg.Fatal
 	var running atomic.Pointer[raft.Raft]
+	if trace.On && n.cfg.Trace != nil {
+		n.startTrace()
+	}
 	n.logs.leads = func() bool {
 		r := running.Load()
 		return r != nil && r.State() == raft.Leader
@@ -296,6 +301,19 @@ func (n *Node) startRaft() error {
 	}
 	n.stores.snapshots.started()
 	return nil
+}
+
+// startTrace has all parts of the node record what they do.
+func (n *Node) startTrace() {
+	n.trace = func(e trace.Event) {
+		e.Node = n.cfg.ID
+		n.cfg.Trace(e)
+	}
+	n.logs.trace, n.stores.stable.trace, n.machine.trace = n.trace, n.trace, n.trace
+	n.machine.term = func() uint64 { return n.stores.stable.number(currentTermKey) }
+	last, _ := n.stores.log.LastIndex() // an error ends the start later
+	n.trace.Record(trace.Event{Kind: trace.Starts, Index: last, Term: n.machine.term(),
+		Now: n.stores.stable.number(lastVoteTermKey)})
 }
 
 func (n *Node) newTransport(over raft.StreamLayer) *raft.NetworkTransport {

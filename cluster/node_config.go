@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/cluster/clock"
+	"github.com/coordd/coordd/cluster/trace"
 )
 
 // Member is a node of the cluster's first configuration.
@@ -75,6 +76,8 @@ type Config struct {
 	// log; default: log, and refuse whatever depends on it
 	Fatal func(error)
 	World *World // a simulation's network and disk; nil: the real ones
+	// Trace receives what the node does that models are about, in builds that record it
+	Trace trace.To
 
 	dial     dialFunc                          // tests cut links here
 	tuneRaft func(*raft.Config)                // tests shorten intervals here

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coordd/coordd/cluster/fair"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/lockorder"
 )
 
@@ -593,6 +594,7 @@ func (l *link) termAnswer(f frame) error {
 		return err
 	}
 	l.mu.Lock()
+	l.n.trace.Record(trace.Event{Kind: trace.Answered, Peer: l.id, Question: f.id, Term: t.term})
 	// A question of the route loop has nonce 0 and must not undo an answer to the read loop.
 	l.ackNonce, l.report, l.heard = max(l.ackNonce, f.id), t, time.Now()
 	l.reportedAt, l.lastIndex = l.n.raft.CommitIndex(), t.lastIndex

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/lockorder"
 	"github.com/coordd/coordd/internal/logging"
 )
@@ -279,12 +280,44 @@ func (t *transport) watchVote(rpc *raft.RPC, term uint64) {
 }
 
 func (t *transport) pass(rpc raft.RPC) bool {
+	if trace.On {
+		t.record(&rpc)
+	}
 	select {
 	case t.rpcs <- rpc:
 		return true
 	case <-t.stop:
 		return false
 	}
+}
+
+// record records Raft's answer to a message.
+func (t *transport) record(rpc *raft.RPC) {
+	var e trace.Event
+	switch req := rpc.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		if len(req.Entries) == 0 {
+			return // Raft counts nothing by it
+		}
+		e = trace.Event{Kind: trace.Confirms, Index: following(req).PrevLogEntry}
+	case *raft.RequestVoteRequest:
+		e = trace.Event{Kind: trace.Grants, Peer: speaker(*rpc), Term: req.Term,
+			Index: req.LastLogIndex}
+	default:
+		return
+	}
+	rpc.RespChan = t.listen(rpc.RespChan, func(a raft.RPCResponse) {
+		switch r := a.Response.(type) {
+		case *raft.AppendEntriesResponse:
+			if r.Success {
+				t.n.trace.Record(e)
+			}
+		case *raft.RequestVoteResponse:
+			if r.Granted {
+				t.n.trace.Record(e)
+			}
+		}
+	})
 }
 
 // cutAppend removes from a leader's message what is up to a committed entry: this node has it, and

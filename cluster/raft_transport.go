@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/lockorder"
 )
 
@@ -86,12 +87,13 @@ func (t *transport) movingFrom(id raft.ServerID, target raft.ServerAddress) bool
 // Raft paper's rule (section 5.3) is the index of the last new entry.
 func (t *transport) verified(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
 	last := min(req.PrevLogEntry+uint64(len(req.Entries)), t.n.logs.durableTo())
-	if req.LeaderCommitIndex <= last {
-		return req
+	if req.LeaderCommitIndex > last {
+		capped := *req
+		capped.LeaderCommitIndex = last
+		req = &capped
 	}
-	capped := *req
-	capped.LeaderCommitIndex = last
-	return &capped
+	t.n.trace.Record(trace.Event{Kind: trace.Tells, Index: req.LeaderCommitIndex})
+	return req
 }
 
 // isOfOneLog reports whether this node still leads in the term of a message that is made. Raft

@@ -11,6 +11,7 @@ import (
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/fair"
 	"github.com/coordd/coordd/cluster/membership"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -102,13 +103,18 @@ func (n *Node) readOnce(lead *leadership) bool {
 	// read_confirm.go. A later reading of the clock could be of a time at which another node leads,
 	// and a key that has been given more time there would have none left.
 	now := lead.Now()
-	index := n.logs.lastVisible(n.committed())
+	asked := n.nonce + 1
+	n.trace.Record(trace.Event{Kind: trace.Asks, Question: asked, Term: lead.term})
+	committed := n.committed()
+	index := n.logs.lastVisible(committed)
 	calls := append(light, heavy...)
 	all := slices.ContainsFunc(calls, (*call).asksReplication)
 	if !n.confirm(lead, all) || !n.awaitApplied(index, calls) || n.failure.Load() {
 		n.retract(n.reads, calls)
 		return true
 	}
+	n.trace.Record(trace.Event{Kind: trace.Reads, Question: asked, Term: lead.term,
+		Index: committed})
 	p := readPass{n: n, lead: lead, index: index, now: now}
 	if len(heavy) > 0 {
 		n.heavyRead.Store(true)

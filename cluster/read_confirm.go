@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coordd/coordd/cluster/trace"
 )
 
 const (
@@ -48,6 +50,7 @@ func (n *Node) confirm(lead *leadership, all bool) bool {
 			return false
 		}
 		if need == 0 {
+			n.trace.Record(trace.Event{Kind: trace.Confirmed, Question: first})
 			return true
 		}
 		asked, patience := others, askAgain
@@ -79,6 +82,7 @@ func (n *Node) confirm(lead *leadership, all bool) bool {
 				}
 			}
 			if have >= need {
+				n.trace.Record(trace.Event{Kind: trace.Confirmed, Question: first, Need: need})
 				return n.raft.CurrentTerm() == lead.term
 			}
 			if n.route.Load().lead != lead {

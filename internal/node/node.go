@@ -21,6 +21,7 @@ import (
 	"github.com/coordd/coordd/cluster"
 	"github.com/coordd/coordd/cluster/clock"
 	"github.com/coordd/coordd/cluster/membership"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/acl"
 	"github.com/coordd/coordd/fsm"
@@ -93,6 +94,7 @@ type Config struct {
 	LeaderWait        time.Duration // 0: the default; negative: requests do not wait for a leader
 	Clock             clock.Clock   // nil: the system's
 	World             *World        // set in a simulation; nil: the real one
+	Trace             trace.To      // see cluster.Config
 
 	server.Options
 	LockLabels string // rules by which locks and windows are counted, see locks.ParseRules
@@ -319,7 +321,7 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,
 		SnapshotThreshold: n.cfg.SnapshotThreshold,
 		HeartbeatTimeout:  n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
-		Clock: n.cfg.Clock, Logger: n.log, Fatal: n.fatal, Answer: n.server.Answer,
+		Clock: n.cfg.Clock, Trace: n.cfg.Trace, Logger: n.log, Fatal: n.fatal, Answer: n.server.Answer,
 	}
 	if n.cfg.World != nil {
 		c.World = &n.cfg.World.World

@@ -56,7 +56,7 @@ var (
 func simulate(ctx context.Context, t *tree, overlay string, seeds int) (string, error) {
 	binary := filepath.Join(t.dir, "mutated.test")
 	if out, err := t.command(ctx, simulations, nil, "test", "-c", "-vet=off", "-overlay",
-		filepath.Join(overlay, "overlay.json"), "-tags", "coordd_sim", "-o", binary,
+		filepath.Join(overlay, "overlay.json"), "-tags", "coordd_sim,coordd_trace", "-o", binary,
 		".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building: %w\n%s", err, out)
 	}

@@ -67,7 +67,7 @@ func build(t *testing.T) string {
 	for _, args := range [][]string{
 		{"run", "./runtimepatch", dir},
 		{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-tags",
-			"coordd_sim", "-o", binary, "."},
+			"coordd_sim,coordd_trace", "-o", binary, "."},
 	} {
 		if out, err := binaries.Go(args...).CombinedOutput(); err != nil {
 			t.Fatalf("go %v: %v\n%s", args, err, out)

@@ -13,11 +13,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coordd/coordd/cluster"
+	"github.com/coordd/coordd/cluster/trace"
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/internal/node"
+	"github.com/coordd/coordd/internal/tests/models"
 	"github.com/coordd/coordd/internal/tests/simnet"
 )
 
@@ -87,6 +90,8 @@ type process struct {
 	rotten  bool          // its disk changed what it holds
 	damaged bool          // … and the node has found it
 	over    chan struct{} // closed when the run ends
+
+	recording atomic.Int64 // the run whose events are checked; 0: none
 }
 
 func (p *process) clientAddr() string { return net.JoinHostPort(p.host, "6379") }
@@ -101,6 +106,7 @@ func (p *process) start() {
 	}
 	p.up, p.over = true, make(chan struct{})
 	p.run++
+	p.recording.Store(int64(p.run))
 	run, over, d := p.run, p.over, p.disk
 	p.machine = p.s.net.Boot(p.host)
 	d.crash = func() { p.ends(run, "power", false, time.Second) }
@@ -112,6 +118,7 @@ func (p *process) start() {
 		World: &node.World{World: d.world(p.machine), Exit: func(err error) { p.fatal(run, err) }},
 	}
 	cfg.Unprotected, cfg.World.KnownLevel = true, p.known
+	cfg.Trace = func(e trace.Event) { p.record(run, e) }
 	if p.join {
 		for _, q := range p.s.processes {
 			if q != p {
@@ -168,6 +175,7 @@ func (p *process) ends(run int, mode string, tells bool, restart time.Duration) 
 		return
 	}
 	p.up = false
+	p.recording.Store(0)
 	close(p.over)
 	p.run++
 	old, n := p.disk, p.node
@@ -279,6 +287,12 @@ type simulation struct {
 	// snapshots of its first feature level have no marks
 	guessesMarks bool
 
+	models struct {
+		mu     sync.Mutex
+		trace  *models.Trace
+		broken bool
+	}
+
 	mu         sync.Mutex
 	notes      []string
 	violations []string
@@ -292,6 +306,7 @@ func newSimulation(sc *schedule) *simulation {
 	s := &simulation{seed: sc.seed, net: simnet.NewRandom(sc.seed), began: time.Now(),
 		threshold:    sc.threshold,
 		guessesMarks: sc.level != 0 && sc.level < commands.LevelSecond}
+	s.models.trace = models.NewTrace()
 	for i := range sc.nodes {
 		p := s.add(i + 1)
 		p.known = sc.level
@@ -320,6 +335,20 @@ func (s *simulation) violation(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.violations = append(s.violations, fmt.Sprintf(format, args...))
+}
+
+// record checks what a process does against the models.
+func (p *process) record(run int, e trace.Event) {
+	m := &p.s.models
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.recording.Load() != int64(run) || m.broken {
+		return
+	}
+	if err := m.trace.Step(e); err != nil {
+		m.broken = true
+		p.s.violation("the models do not allow it: %v", err)
+	}
 }
 
 // trace notes what a client did, for a log.

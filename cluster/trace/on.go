@@ -1,0 +1,6 @@
+//go:build coordd_trace
+
+package trace
+
+// On reports whether this build records.
+const On = true
