@@ -98,6 +98,10 @@ func (c *client) call(wait time.Duration, commands ...[]string) ([]string, error
 	return replies, nil
 }
 
+// newer are operations whose commands need the newest feature level. A cluster has it once every
+// member has run.
+var newer = map[string]bool{"once": true, "acquire": true, "release": true}
+
 // readReply reads a reply: an error with its "-", a status, integer or string as it is, null as
 // "(nil)", and an array, push or map with spaces between its
 // elements.
@@ -218,6 +222,9 @@ func (c *client) perform(kind string, args []string) bool {
 			return false
 		}
 	}
+	if newer[kind] && strings.HasPrefix(o.reply, "-ERR unknown command") && !c.s.risen.Load() {
+		return false // a node crashed before the others knew that it is of this release
+	}
 	// MULTI is refused: nothing was queued, and EXEC has nothing to run
 	if kind == "multi" || kind == "fence" {
 		if strings.HasPrefix(o.reply, "-EXECABORT") || strings.HasPrefix(o.reply, "-ERR EXEC") {
@@ -226,6 +233,9 @@ func (c *client) perform(kind string, args []string) bool {
 	}
 	if o.unknown && readOnly[kind] {
 		return false
+	}
+	if newer[kind] && !o.unknown {
+		c.s.risen.Store(true)
 	}
 	if strings.HasPrefix(o.reply, "-") {
 		c.s.violation("client %d: %s %v: %s", c.number, kind, args, o.reply)

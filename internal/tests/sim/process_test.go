@@ -284,6 +284,8 @@ type simulation struct {
 	healed    sync.WaitGroup // faults that end by themselves
 	admins    int
 	undecided int // keys whose check took too long
+	// a command of the newest feature level has run: every later one does
+	risen atomic.Bool
 	// snapshots of its first feature level have no marks
 	guessesMarks bool
 
