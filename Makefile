@@ -111,6 +111,7 @@ check-plain: export COORDD_CHECK = 1
 check-plain:
 	sh .ci/only 'tier[.]Check' '$(filter-out $(PROCESSES),$(PLAIN))' $(GO) test $(TESTFLAGS) -timeout 30m
 	sh .ci/only 'detector[.]Skip' '$(RACE)' $(GO) test $(TESTFLAGS)
+	COORDD_CHECK= $(GO) test -tags coordd_trace $(TESTFLAGS) ./cluster
 
 # Much of what processes do is to wait: each of two runs has every other test.
 check-processes-%: export COORDD_CHECK = 1
@@ -159,6 +160,7 @@ lint:
 	$(GO) vet -C testdata/clients/libraries/go ./...
 	$(GO) vet -C testdata/bench ./...
 	$(GO) vet -tags coordd_tests ./cmd/coordd
+	$(GO) vet -tags coordd_trace ./cluster
 	$(GO) vet -tags coordd_sim,coordd_trace ./internal/tests/sim
 	$(GO) vet -tags coordd_lockorder ./internal/lockorder ./server ./cluster/... ./internal/node
 	$(GO) test ./internal/tests/lint

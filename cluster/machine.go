@@ -202,7 +202,8 @@ func (a *applier) Apply(l *raft.Log) any {
 		a.clockMs.Store(a.machine.Clock())
 	}
 	if trace.On && a.trace != nil {
-		a.trace.Record(trace.Event{Kind: trace.Applies, Index: l.Index, Term: l.Term, Now: a.term()})
+		a.trace.Record(trace.Event{Kind: trace.Applies, Index: l.Index, Term: l.Term,
+			Now: a.term()})
 	}
 	a.advance(l.Index)
 	return out

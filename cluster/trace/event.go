@@ -19,8 +19,8 @@ const (
 	Applies   Kind = "applies"   // its machine has the entry Index, of Term; Now is its own term
 	Asks      Kind = "asks"      // a read begins, whose first question is Question, in Term
 	Answered  Kind = "answered"  // Peer, which is in Term, has answered Question
-	Confirmed Kind = "confirmed" // who asked Question has Need answers, which with its own are enough
-	Reads     Kind = "reads"     // the read that asked Question returns what is committed up to Index
+	Confirmed Kind = "confirmed" // Need answers to Question are enough, and there are so many
+	Reads     Kind = "reads"     // the read of Question returns what is committed up to Index
 )
 
 // Event is one of them. Who records it has done it, but for Logs, Asks and the answers, which it is

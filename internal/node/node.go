@@ -94,7 +94,7 @@ type Config struct {
 	LeaderWait        time.Duration // 0: the default; negative: requests do not wait for a leader
 	Clock             clock.Clock   // nil: the system's
 	World             *World        // set in a simulation; nil: the real one
-	Trace             trace.To      // see cluster.Config
+	Trace             trace.To      // see cluster.Config; nil: see trace.ToFile
 
 	server.Options
 	LockLabels string // rules by which locks and windows are counted, see locks.ParseRules
@@ -248,7 +248,13 @@ func Start(cfg Config, ls Listeners, log *slog.Logger) (started *Node, err error
 	n.adapter.SetObserver(n.locks)
 	n.server = server.New(n.serverConfig(table, most))
 	n.serve(pages)
-	if n.cluster, err = cluster.Open(n.clusterConfig(ls.Peer), n.adapter); err != nil {
+	c := n.clusterConfig(ls.Peer)
+	if c.Trace == nil {
+		if c.Trace, err = trace.ToFile(c.ID); err != nil {
+			return nil, err
+		}
+	}
+	if n.cluster, err = cluster.Open(c, n.adapter); err != nil {
 		return nil, err
 	}
 	n.loaded.Store(n.cluster)
@@ -321,7 +327,8 @@ func (n *Node) clusterConfig(peer net.Listener) cluster.Config {
 		DataDir: n.cfg.DataDir, LogStore: n.cfg.LogStore,
 		SnapshotThreshold: n.cfg.SnapshotThreshold,
 		HeartbeatTimeout:  n.cfg.HeartbeatTimeout, LeaderWait: n.cfg.LeaderWait,
-		Clock: n.cfg.Clock, Trace: n.cfg.Trace, Logger: n.log, Fatal: n.fatal, Answer: n.server.Answer,
+		Clock: n.cfg.Clock, Trace: n.cfg.Trace, Logger: n.log, Fatal: n.fatal,
+		Answer: n.server.Answer,
 	}
 	if n.cfg.World != nil {
 		c.World = &n.cfg.World.World

@@ -108,6 +108,9 @@ func (n *node) start() {
 			n.args()...)...)
 	}
 	cmd.Env = append(append(os.Environ(), n.site.systemd.env()...), "COORDD_TEST_WALL="+n.wall)
+	if n.site.traces != "" {
+		cmd.Env = append(cmd.Env, "COORDD_TRACE="+n.site.traces)
+	}
 	if n.number%3 == 2 { // its processor can do less
 		cmd.Env = append(cmd.Env, "GODEBUG=cpu.fma=off,cpu.avx2=off,cpu.sse41=off")
 	}

@@ -105,6 +105,7 @@ func perform(t *testing.T, p *plan) *run {
 		}
 	}
 	r.restart()
+	r.checkTraces()
 	for _, problem := range r.found() {
 		t.Error(problem)
 	}

@@ -57,6 +57,7 @@ type site struct {
 	all      []*node
 	upgrades bool // of nodes of release 0.1
 	systemd  *systemd
+	traces   string // directory of what builds for tests record; "": nothing is
 
 	mu       sync.Mutex
 	nextID   int
@@ -127,7 +128,7 @@ func newSite(p *plan) (*site, error) {
 	switch {
 	case p.needs(smallLog):
 		s.binary = binaries.Small
-	case p.needs(movedWall):
+	case p.needs(movedWall), p.number%2 == 1:
 		s.binary = binaries.Tests
 	}
 	if _, err := s.binary(); err != nil {
@@ -136,6 +137,12 @@ func newSite(p *plan) (*site, error) {
 	var err error
 	if s.dir, err = os.MkdirTemp("", "coordd-lab-"); err != nil {
 		return nil, err
+	}
+	if !p.needs(oldRelease) && (p.needs(smallLog) || p.needs(movedWall) || p.number%2 == 1) {
+		s.traces = filepath.Join(s.dir, "traces")
+		if err := os.Mkdir(s.traces, 0o700); err != nil {
+			return s, err
+		}
 	}
 	if s.systemd, err = newSystemd(filepath.Join(s.dir, "systemd")); err != nil {
 		return s, err

@@ -61,9 +61,6 @@ func NewTrace() *Trace {
 		leaders: map[uint64]string{}}
 }
 
-// Events returns how many events there were.
-func (t *Trace) Events() int { return t.events }
-
 // Step checks the next event. The error names the rule that it breaks.
 func (t *Trace) Step(e trace.Event) error {
 	t.events++
@@ -283,7 +280,7 @@ func (n *traced) read(e trace.Event) error {
 	case !r.confirmed:
 		return broken(AsksAMajority, "nobody was asked")
 	case known && term != r.term:
-		return broken(ReadsAfterBarrier, "it read what is committed up to an entry of term %d", term)
+		return broken(ReadsAfterBarrier, "it reads up to an entry of term %d", term)
 	case e.Index > n.durable:
 		return broken(AppliesWhatIsDurable, "its disk ends with %d", n.durable)
 	case e.Index < r.decided:

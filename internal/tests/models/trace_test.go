@@ -80,14 +80,14 @@ func TestTraces(t *testing.T) {
 		events []trace.Event
 		want   string
 	}{
-		"a vote that is on no disk":   {without("n2", trace.Votes), string(TermBeforeVote)},
-		"a term that is on no disk":   {without("n2", trace.Enters), string(TermBeforeVote)},
-		"an answer before the disk":   {without("n2", trace.Stores), string(FollowersWriteFirst)},
-		"told before the disk":        {without("n1", trace.Stores), string(AppliesWhatIsDurable)},
-		"a read without answers":      {without("n1", trace.Answered), string(AnswersToThisQuestion)},
-		"a read that nobody confirms": {without("n1", trace.Confirmed), string(AsksAMajority)},
-		"a read that did not begin":   {without("n1", trace.Asks), "it has not asked"},
-		"a leader without an entry":   {without("n3", trace.Stores), "leads without entry 2"},
+		"a vote that is on no disk": {without("n2", trace.Votes), string(TermBeforeVote)},
+		"a term that is on no disk": {without("n2", trace.Enters), string(TermBeforeVote)},
+		"an answer before the disk": {without("n2", trace.Stores), string(FollowersWriteFirst)},
+		"told before the disk":      {without("n1", trace.Stores), string(AppliesWhatIsDurable)},
+		"a read without answers":    {without("n1", trace.Answered), string(AnswersToThisQuestion)},
+		"a read that is unsure":     {without("n1", trace.Confirmed), string(AsksAMajority)},
+		"a read that did not begin": {without("n1", trace.Asks), "it has not asked"},
+		"a leader without an entry": {without("n3", trace.Stores), "leads without entry 2"},
 		"an answer to an earlier question": {with("n1", trace.Answered,
 			func(e *trace.Event) { e.Question-- }), string(AnswersToThisQuestion)},
 		"an answer of a later term": {with("n1", trace.Answered,

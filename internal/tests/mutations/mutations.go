@@ -67,6 +67,7 @@ var Classes = []string{
 	"state that cannot be read again",
 	"snapshot that is not read back",
 	"a vote without what was acknowledged",
+	"a step that the models do not allow",
 	"a refused candidate that holds up the election",
 	"a late request that deposes a leader",
 	"a change under way that stops elections",
