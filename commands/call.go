@@ -158,6 +158,9 @@ type Event struct {
 	// the Wait.Number of Served and WaitEnded, the new Place.Era of WaitsDropped, the new era of
 	// SubscribersDropped, the token of LockTaken and LockGivenBack
 	Wait uint64
+	// a Message of PUBLISH: what the machine took to compare its channel with the patterns of all
+	// nodes, units of 25 ns
+	Matching uint64
 }
 
 // Scripts is the script engine as the script commands see it; package fsm/script implements it.

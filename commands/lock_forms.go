@@ -263,9 +263,18 @@ func holdingWith(db *keyspace.DB, e *keyspace.Entry, owner []byte, token keyspac
 	return own, held && (token == 0 || token == own.token)
 }
 
-// LockToken returns the token by which an owner holds a lock of a database, 0 if it does not.
-func LockToken(db *keyspace.DB, key, owner []byte) keyspace.Revision {
-	if own, held := holdingIn(db, db.Find(key), owner); held {
+// Lock is what a key holds that may be a lock, until the database changes.
+type Lock struct {
+	db *keyspace.DB
+	e  *keyspace.Entry
+}
+
+// FindLock finds what a key of a database holds.
+func FindLock(db *keyspace.DB, key []byte) Lock { return Lock{db, db.Find(key)} }
+
+// Token returns the token by which an owner holds the lock, 0 if it does not.
+func (l Lock) Token(owner []byte) keyspace.Revision {
+	if own, held := holdingIn(l.db, l.e, owner); held {
 		return own.token
 	}
 	return 0
@@ -352,6 +361,6 @@ func (x *Call) letGo(own holding, key, owner []byte, permits int64) {
 	x.tellLock(LockGivenBack, key, owner, own.token)
 	x.deleteKey(key)
 	for _, channel := range channels { // who waits for it with Redisson listens there
-		x.Send([]byte(channel), []byte("0"), false)
+		x.Send(Event{Channel: []byte(channel), Payload: []byte("0")})
 	}
 }

@@ -190,7 +190,7 @@ func locksRelease(x *Call) error {
 	}
 	x.lost(x.Tx.DB, key, acquired)
 	for _, channel := range channels {
-		x.Send([]byte(channel), []byte("0"), false)
+		x.Send(Event{Channel: []byte(channel), Payload: []byte("0")})
 	}
 	return nil
 }

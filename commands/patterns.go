@@ -16,11 +16,11 @@ func CheckPattern(pattern []byte) error {
 // patterns of all subscribers.
 const maxChannel = 4 << 10
 
-// Send sends a message to the subscribers of a channel, or of a shard channel, unless its name is
-// too long for anyone to subscribe to it.
-func (x *Call) Send(channel, payload []byte, shard bool) {
-	if x.Level < LevelSecond || len(channel) <= maxChannel {
-		x.Emit(Event{Channel: channel, Payload: payload, Shard: shard})
+// Send sends a Message to its subscribers, unless the name of its channel is too long for anyone to
+// subscribe to it.
+func (x *Call) Send(e Event) {
+	if x.Level < LevelSecond || len(e.Channel) <= maxChannel {
+		x.Emit(e)
 	}
 }
 

@@ -281,7 +281,7 @@ func (m *Machine) mayEnter(env *commands.Env, w *waiter) bool {
 		if e := db.Find([]byte(k.key)); e != nil && e.Kind() == keyspace.KindHash {
 			env.Work += uint64(min(e.Collection().Len(), searchedOwners) / ownersPerUnit)
 		}
-		if commands.LockToken(db, []byte(k.key), []byte(w.lock.owner)) == 0 {
+		if commands.FindLock(db, []byte(k.key)).Token([]byte(w.lock.owner)) == 0 {
 			return false
 		}
 	}

@@ -181,8 +181,15 @@ func (m *Machine) Witness(on bool) { m.facts = on }
 // largest token that there may be.
 func (m *Machine) LockTokens(of []commands.HeldLock) (tokens []uint64, newest uint64) {
 	tokens = make([]uint64, len(of))
-	for i, l := range of {
-		tokens[i] = uint64(commands.LockToken(m.ks.DB(l.DB), []byte(l.Key), []byte(l.Owner)))
+	var lock commands.Lock
+	var owner []byte
+	for i := range of {
+		l := &of[i]
+		if i == 0 || l.DB != of[i-1].DB || l.Key != of[i-1].Key { // those of a key stand together
+			lock = commands.FindLock(m.ks.DB(l.DB), []byte(l.Key))
+		}
+		owner = append(owner[:0], l.Owner...)
+		tokens[i] = uint64(lock.Token(owner))
 	}
 	return tokens, uint64(keyspace.NewRevision(m.epoch, m.index, keyspace.MaxPosition))
 }

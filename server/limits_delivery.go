@@ -6,7 +6,6 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -23,9 +22,11 @@ const (
 	busyPart = 1.0 / 32
 	// blamedPart is the part of all work that must be somebody's fault. Less is not what delays it.
 	blamedPart = 1.0 / 8
-	// countedPart is the part of the interval that matching what is published may take, so that
-	// some are closed although delivery is not behind.
+	// countedPart is the part of the interval that the machine may take to match what is published
+	// with the patterns of all nodes. Beyond it, each node closes some of its own though delivery
+	// is not behind, unless they are less than ownPart of what is matched.
 	countedPart = 1.0 / 4
+	ownPart     = 1.0 / 16
 	// freeCopies is how many copies of one message a client may get by patterns before they are its
 	// fault.
 	freeCopies = 8
@@ -43,6 +44,7 @@ type deliveryLoad struct {
 	total, blamed float64 // all work, and what is somebody's fault
 	counts        bool    // the machine matches the message too
 	counted       float64 // blamed work for such messages
+	machine       float64 // the machine's work, for the patterns of all nodes
 	to            []*session
 }
 
@@ -54,11 +56,11 @@ type sessionLoad struct {
 	copies  int // how often it got that message by patterns
 }
 
-// begin begins a message. The machine matches those that are published, not notifications.
-func (st *deliveryLoad) begin(channel []byte) {
+// begin begins a message that took the machine so much to match: nothing if it is a notification.
+func (st *deliveryLoad) begin(matching uint64) {
 	st.message++
-	st.counts = !bytes.HasPrefix(channel, []byte("__keyspace@")) &&
-		!bytes.HasPrefix(channel, []byte("__keyevent@"))
+	st.counts = matching > 0
+	st.machine += float64(matching)
 }
 
 // push counts a message to a client.
@@ -104,8 +106,8 @@ func (st *deliveryLoad) owners(now time.Time, behind func(now time.Time) bool) [
 		return nil
 	}
 	window := float64(elapsed) / float64(matchUnit)
-	to, total, blamed, excess := st.to, st.total, st.blamed, st.counted-window*countedPart
-	st.since, st.to, st.total, st.blamed, st.counted = now, nil, 0, 0, 0
+	to, total, blamed, excess := st.to, st.total, st.blamed, st.excess(window)
+	st.since, st.to, st.total, st.blamed, st.counted, st.machine = now, nil, 0, 0, 0, 0
 	st.era++
 	late := blamed > 0 && total >= window*busyPart && blamed >= blamedPart*total && behind(now)
 	if !late && excess <= 0 {
@@ -140,6 +142,16 @@ func (st *deliveryLoad) owners(now time.Time, behind func(now time.Time) bool) [
 		excess -= c.load.work
 	}
 	return closing
+}
+
+// excess is what this node's clients must give up of a window for the machine to match in time:
+// their share, since those who slow it down may have spread over the nodes.
+func (st *deliveryLoad) excess(window float64) float64 {
+	all := max(st.machine, st.counted)
+	if all <= window*countedPart || st.counted < all*ownPart {
+		return 0
+	}
+	return (all - window*countedPart) * st.counted / all
 }
 
 // behind reports whether much waits behind the current parcel, or the oldest event waits for long.

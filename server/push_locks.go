@@ -20,6 +20,9 @@ const (
 	// applying the log looks at each when the key changes. Of others nobody is told.
 	maxLockHolds = 65_536
 	maxKeyHolds  = 256
+	// maxCrowd bounds the locks that are known beyond fewHolds of one key: then an entry that
+	// changes few keys has few looked at, since the looks are not charged.
+	maxCrowd, fewHolds = 4096, 8
 	// lockHoldCost is what one takes besides its texts, bytes.
 	lockHoldCost = 384
 	// keptEnds bounds the ends that are kept of a lock for replies that have not arrived.
@@ -69,6 +72,7 @@ type lockHolds struct {
 
 	mu    lockorder.RWMutex
 	byKey map[heldKey][]*lockHold
+	crowd int        // those beyond fewHolds of each key
 	lost  []lostLock // to be told
 }
 
@@ -89,8 +93,13 @@ func (v *lockHolds) ask(s *session, of heldLock) {
 	h := s.locks[of]
 	if h == nil {
 		same := v.byKey[of.heldKey]
-		if len(same) >= maxKeyHolds || v.count.Load()+int64(len(v.lost)) >= maxLockHolds {
+		crowded := len(same) >= fewHolds
+		if len(same) >= maxKeyHolds || crowded && v.crowd >= maxCrowd ||
+			v.count.Load()+int64(len(v.lost)) >= maxLockHolds {
 			return
+		}
+		if crowded {
+			v.crowd++
 		}
 		if v.byKey == nil {
 			v.byKey = map[heldKey][]*lockHold{}
@@ -112,6 +121,9 @@ func (h *lockHold) bytes() int { return lockHoldCost + len(h.of.key) + len(h.of.
 // remove forgets a lock. The caller holds mu.
 func (v *lockHolds) remove(h *lockHold) {
 	same := v.byKey[h.of.heldKey]
+	if len(same) > fewHolds {
+		v.crowd--
+	}
 	if same = slices.DeleteFunc(same, func(o *lockHold) bool { return o == h }); len(same) == 0 {
 		delete(v.byKey, h.of.heldKey)
 	} else {

@@ -291,17 +291,18 @@ func publishHandler(shard bool) commands.Handler {
 		if err := commands.CheckChannel(x.Args[1]); err != nil && x.Level >= commands.LevelSecond {
 			return err
 		}
+		e := commands.Event{Channel: x.Args[1], Payload: x.Args[2], Shard: shard}
 		n, work := int64(0), uint64(0)
 		switch {
 		case x.Level < commands.LevelSecond:
 		case shard:
 			n, work = x.Subscribers.Of(subscriptions.Shard, x.Args[1])
 		default:
-			n, work = x.Subscribers.Receivers(x.Args[1])
+			n, work, e.Matching = x.Subscribers.Receivers(x.Args[1])
 		}
 		x.Spend(int(work))
 		x.Out.Int(n) // first: a message without room for its reply is not sent
-		x.Send(x.Args[1], x.Args[2], shard)
+		x.Send(e)
 		return nil
 	}
 }

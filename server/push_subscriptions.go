@@ -475,7 +475,7 @@ type parcelDelivery struct {
 // publish sends a message to its subscribers.
 func (t *parcelDelivery) publish(e *commands.Event) {
 	ps := t.srv.pubsub
-	ps.load.begin(e.Channel)
+	ps.load.begin(e.Matching)
 	if e.Shard {
 		ps.shards.reached(e.Channel, func(to subscribers) {
 			t.fanOut(to, published("smessage", e))

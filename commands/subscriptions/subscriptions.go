@@ -207,21 +207,23 @@ func (c *Counts) Of(kind Kind, text []byte) (count int64, work uint64) {
 }
 
 // Receivers returns how many subscriptions a message to channel reaches, those of patterns too.
-func (c *Counts) Receivers(channel []byte) (count int64, work uint64) {
+// matched is the part of the work that comparing with patterns took.
+func (c *Counts) Receivers(channel []byte) (count int64, work, matched uint64) {
 	count, work = c.Of(Channel, channel)
 	most := work + MatchWork
 	for _, n := range c.all() {
 		if tree := n.names[Pattern]; tree != nil && tree.Len() > 0 {
-			matched, took := matching(tree, channel, most-min(work, most))
-			count, work = count+matched, work+took
+			of, took, units := matching(tree, channel, most-min(work, most))
+			count, work, matched = count+of, work+took, matched+units
 		}
 	}
-	return count, work
+	return count, work, matched
 }
 
 // matching counts the subscribers of the patterns that match channel, until that has taken most
-// units.
-func matching(tree *btree.BTreeG[name], channel []byte, most uint64) (count int64, work uint64) {
+// units. matched is what comparing took.
+func matching(tree *btree.BTreeG[name], channel []byte,
+	most uint64) (count int64, work, matched uint64) {
 	text := string(channel)
 	for from := (name{}); work <= most; {
 		work += findWork(tree, len(from.prefix))
@@ -232,6 +234,7 @@ func matching(tree *btree.BTreeG[name], channel []byte, most uint64) (count int6
 			work += uint64(shared / 64)
 			if shared == len(p.prefix) {
 				ok, units := glob.MatchWork([]byte(p.text), channel)
+				matched += uint64(units)
 				if work += uint64(units); ok {
 					count += p.count
 				}
@@ -245,11 +248,11 @@ func matching(tree *btree.BTreeG[name], channel []byte, most uint64) (count int6
 			return false
 		})
 		if !more {
-			return count, work
+			return count, work, matched
 		}
 		from = next
 	}
-	return count, work
+	return count, work, matched
 }
 
 func commonPrefix(a, b string) int {

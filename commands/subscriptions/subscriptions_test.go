@@ -78,7 +78,7 @@ func TestCountsAreThoseOfTheNodes(t *testing.T) {
 		}
 		for range 50 {
 			channel, kind := word(), Kind(r.IntN(int(Kinds)))
-			if got, _ := c.Receivers([]byte(channel)); got != want.receivers(channel) {
+			if got, _, _ := c.Receivers([]byte(channel)); got != want.receivers(channel) {
 				t.Fatalf("%q reaches %d, want %d: %v", channel, got, want.receivers(channel), want)
 			}
 			got := c.Names(kind, nil, func(uint64) {})
@@ -121,7 +121,7 @@ func TestErasAndSequences(t *testing.T) {
 	}
 	wants := func(taken bool, want bool, count int64) {
 		t.Helper()
-		if got, _ := c.Receivers([]byte("c")); taken != want || got != count {
+		if got, _, _ := c.Receivers([]byte("c")); taken != want || got != count {
 			t.Errorf("taken %v, %d subscribers; want %v, %d", taken, got, want, count)
 		}
 	}
@@ -134,7 +134,8 @@ func TestErasAndSequences(t *testing.T) {
 	c.Drop("n1", 9)
 	wants(tell(7, 4, 5), false, 0) // on its way since before
 	wants(tell(9, 1, 1), true, 1)
-	if got, _ := frozen.Receivers([]byte("c")); got != 4 || c.Era("n1") != 9 || c.Era("n2") != 0 {
+	got, _, _ := frozen.Receivers([]byte("c"))
+	if got != 4 || c.Era("n1") != 9 || c.Era("n2") != 0 {
 		t.Errorf("%d in a copy, eras %d and %d", got, c.Era("n1"), c.Era("n2"))
 	}
 	if got := c.Nodes(); !slices.Equal(got, []string{"n1"}) {
@@ -159,7 +160,7 @@ func TestBounds(t *testing.T) {
 	if got := c.Bytes(); got > MaxBytes || got < MaxBytes-2*size {
 		t.Errorf("%d bytes", got)
 	}
-	if got, _ := restored(t, c).Receivers([]byte(changes[100].Name)); got != 1 {
+	if got, _, _ := restored(t, c).Receivers([]byte(changes[100].Name)); got != 1 {
 		t.Errorf("%d subscribers", got)
 	}
 }
@@ -174,7 +175,7 @@ func TestMatchingHasABound(t *testing.T) {
 		changes = append(changes, Change{Pattern, fmt.Sprint("*", hard, i), 1})
 	}
 	c.Tell("n1", 1, 1, changes)
-	if _, work := c.Receivers([]byte(strings.Repeat("a", 5000))); work > 2*MatchWork {
+	if _, work, _ := c.Receivers([]byte(strings.Repeat("a", 5000))); work > 2*MatchWork {
 		t.Errorf("%d units", work)
 	}
 	c.Drop("n1", 2)
@@ -183,8 +184,14 @@ func TestMatchingHasABound(t *testing.T) {
 		changes = append(changes, Change{Pattern, fmt.Sprintf("user:%d:*", i), 1})
 	}
 	c.Tell("n1", 2, 1, changes)
-	if got, work := c.Receivers([]byte("user:4711:x")); got != 1 || work > 5000 {
+	if got, work, _ := c.Receivers([]byte("user:4711:x")); got != 1 || work > 5000 {
 		t.Errorf("%d receivers by %d units", got, work)
+	}
+	_, _, one := c.Receivers([]byte("user:4711:x"))
+	c.Drop("n2", 1)
+	c.Tell("n2", 1, 1, changes)
+	if _, _, two := c.Receivers([]byte("user:4711:x")); one == 0 || two != 2*one {
+		t.Errorf("%d units of matching, %d with another node's patterns", one, two)
 	}
 }
 
@@ -214,12 +221,12 @@ func TestWorkOfFinding(t *testing.T) {
 	more("looking one up", found, among)
 	more("telling one", told, tell(3, Change{Channel, "b", 1}))
 	text := []byte(strings.Repeat("a", 1000))
-	_, none := c.Receivers(text)
+	_, none, _ := c.Receivers(text)
 	for i := range text {
 		patterns = append(patterns, Change{Pattern, string(text[:i]) + "0*", 1})
 	}
 	tell(4, patterns...)
-	_, seeks := c.Receivers(text)
+	_, seeks, _ := c.Receivers(text)
 	more("a step to each prefix", uint64(len(text))*lookUpWork, seeks-none)
 	listed := func(size int) (work uint64) {
 		c.Drop("n1", 1)

@@ -11,6 +11,7 @@ func TestBroken(t *testing.T) {
 	var out bytes.Buffer
 	SetLogger(slog.New(slog.NewTextHandler(&out, nil)))
 	defer SetLogger(nil)
+	defer func(was []*Rule) { rules = was }(rules)
 	r, other := New("b", "it holds", "nothing"), New("a", "it holds", "nothing")
 	for range 9 {
 		r.Broken("entry", 7)

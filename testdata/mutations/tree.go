@@ -143,7 +143,7 @@ func (t *tree) test(ctx context.Context, c mutations.Command) (result, error) {
 		builds = append(builds, []string{"build", "-o", os.DevNull, "./cmd/coordd"})
 	}
 	for _, args := range builds {
-		if out, err := t.command(ctx, ".", nil, args...).CombinedOutput(); err != nil {
+		if out, err := t.command(ctx, ".", c.Env, args...).CombinedOutput(); err != nil {
 			return result{}, fmt.Errorf("building: %w\n%s", err, out)
 		}
 	}
