@@ -138,27 +138,27 @@ func (v *claims) next() (untilMs int64, some bool) {
 func (v *claims) empty() bool { return len(v.numbers) == 0 }
 
 // claim claims what the wait of a number, in decimal, was granted, if it has the token.
-func (s *systemCall) claim() error {
-	m, env := s.m, s.env
-	number, _ := commands.ParseInt(s.args[0])
-	c := m.waiting.locks.claims.numbers[uint64(number)]
-	if c != nil && len(s.args) > 1 {
-		env.Work += uint64(len(c.undo) / requestBytes)
-		if !c.has(s.args[1]) {
+func (c *systemCall) claim() error {
+	m, env := c.m, c.env
+	number, _ := commands.ParseInt(c.args[0])
+	granted := m.waiting.locks.claims.numbers[uint64(number)]
+	if granted != nil && len(c.args) > 1 {
+		env.Work += uint64(len(granted.undo) / requestBytes)
+		if !granted.has(c.args[1]) {
 			return commands.ErrNotWaiting // its node does not know yet what it was granted since
 		}
 	}
 	switch {
-	case c == nil:
+	case granted == nil:
 		return commands.ErrNotWaiting
-	case !c.claimed && c.untilMs < m.ks.Now(), // this entry had no more work for it
-		!m.stillHeld(env, c): // or its node was away for long
-		m.giveUpClaim(env, c)
+	case !granted.claimed && granted.untilMs < m.ks.Now(), // this entry had no more work for it
+		!m.stillHeld(env, granted): // or its node was away for long
+		m.giveUpClaim(env, granted)
 		return commands.ErrNotWaiting
-	case c.claimed:
+	case granted.claimed:
 		return nil
 	default:
-		m.claimed(c)
+		m.claimed(granted)
 		return nil
 	}
 }

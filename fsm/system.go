@@ -68,7 +68,7 @@ const errNotReadable commands.Error = "ERR a setting is not read by a request"
 func (r *runner) system(q *commands.Request) {
 	start := len(r.resp.Buf)
 	defer r.recovered(&r.resp, start)
-	err := error(errNotReadable)
+	var err error
 	if r.readOnly {
 		if r.env.Level >= commands.LevelSecond {
 			r.env.Work += authWork
