@@ -14,6 +14,7 @@ import (
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
+	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/lockorder"
 )
 
@@ -54,7 +55,8 @@ type Adapter struct {
 	panics     atomic.Uint64 // requests that panicked
 	slow       atomic.Uint64 // scripts
 	saved      atomic.Uint64 // Machine.changes at the newest snapshot
-	lookups    lookups       // what reads counted
+	counted    atomic.Pointer[counted]
+	lookups    lookups // what reads counted
 	scripted   func(*commands.ScriptCalls)
 	checked    uint64 // index of this node's newest check; only the proposer uses it
 }
@@ -486,6 +488,7 @@ func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changes := a.m.changes
+	a.counted.Store(a.m.countedNow())
 	return frozen{a.m.Snapshot(), func() { a.saved.Store(changes) }}, nil
 }
 
@@ -549,8 +552,38 @@ func (f frozen) Persist(sink raft.SnapshotSink) error {
 // CheckSnapshot reads a snapshot as Restore does, beside Apply, and keeps nothing of it. Like
 // Persist it leaves at least half of the time to requests.
 func (a *Adapter) CheckSnapshot(r io.Reader) error {
-	_, err := CheckSnapshot(&restingReader{r, rests{time.Now()}}, a.table)
+	has, err := CheckSnapshot(&restingReader{r, rests{time.Now()}}, a.table)
+	if was := a.counted.Load(); err == nil && was != nil && was.index == has.Index &&
+		(was.memory != has.Memory || was.keys != has.Keys) {
+		countsEqual.Broken("index", has.Index, "keys", has.Keys, "before", was.keys, "bytes",
+			has.Memory, "before-bytes", was.memory)
+	}
 	return err
+}
+
+// countsEqual holds of what changes count up and down, entry by entry.
+var countsEqual = invariant.New("counts-equal",
+	"a snapshot has as many keys, and counts as much memory, as the machine that wrote it",
+	"a node that starts from it may refuse what others take, and ends, as states-equal says")
+
+// counted is what a machine counted when a snapshot was taken.
+type counted struct {
+	index  uint64
+	memory int64
+	keys   int
+}
+
+// countedNow returns what the machine counts; nil below commands.LevelSecond, where nothing is
+// compared with it.
+func (m *Machine) countedNow() *counted {
+	if m.level < commands.LevelSecond {
+		return nil
+	}
+	c := &counted{index: m.index, memory: m.memory()}
+	for i := range keyspace.Databases {
+		c.keys += m.ks.DB(i).Len()
+	}
+	return c
 }
 
 // rests is when a goroutine that works for long has rested. With one that never sleeps, Go looks

@@ -18,6 +18,7 @@ type BackupInfo struct {
 	ClockMs int64 // the cluster clock
 	Keys    int   // including expired ones that were not swept
 	Bytes   int64
+	Memory  int64 // what all of it counts, as used_memory_dataset in INFO
 }
 
 // CheckSnapshot checks that ReadSnapshot would accept a snapshot file. It decodes each record and
@@ -38,7 +39,7 @@ func CheckSnapshot(r io.Reader, table *commands.Table) (BackupInfo, error) {
 		}
 		return checker.Check(record)
 	})
-	info.Bytes = counted.n
+	info.Bytes, info.Memory = counted.n, m.memory()+checker.Size()
 	return info, err
 }
 

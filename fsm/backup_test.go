@@ -105,7 +105,7 @@ func TestCheckSnapshot(t *testing.T) {
 	file := snapshotBytes(t, m.Snapshot())
 	info, err := CheckSnapshot(bytes.NewReader(file), testTable())
 	if want := (BackupInfo{Index: 9, ClockMs: 1234, Keys: 3,
-		Bytes: int64(len(file))}); err != nil || info != want {
+		Bytes: int64(len(file)), Memory: m.Stats().Memory}); err != nil || info != want {
 		t.Errorf("%+v %v, want %+v", info, err, want)
 	}
 	if n := m.Snapshot().Size(); n != int64(len(file)) {

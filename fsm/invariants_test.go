@@ -1,7 +1,10 @@
 package fsm
 
 import (
+	"errors"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
@@ -38,5 +41,39 @@ func TestInvariantsCanFail(t *testing.T) {
 	m.ks.SetRevision(keyspace.NewRevision(m.epoch, m.index, 1))
 	if !breaks(revisionsRise, func() { m.nextPosition(&commands.Env{}) }) {
 		t.Error("two requests with one revision are not seen")
+	}
+}
+
+// A counter that drifts is seen at the next snapshot, whatever it counts.
+func TestDriftingCountsAreSeen(t *testing.T) {
+	a := NewAdapter(testTable(), 7, func([]commands.Event) {}, func(err error) { t.Fatal(err) })
+	for i, lines := range [][]string{{}, {"SET a 1 PX 100000", "SADD s x y z", "ZADD z 1 a 2 b",
+		"RPUSH l a b", "HSET h f v g w", "HPEXPIRE h 100 FIELDS 1 f", "XADD x 1 f v",
+		"XGROUP CREATE x g 0", "PFADD p a b", "LEASE GRANT 1000", "LOCK.ACQUIRE k o PX 1000",
+		"IDEMPOTENT r INCR n", "WINDOW.HIT w 3 PX 100", "EVAL return(1) 0"},
+		{"SREM s x", "ZREM z a", "LPOP l", "HDEL h g", "XDEL x 1", "DEL a", "LOCK.RELEASE k o"}} {
+		a.Apply(&raft.Log{Index: uint64(i + 1), Data: AppendEntry(nil,
+			&Entry{ClockMs: int64(i * 60), Level: commands.FeatureLevel,
+				Batches: [][]byte{calls(lines...)}})})
+	}
+	broken := func(drift counted) bool {
+		var sink bufferSink
+		taken, err := a.Snapshot()
+		now := a.counted.Load()
+		a.counted.Store(&counted{now.index, now.memory + drift.memory, now.keys + drift.keys})
+		if err := errors.Join(err, taken.Persist(&sink)); err != nil {
+			t.Fatal(err)
+		}
+		return breaks(countsEqual, func() {
+			if err := a.CheckSnapshot(&sink); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if broken(counted{}) {
+		t.Error("counters that are right do not agree")
+	}
+	if !broken(counted{memory: -1}) || !broken(counted{keys: 1}) {
+		t.Error("a counter that is wrong is not seen")
 	}
 }

@@ -77,6 +77,12 @@ func (db *DB) recount(e *Entry, before int) {
 	}
 }
 
+// countAll counts an entry of which nothing is counted.
+func (db *DB) countAll(e *Entry) {
+	db.recount(e, 0)
+	db.count(int(e.Size()) - e.valueSize())
+}
+
 func baseSize(c Collection) int {
 	switch {
 	case c.Kind() == KindStream:

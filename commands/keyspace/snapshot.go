@@ -112,8 +112,7 @@ func (ks *Keyspace) load(record []byte, marks bool) error {
 	if e.deadline != 0 {
 		db.volatile.add(e.deadline)
 	}
-	db.recount(e, 0)
-	db.count(int(e.Size()) - e.valueSize())
+	db.countAll(e)
 	db.schedule(e)
 	return nil
 }
@@ -187,6 +186,9 @@ type Checker struct {
 	key   []byte // key of the newest record
 }
 
+// Size returns what the keys count that were checked.
+func (c *Checker) Size() int64 { return c.ks.Size() }
+
 // NewChecker returns a Checker of records with or without marks.
 func NewChecker(marks bool) *Checker { return &Checker{ks: New(), marks: marks} }
 
@@ -200,6 +202,7 @@ func (c *Checker) Check(record []byte) error {
 		return ErrCorrupt
 	}
 	c.db, c.hash, c.key = l.db, l.hash, append(c.key[:0], l.key...)
+	l.db.countAll(l.entry)
 	return nil
 }
 
