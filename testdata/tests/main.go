@@ -2,11 +2,12 @@
 //
 //	go run ./testdata/tests flakes [FLAGS] [-race PACKAGES] [-plain PACKAGES]
 //	go run ./testdata/tests times [-race PACKAGES] [-plain PACKAGES]
+//	go run ./testdata/tests before TEST
 //
 // flakes runs them again and again, shuffled, beside busy processes, and lists what failed how
 // often. times runs them alone, and writes how long each takes into docs/testing.md. PACKAGES are
-// separated by blanks, those of -race are built with the race detector. It is run from the top of
-// the repository.
+// separated by blanks, those of -race are built with the race detector. before runs a test on the
+// commit before the one that brought it. It is run from the top of the repository.
 package main
 
 import (
@@ -31,7 +32,13 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say flakes or times")
+		return errors.New("say flakes, times or before")
+	}
+	if args[0] == "before" {
+		if len(args) != 2 {
+			return errors.New("say which test")
+		}
+		return before(ctx, args[1])
 	}
 	if args[0] == busyCommand {
 		beBusy()
