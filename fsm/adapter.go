@@ -489,6 +489,9 @@ func (a *Adapter) Snapshot() (raft.FSMSnapshot, error) {
 	defer a.mu.Unlock()
 	changes := a.m.changes
 	a.counted.Store(a.m.countedNow())
+	if w := a.m.waitsForFree(); w != nil {
+		freeLocksGranted.Broken("index", a.m.index, "node", w.node, "wait", w.number)
+	}
 	return frozen{a.m.Snapshot(), func() { a.saved.Store(changes) }}, nil
 }
 

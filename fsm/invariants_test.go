@@ -44,6 +44,23 @@ func TestInvariantsCanFail(t *testing.T) {
 	}
 }
 
+// Who waits for what is free is seen.
+func TestForgottenWaitsAreSeen(t *testing.T) {
+	w := newWaitMachine(t)
+	w.run("SET l x")
+	w.wait("n1", 1, "LOCK.ACQUIRE l a PX 1000 WAIT 0")
+	if w.waitsForFree() != nil {
+		t.Error("the lock is held")
+	}
+	w.ks.Begin(w.ks.Now(), w.ks.CurrentRevision())
+	w.ks.DB(0).Delete([]byte("l"))
+	w.ks.End()
+	w.waiting.locks.ready = nil // as if the change had not told
+	if w.waitsForFree() == nil {
+		t.Error("a wait for a free lock is not seen")
+	}
+}
+
 // A counter that drifts is seen at the next snapshot, whatever it counts.
 func TestDriftingCountsAreSeen(t *testing.T) {
 	a := NewAdapter(testTable(), 7, func([]commands.Event) {}, func(err error) { t.Fatal(err) })

@@ -13,6 +13,7 @@ import (
 	"github.com/coordd/coordd/commands"
 	"github.com/coordd/coordd/commands/keyspace"
 	"github.com/coordd/coordd/commands/once"
+	"github.com/coordd/coordd/internal/invariant"
 	"github.com/coordd/coordd/internal/wire"
 )
 
@@ -303,6 +304,35 @@ func (m *Machine) mayServe(env *commands.Env, w *waiter) bool {
 		}
 	}
 	return true
+}
+
+// freeLocksGranted holds between entries. It is looked at with each snapshot, of sampledWaits.
+var freeLocksGranted = invariant.New("free-locks-granted",
+	"nobody waits for locks that are free, unless somebody is before it",
+	"who waits goes on waiting until one of these locks changes")
+
+const sampledWaits = 4096
+
+// waitsForFree returns a command that waits for locks that nobody has, and is the first for each.
+func (m *Machine) waitsForFree() *waiter {
+	v := &m.waiting
+	if len(v.locks.ready) > 0 || m.Held() || v.locks.waits == 0 {
+		return nil // they are served with the next entries
+	}
+	from := int(m.index % uint64(len(v.all)))
+	for i := range min(sampledWaits, len(v.all)) {
+		if w := v.all[(from+i)%len(v.all)]; w.lock != nil && m.mayHave(w) {
+			return w
+		}
+	}
+	return nil
+}
+
+// mayHave reports whether a command is the first for each of its locks, and nobody has any.
+func (m *Machine) mayHave(w *waiter) bool {
+	return !slices.ContainsFunc(w.keys, func(k changedKey) bool {
+		return m.waiting.locks.byKey[k][0] != w || m.ks.DB(k.db).Find([]byte(k.key)) != nil
+	})
 }
 
 // empty reports whether nobody waits for a lock, and nothing is to be claimed.
