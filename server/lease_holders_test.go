@@ -199,8 +199,9 @@ func TestUnreachedNodesLoseTheirHolders(t *testing.T) {
 
 		n.fake.set(func() { n.fake.st.Members[1].LastContact = 0 })
 		n.fake.heldBy(t, "n2", 8, "m")
-		for _, began := range []time.Duration{time.Hour, time.Minute} {
+		for _, began := range []time.Duration{time.Hour, time.Minute, 0} {
 			n.leaves(t, "m", 60_000)
+			time.Sleep(time.Millisecond) // it was heard of before
 			n.fake.set(func() { n.fake.began = time.Now().Add(-began) })
 			time.Sleep(10 * watchPeriod)
 		}
@@ -215,6 +216,60 @@ func TestHoldersOfAnEarlierProcess(t *testing.T) {
 		n := startSimulated(t, nil)
 		n.fake.heldBy(t, "n1", 1, "k")
 		eventually(t, "no connections", func() bool { return n.fake.HolderNodes() == nil })
+		n.leaves(t, "k", 5000)
+	})
+}
+
+// A connection between nodes that breaks and is made again within a second ends no lease, with any
+// grace: the connections of clients are there all the time.
+func TestBrokenLinksEndNoLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.lead("n1")
+		n.fake.heldBy(t, "n2", 7, "k")
+		time.Sleep(2 * contactLimit)
+		n.leaves(t, "k", 60_000)
+		heard := func(connected bool, ago time.Duration) {
+			n.fake.set(func() {
+				m := &n.fake.st.Members[1]
+				m.Connected, m.LastContact = connected, ago
+			})
+		}
+		for range 3 {
+			for ago := time.Duration(0); ago < contactLimit; ago += watchPeriod {
+				heard(false, ago)
+				time.Sleep(watchPeriod)
+				n.leaves(t, "k", 60_000)
+			}
+			heard(true, 0)
+			time.Sleep(2 * watchPeriod)
+		}
+		heard(false, contactLimit)
+		n.leaves(t, "k", 5000)
+	})
+}
+
+// A node whose clock goes slower, or stood still while its machine was moved, tells with a new
+// connection that it has run for less than its leader counts. It is the same process.
+func TestSlowClocksAreNoRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := startSimulated(t, nil)
+		n.lead("n1")
+		n.fake.set(func() { n.fake.began = time.Now().Add(-24 * time.Hour) })
+		n.fake.heldBy(t, "n2", 7, "k")
+		q := commandOf("BLPOP", "list", "0")
+		q.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: 1}
+		n.fake.change(t, q)
+		time.Sleep(2 * contactLimit)
+		n.fake.set(func() { n.fake.began = n.fake.began.Add(5 * time.Second) })
+		time.Sleep(4 * watchPeriod)
+		n.leaves(t, "k", 60_000)
+		if !n.fake.Waits(1) {
+			t.Error("its wait is dropped")
+		}
+		time.Sleep(time.Millisecond) // it was heard of before
+		n.fake.set(func() { n.fake.began = time.Now() })
+		eventually(t, "its wait is dropped", func() bool { return !n.fake.Waits(1) })
 		n.leaves(t, "k", 5000)
 	})
 }

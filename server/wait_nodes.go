@@ -29,13 +29,13 @@ const (
 
 // nodeWatch looks at the nodes that have something in the state.
 type nodeWatch struct {
-	s       *Server
-	term    uint64
-	drops   bool                 // the term is to drop the waits of earlier ones
-	led     time.Time            // when it found that this node leads; zero: not yet
-	held    time.Time            // when it found that nobody is served; zero: somebody is
-	quiet   map[string]time.Time // when it found that a node was quiet for quietLimit; no others
-	started map[string]time.Time // when the nodes' processes began
+	s     *Server
+	term  uint64
+	drops bool                 // the term is to drop the waits of earlier ones
+	led   time.Time            // when it found that this node leads; zero: not yet
+	held  time.Time            // when it found that nobody is served; zero: somebody is
+	quiet map[string]time.Time // when it found that a node was quiet for quietLimit; no others
+	seen  map[string]time.Time // when the nodes were last heard of
 }
 
 // watchNodes drops the waits, the counts of subscribers and the connections with leases of nodes
@@ -45,7 +45,7 @@ type nodeWatch struct {
 // Until it began, the waits of an earlier process have not left.
 func (s *Server) watchNodes(began bool) {
 	defer s.background.Done()
-	w := nodeWatch{s: s, term: s.backend.Status().Term, started: map[string]time.Time{}}
+	w := nodeWatch{s: s, term: s.backend.Status().Term, seen: map[string]time.Time{}}
 	looked := time.Now()
 	tick := pulse.NewTicker(watchPeriod)
 	defer tick.Stop()
@@ -90,7 +90,7 @@ func (w *nodeWatch) look() {
 	}
 	if st.Term != w.term {
 		w.term, w.held, w.drops = st.Term, time.Time{}, true
-		clear(w.started) // nodes that were started again while another led
+		clear(w.seen) // nodes that were started again while another led
 	}
 	// It ends no wait, but as an entry of the term it drops all.
 	w.drops = w.drops && len(nodes) > 0 &&
@@ -108,7 +108,8 @@ func (w *nodeWatch) look() {
 		if id == st.ID {
 			continue
 		}
-		w.judge(&st, id, w.silent(&st, id, before[id]), slices.Contains(nodes, id),
+		cut, silent := w.silent(&st, id, before[id])
+		w.judge(&st, id, cut, silent, slices.Contains(nodes, id),
 			slices.Contains(subscribed, id), slices.Contains(holders, id))
 		if time.Since(now) > quietLimit {
 			return // what it knows of the others is old
@@ -116,15 +117,18 @@ func (w *nodeWatch) look() {
 	}
 }
 
-// judge decides of a node that waits, counts subscribers, or has connections with leases.
-func (w *nodeWatch) judge(st *Status, id string, silent, waits, subscribed, holds bool) {
-	s, again := w.s, st.restarted(id, w.started)
+// judge decides of a node that waits, counts subscribers, or has connections with leases. Where it
+// is only cut off, its waits end, since what they take could be lost: it sends them again. Counts
+// and leases are promised until it is silent.
+func (w *nodeWatch) judge(st *Status, id string, cut, silent, waits, subscribed, holds bool) {
+	s, again := w.s, st.restarted(id, w.seen)
 	// A new leader has not heard of all yet. What waits for elements, its term has dropped; who
 	// waits for a lock keeps its place; counts and leases are not lost with a term.
-	silent = silent && time.Since(w.led) > contactLimit
+	listened := time.Since(w.led) > contactLimit
+	cut, silent = cut && listened, silent && listened
 	switch {
 	case !waits:
-	case again || silent:
+	case again || cut:
 		_ = s.changeNodes(w.term, commands.SystemDropWaits, id)
 	case !st.connected(id) && s.backend.WaitsHeld(): // who is connected may just be sending them
 		_ = s.changeNodes(w.term, commands.SystemForgetWaits, id)
@@ -139,16 +143,16 @@ func (w *nodeWatch) judge(st *Status, id string, silent, waits, subscribed, hold
 	}
 }
 
-// silent reports whether the leader, whose status it is, has no connection to a node, or has not
-// heard from it for contactLimit while it was there itself. It has been quiet since a time; zero:
-// it was not.
-func (w *nodeWatch) silent(st *Status, id string, since time.Time) bool {
+// silent reports whether the leader, whose status it is, has not heard from a node for contactLimit
+// while it was there itself; cut also if it has no connection to it just now, as when one is made
+// again. The node has been quiet since a time; zero: it was not.
+func (w *nodeWatch) silent(st *Status, id string, since time.Time) (cut, silent bool) {
 	m := st.member(id)
 	switch {
-	case m == nil || !m.Connected:
-		return true
+	case m == nil || m.LastContact < 0:
+		return true, true
 	case m.LastContact < quietLimit:
-		return false
+		return !m.Connected, false
 	}
 	if since.IsZero() {
 		since = time.Now()
@@ -157,7 +161,8 @@ func (w *nodeWatch) silent(st *Status, id string, since time.Time) bool {
 		w.quiet = map[string]time.Time{}
 	}
 	w.quiet[id] = since
-	return m.LastContact >= contactLimit && time.Since(since) >= contactLimit-quietLimit
+	silent = m.LastContact >= contactLimit && time.Since(since) >= contactLimit-quietLimit
+	return silent || !m.Connected, silent
 }
 
 // connected reports whether the leader, whose status it is, has a connection to a node.
@@ -166,17 +171,17 @@ func (st *Status) connected(id string) bool {
 	return m != nil && m.Connected
 }
 
-// restarted reports whether a member has another process than when it was last asked about, and
-// notes in started when its process began.
-func (st *Status) restarted(id string, started map[string]time.Time) bool {
-	at := slices.IndexFunc(st.Members, func(m Member) bool { return m.ID == id })
-	if at < 0 || st.Members[at].Uptime <= 0 {
+// restarted reports whether a member has another process than when it was last asked about: one
+// that began since the other was heard of. It notes in seen when the member was heard of. The start
+// of a process is no name of it: the clocks of two machines differ more by the hour.
+func (st *Status) restarted(id string, seen map[string]time.Time) bool {
+	m := st.member(id)
+	if m == nil || m.Uptime <= 0 {
 		return false
 	}
-	began, before := time.Now().Add(-st.Members[at].Uptime), started[id]
-	started[id] = began
-	// the node tells its uptime with each connection, the times of which differ by its delay
-	return !before.IsZero() && began.Sub(before) > contactLimit
+	now, before := time.Now(), seen[id]
+	seen[id] = now.Add(-m.LastContact)
+	return !before.IsZero() && now.Add(-m.Uptime).After(before)
 }
 
 // changeNodes has the machine change what it has of nodes, as the leader of a term decides. Another
