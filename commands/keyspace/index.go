@@ -28,6 +28,7 @@ type index struct {
 	gen   uint64 // a frozen index may read what has an older generation
 	depth int    // the directory has 1<<depth positions
 	dir   []part
+	sizes []int // entries in the pages that start in each 1<<groupBits parts
 	size  int
 	used  [maxDepth + 1]int // pages by depth
 	due   minTree           // the earliest deadline of each page, at its first position
@@ -43,7 +44,9 @@ const (
 	slotStep = 8
 	// partBits is the binary logarithm of the positions in a part of the directory.
 	partBits = 8
-	maxDepth = 48
+	// groupBits is that of the parts that are counted together.
+	groupBits = 6
+	maxDepth  = 48
 	// Whoever knows the hash can choose keys that share many bits: they double the directory, whose
 	// other pages then have many positions each. So that such keys cannot come and go again and
 	// again at the price of a few, it halves after as many removals as a shrinkShare of its
@@ -52,10 +55,32 @@ const (
 	widest      = 256
 )
 
-// part is a piece of the directory, with the number of entries in the pages that start in it.
+// part is a piece of the directory, with the number of entries in the pages that start in it, and a
+// bit for each position at which a page with entries starts. Pages can stay empty, more than there
+// are entries, so who walks the index skips them.
 type part struct {
 	*pageTable
 	count int
+	some  [1 << partBits / 64]uint64
+}
+
+// next returns the first position from at on where a page with entries starts, or false.
+func (d *part) next(at int) (int, bool) {
+	for i := at / 64; i < len(d.some); i++ {
+		if rest := d.some[i] >> (at % 64); rest != 0 {
+			return at + bits.TrailingZeros64(rest), true
+		}
+		at = (i + 1) * 64
+	}
+	return 0, false
+}
+
+// mark notes whether the page that starts at a position has entries.
+func (d *part) mark(at int, some bool) {
+	bit := uint64(1) << (at % 64)
+	if d.some[at/64] &^= bit; some {
+		d.some[at/64] |= bit
+	}
 }
 
 type pageTable struct {
@@ -102,7 +127,7 @@ func slotCompare(a, b slot) int {
 
 func newIndex(gen uint64) *index {
 	x := &index{gen: gen, due: newMinTree(1)}
-	x.dir = []part{{pageTable: &pageTable{gen: gen}}}
+	x.dir, x.sizes = []part{{pageTable: &pageTable{gen: gen}}}, make([]int, 1)
 	x.dir[0].pages[0] = x.newPage(0)
 	return x
 }
@@ -115,7 +140,7 @@ func (x *index) newPage(depth int) *page {
 // freeze returns the index as it is now, for reading. Later changes of x have generation gen.
 func (x *index) freeze(gen uint64) *index {
 	f := *x
-	f.dir = slices.Clone(x.dir)
+	f.dir, f.sizes = slices.Clone(x.dir), slices.Clone(x.sizes)
 	f.due = minTree{} // it goes on changing
 	x.gen = gen
 	return &f
@@ -200,10 +225,14 @@ func (x *index) lead(first int, p *page) {
 	}
 }
 
-// count adds n to the number of entries in a page.
-func (x *index) count(position int, p *page, n int) {
+// count adds n to the number of entries in a page, which has left of them now.
+func (x *index) count(position int, p *page, n, left int) {
+	first := x.first(position, p)
+	i := first >> partBits
 	x.size += n
-	x.dir[x.first(position, p)>>partBits].count += n
+	x.sizes[i>>groupBits] += n
+	x.dir[i].count += n
+	x.dir[i].mark(first&(1<<partBits-1), left > 0)
 }
 
 // set stores an entry under its key, with that hash, in place of an older one with that key.
@@ -214,7 +243,7 @@ func (x *index) set(hash uint64, e *Entry) {
 	if p.tree != nil {
 		old, over := p.tree.Set(s)
 		if !over {
-			x.count(position, p, 1)
+			x.count(position, p, 1, p.len())
 		}
 		p.reorder(old, s)
 		x.enterEarliest(position, p)
@@ -231,7 +260,7 @@ func (x *index) set(hash uint64, e *Entry) {
 		p.slots = withRoom(p.slots, nil)
 	}
 	p.slots = slices.Insert(p.slots, i, s)
-	x.count(position, p, 1)
+	x.count(position, p, 1, len(p.slots))
 	if len(p.slots) >= pageSlots {
 		x.split(position, p)
 		return
@@ -289,7 +318,7 @@ func (x *index) split(position int, p *page) {
 		position *= 2
 	}
 	first := x.first(position, p)
-	x.count(position, p, -len(p.slots))
+	x.count(position, p, -len(p.slots), 0)
 	x.used[p.depth]--
 	half := first + 1<<(x.depth-p.depth-1)
 	bit := uint64(1) << (63 - p.depth)
@@ -301,8 +330,8 @@ func (x *index) split(position int, p *page) {
 	low.slots, high.slots = withRoom(p.slots[:cut], nil), withRoom(p.slots[cut:], nil)
 	x.lead(first, low)
 	x.lead(half, high)
-	x.count(first, low, len(low.slots))
-	x.count(half, high, len(high.slots))
+	x.count(first, low, len(low.slots), len(low.slots))
+	x.count(half, high, len(high.slots), len(high.slots))
 	x.enterEarliest(first, low)
 	x.enterEarliest(half, high)
 	switch pageSlots {
@@ -324,13 +353,14 @@ func (x *index) resize(depth int) {
 	for i := range x.dir {
 		x.dir[i].pageTable = &pageTable{gen: x.gen}
 	}
+	x.sizes = make([]int, (len(x.dir)-1)>>groupBits+1)
 	x.size, x.gone = 0, 0
 	x.due = newMinTree(1 << depth)
 	first := 0
 	for position := 0; position < 1<<old.depth; {
 		p := old.page(position)
 		x.lead(first, p)
-		x.count(first, p, p.len())
+		x.count(first, p, p.len(), p.len())
 		x.due.set(first, old.due.at(position))
 		position += 1 << (old.depth - p.depth)
 		first += 1 << (depth - p.depth)
@@ -353,7 +383,7 @@ func (x *index) remove(hash uint64, e *Entry) {
 	if p.tree != nil {
 		old, had := p.tree.Delete(s)
 		if had {
-			x.count(position, p, -1)
+			x.count(position, p, -1, p.tree.Len())
 			p.reorder(old, slot{})
 		}
 		x.enterEarliest(position, p)
@@ -363,7 +393,7 @@ func (x *index) remove(hash uint64, e *Entry) {
 	} else if i := p.search(s); i < len(p.slots) && slotCompare(p.slots[i], s) == 0 {
 		old := p.slots[i].due
 		p.slots = slices.Delete(p.slots, i, i+1)
-		x.count(position, p, -1)
+		x.count(position, p, -1, len(p.slots))
 		x.replaced(position, p, old, never)
 	}
 	if p.depth > 0 && p.len() < mergeSlots/2 {
@@ -382,13 +412,13 @@ func (x *index) merge(position int, p *page) {
 		len(a.slots)+len(b.slots) > mergeSlots {
 		return
 	}
-	x.count(low, a, -len(a.slots))
-	x.count(high, b, -len(b.slots))
+	x.count(low, a, -len(a.slots), 0)
+	x.count(high, b, -len(b.slots), 0)
 	x.used[p.depth] -= 2
 	m := x.newPage(p.depth - 1)
 	m.slots = withRoom(a.slots, b.slots)
 	x.lead(low, m)
-	x.count(low, m, len(m.slots))
+	x.count(low, m, len(m.slots), len(m.slots))
 	x.due.set(high, never)
 	x.enterEarliest(low, m)
 	if x.depth > 1 && x.used[x.depth] == 0 && x.used[x.depth-1] == 0 &&
@@ -400,7 +430,7 @@ func (x *index) merge(position int, p *page) {
 // from calls f with every entry that is not before a hash, in order, until f returns false.
 func (x *index) from(hash uint64, f func(slot) bool) {
 	start := slot{hash: hash}
-	for position := x.position(hash); position < 1<<x.depth; {
+	for position, some := x.position(hash), true; some; {
 		p := x.page(position)
 		if p.tree != nil {
 			more := true
@@ -418,19 +448,37 @@ func (x *index) from(hash uint64, f func(slot) bool) {
 				}
 			}
 		}
-		position = x.first(position, p) + 1<<(x.depth-p.depth)
+		position, some = x.next(x.first(position, p) + 1<<(x.depth-p.depth))
 		start.hash = 0
 	}
 }
 
+// next returns the first position from one on where a page with entries starts, or false.
+func (x *index) next(position int) (int, bool) {
+	at := position & (1<<partBits - 1)
+	for i := position >> partBits; i < len(x.dir); i++ {
+		if i&(1<<groupBits-1) == 0 && x.sizes[i>>groupBits] == 0 {
+			i += 1<<groupBits - 1
+		} else if n, some := x.dir[i].next(at); some {
+			return i<<partBits + n, true
+		}
+		at = 0
+	}
+	return 0, false
+}
+
 // at returns the entry at a position in the order, from 0 to size-1.
 func (x *index) at(n int) slot {
-	i := 0
+	group := 0
+	for ; n >= x.sizes[group]; group++ {
+		n -= x.sizes[group]
+	}
+	i := group << groupBits
 	for ; n >= x.dir[i].count; i++ {
 		n -= x.dir[i].count
 	}
-	for position := x.start(i); ; {
-		p := x.page(position)
+	position, _ := x.next(i << partBits)
+	for p := x.page(position); ; p = x.page(position) {
 		if n < p.len() {
 			if p.tree != nil {
 				s, _ := p.tree.GetAt(n)
@@ -439,18 +487,8 @@ func (x *index) at(n int) slot {
 			return p.slots[n]
 		}
 		n -= p.len()
-		position += 1 << (x.depth - p.depth)
+		position, _ = x.next(position + 1)
 	}
-}
-
-// start returns the first position in part i at which a page starts.
-func (x *index) start(i int) int {
-	position := i << partBits
-	p := x.page(position)
-	if first := x.first(position, p); first < position {
-		return first + 1<<(x.depth-p.depth)
-	}
-	return position
 }
 
 // hashKey hashes a key. It must be the same on every node and in every release.

@@ -2,11 +2,13 @@ package keyspace
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // indexModel is an index beside a plain map, which says what must be in it.
@@ -329,4 +331,54 @@ func TestDirectoryIsWrittenSeldom(t *testing.T) {
 			t.Errorf("%s: %d positions were written in %d calls", name, written, calls)
 		}
 	}
+}
+
+// A few keys that share many bits of their hashes keep the directory deep after all others are
+// gone, with pages that stay empty. Who walks it takes as long as in a fresh index.
+func TestEmptyPagesAreSkipped(t *testing.T) {
+	const peak, chosen = 1 << 18, 100
+	hash := func(key string) uint64 {
+		if i, err := strconv.Atoi(key); err == nil {
+			return 0x3ffff<<46 - uint64(i)
+		}
+		return hashOf(key)
+	}
+	m, fresh := newIndexModel(t, hash), newIndexModel(t, hash)
+	for i := range peak {
+		m.set("k" + strconv.Itoa(i))
+	}
+	for i := range chosen {
+		m.set(strconv.Itoa(i))
+		fresh.set(strconv.Itoa(i))
+	}
+	for i := range peak {
+		m.remove("k" + strconv.Itoa(i))
+	}
+	if len(m.x.sizes) < 2 {
+		t.Fatalf("a directory of depth %d has one group", m.x.depth)
+	}
+	for range 3 {
+		m.holds(m.x, m.content())
+		m.holds(m.x.freeze(m.x.gen+1), m.content())
+		took, want := walks(m.x), walks(fresh.x)
+		t.Logf("%v, in a fresh index %v", took, want)
+		if took > 8*want {
+			t.Errorf("walking takes %v, in a fresh index %v", took, want)
+		}
+		m.change(20, 10)
+	}
+}
+
+// walks returns how long it takes to walk an index, and to find entries by position, many times.
+func walks(x *index) time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for range 10 {
+		from := time.Now()
+		for i := range 200 {
+			x.from(0, func(slot) bool { return true })
+			x.at(i % x.size)
+		}
+		least = min(least, time.Since(from))
+	}
+	return least
 }
