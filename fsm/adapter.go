@@ -584,7 +584,7 @@ func (m *Machine) countedNow() *counted {
 	}
 	c := &counted{index: m.index, memory: m.memory()}
 	for i := range keyspace.Databases {
-		c.keys += m.ks.DB(i).Len()
+		c.keys += m.ks.DB(i).Size() // a snapshot has those that are not swept yet, too
 	}
 	return c
 }

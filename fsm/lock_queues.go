@@ -319,6 +319,9 @@ func (m *Machine) waitsForFree() *waiter {
 	if len(v.locks.ready) > 0 || m.Held() || v.locks.waits == 0 {
 		return nil // they are served with the next entries
 	}
+	if atMs, some := m.ks.NextDeadline(); some && atMs < m.ks.Now() {
+		return nil // likewise those who wait for what expired and is not swept yet
+	}
 	from := int(m.index % uint64(len(v.all)))
 	for i := range min(sampledWaits, len(v.all)) {
 		if w := v.all[(from+i)%len(v.all)]; w.lock != nil && m.mayHave(w) {
