@@ -306,12 +306,13 @@ func (m *Machine) mayServe(env *commands.Env, w *waiter) bool {
 	return true
 }
 
-// freeLocksGranted holds between entries. It is looked at with each snapshot, of sampledWaits.
+// freeLocksGranted holds between entries. It is looked at with each snapshot, for as many
+// commands as wait for sampledKeys.
 var freeLocksGranted = invariant.New("free-locks-granted",
 	"nobody waits for locks that are free, unless somebody is before it",
 	"who waits goes on waiting until one of these locks changes")
 
-const sampledWaits = 4096
+const sampledKeys = 8192
 
 // waitsForFree returns a command that waits for locks that nobody has, and is the first for each.
 func (m *Machine) waitsForFree() *waiter {
@@ -323,10 +324,12 @@ func (m *Machine) waitsForFree() *waiter {
 		return nil // likewise those who wait for what expired and is not swept yet
 	}
 	from := int(m.index % uint64(len(v.all)))
-	for i := range min(sampledWaits, len(v.all)) {
-		if w := v.all[(from+i)%len(v.all)]; w.lock != nil && m.mayHave(w) {
+	for i, left := 0, sampledKeys; i < len(v.all) && left > 0; i++ {
+		w := v.all[(from+i)%len(v.all)]
+		if w.lock != nil && m.mayHave(w) {
 			return w
 		}
+		left -= 1 + len(w.keys)
 	}
 	return nil
 }
