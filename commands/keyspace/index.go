@@ -75,14 +75,6 @@ func (d *part) next(at int) (int, bool) {
 	return 0, false
 }
 
-// mark notes whether the page that starts at a position has entries.
-func (d *part) mark(at int, some bool) {
-	bit := uint64(1) << (at % 64)
-	if d.some[at/64] &^= bit; some {
-		d.some[at/64] |= bit
-	}
-}
-
 type pageTable struct {
 	gen   uint64
 	pages [1 << partBits]*page
@@ -228,11 +220,21 @@ func (x *index) lead(first int, p *page) {
 // count adds n to the number of entries in a page, which has left of them now.
 func (x *index) count(position int, p *page, n, left int) {
 	first := x.first(position, p)
-	i := first >> partBits
 	x.size += n
-	x.sizes[i>>groupBits] += n
-	x.dir[i].count += n
-	x.dir[i].mark(first&(1<<partBits-1), left > 0)
+	x.sizes[first>>partBits>>groupBits] += n
+	x.dir[first>>partBits].count += n
+	if left == 0 || left == n {
+		x.mark(first, left > 0)
+	}
+}
+
+// mark notes whether the page that starts at a position has entries.
+func (x *index) mark(first int, some bool) {
+	at := uint(first) % (1 << partBits)
+	word := &x.dir[first>>partBits].some[at/64]
+	if *word &^= 1 << (at % 64); some {
+		*word |= 1 << (at % 64)
+	}
 }
 
 // set stores an entry under its key, with that hash, in place of an older one with that key.
