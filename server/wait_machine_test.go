@@ -453,12 +453,11 @@ func TestRestartedNodesLoseTheirWaits(t *testing.T) {
 		n := startSimulated(t, nil)
 		q := commandOf("BLPOP", "l", "0")
 		q.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: 1}
-		first := time.Now().Add(-time.Hour)
 		for _, process := range []struct {
-			began time.Time
+			age   time.Duration
 			drops bool
-		}{{first, false}, {first.Add(contactLimit / 2), false}, {first.Add(time.Minute), true}} {
-			n.fake.set(func() { n.fake.began = process.began })
+		}{{time.Hour, false}, {time.Hour - contactLimit/2, false}, {0, true}} {
+			n.fake.set(func() { n.fake.began = time.Now().Add(-process.age) })
 			n.fake.change(t, q)
 			if process.drops {
 				eventually(t, "no waits", func() bool { return len(n.fake.WaitingNodes()) == 0 })
@@ -471,7 +470,7 @@ func TestRestartedNodesLoseTheirWaits(t *testing.T) {
 				return done
 			})
 			if len(n.fake.WaitingNodes()) == 0 {
-				t.Errorf("dropped with a process that began at %v", process.began)
+				t.Errorf("dropped with a process that began %v ago", process.age)
 			}
 		}
 	})
