@@ -34,6 +34,7 @@ type writing struct {
 	since atomic.Int64 // ns since processStart; 0: none
 	took  atomic.Int64 // ns of the newest that has ended
 	bytes atomic.Int64
+	pace  pace
 }
 
 func (w *writing) begin(logs []*raft.Log) {
@@ -46,7 +47,9 @@ func (w *writing) begin(logs []*raft.Log) {
 }
 
 func (w *writing) end() {
-	w.took.Store(int64(w.running()))
+	took := w.running()
+	w.took.Store(int64(took))
+	w.pace.note(w.beyondBytes(took))
 	w.since.Store(0)
 }
 
@@ -61,7 +64,12 @@ func (w *writing) running() time.Duration {
 
 // overdue reports whether the current operation exceeds patience plus what a slow disk needs.
 func (w *writing) overdue(patience time.Duration) bool {
-	return w.running() > patience+time.Duration(w.bytes.Load())*time.Second/slowDisk
+	return w.beyondBytes(w.running()) > patience
+}
+
+// beyondBytes returns how much longer an operation takes than its bytes do on a slow disk.
+func (w *writing) beyondBytes(took time.Duration) time.Duration {
+	return max(0, took-time.Duration(w.bytes.Load())*time.Second/slowDisk)
 }
 
 // storeFailure is why the newest entries could not be stored.

@@ -41,9 +41,10 @@ type memberWatch struct {
 	reached map[string]time.Time
 	wanted  map[string]time.Time // when a node last asked for a member's address
 	held    map[string]bool      // logged: due, but its removal would not help
-	// the voter that is to lead, and since when it is fit for it
+	// the voter that is to lead, and since when it is fit for it, or that this node is slow
 	preferred string
 	fitSince  time.Time
+	slow      bool      // since this node is slow
 	notBefore time.Time // when the next removal or transfer may come
 	granted   map[string]grants
 }
@@ -71,6 +72,8 @@ func (w *memberWatch) grant(id string, now time.Time) {
 func (w *memberWatch) prefers(after time.Duration, now time.Time) string {
 	if g := w.granted[w.preferred]; now.Sub(g.last) <= grantsCount {
 		after = min(after<<min(g.times, 16), maxPreferAfter)
+	} else if w.slow {
+		after = 0 // pace has waited
 	}
 	if now.Sub(w.fitSince) < after {
 		return ""
@@ -86,7 +89,7 @@ func (n *Node) look(lead *leadership, now time.Time) {
 	if w.lead != lead || now.Sub(w.looked) > watchGap {
 		w.lead, w.notBefore = lead, time.Time{}
 		w.reached, w.wanted = map[string]time.Time{}, map[string]time.Time{}
-		w.held, w.preferred = map[string]bool{}, ""
+		w.held, w.preferred, w.slow = map[string]bool{}, "", false
 	}
 	w.looked = now
 	for _, s := range n.configuration().Servers {
@@ -97,8 +100,8 @@ func (n *Node) look(lead *leadership, now time.Time) {
 			delete(w.held, id)
 		}
 	}
-	if id := n.fittest(lead); id != w.preferred {
-		w.preferred, w.fitSince = id, now
+	if id, slow := n.fittest(lead); id != w.preferred || slow != w.slow {
+		w.preferred, w.fitSince, w.slow = id, now, slow
 	}
 }
 
@@ -293,8 +296,10 @@ func (n *Node) priority() uint64 {
 }
 
 // fittest returns the voter that is to lead in place of this node: the one with the highest
-// priority, above this node's, that has caught up, is fit to lead and is not stopping.
-func (n *Node) fittest(lead *leadership) (best string) {
+// priority, above this node's, that has caught up, is fit to lead, not stopping, and not slow. If
+// this node is slow beside such voters, it is one of them, whatever its own priority.
+func (n *Node) fittest(lead *leadership) (best string, slow bool) {
+	own, suspect := n.pace()
 	highest := n.priority()
 	for _, s := range n.configuration().Servers {
 		id := string(s.ID)
@@ -304,16 +309,20 @@ func (n *Node) fittest(lead *leadership) (best string) {
 		}
 		l.mu.Lock()
 		priority, unfit := l.peer.priority, l.unfit || l.peer.isLearner()
+		took := l.report.pace
 		l.mu.Unlock()
-		if unfit || priority <= highest {
+		if unfit || priority <= highest && !suspect {
 			continue
 		}
 		l.ask(0) // or the report is too old under load
-		if n.caughtUp(lead, id) == nil {
-			best, highest = id, priority
+		quicker := suspect && slower(own, took)
+		switch {
+		case slower(took, own) || n.caughtUp(lead, id) != nil: // it would give leadership back
+		case quicker && !slow, quicker == slow && priority > highest:
+			best, highest, slow = id, priority, quicker
 		}
 	}
-	return best
+	return best, slow
 }
 
 // giveWay transfers leadership to the preferred voter once it has been fit for a while.
@@ -325,9 +334,14 @@ func (n *Node) giveWay(now time.Time) bool {
 		w.mu.Unlock()
 		return false
 	}
+	why := "a higher priority"
+	if w.slow {
+		why = "a quicker disk"
+	}
 	w.grant(id, now)
 	w.mu.Unlock()
-	n.logger.Info("leadership goes to a voter with a higher priority", "member", id)
+	took, _ := n.pace()
+	n.logger.Info("leadership goes to a voter with "+why, "member", id, "writes-took", took)
 	if err := n.TransferLeadership(id); err != nil {
 		n.delayWatch(now)
 		n.logger.Warn("the leadership transfer failed", "member", id, "error", err)

@@ -218,7 +218,8 @@ func TestLeaderPriority(t *testing.T) {
 			l.mu.Lock()
 			stopping := l.unfit
 			l.mu.Unlock()
-			return stopping && lead.fittest(lead.route.Load().lead) == ""
+			preferred, _ := lead.fittest(lead.route.Load().lead)
+			return stopping && preferred == ""
 		})
 		if _, err := c.leader().successor("n2"); err != nil {
 			t.Errorf("an operator cannot choose it: %v", err)

@@ -168,7 +168,8 @@ type candidate struct {
 	lastIndex, applied uint64
 	priority           uint64
 	unfit              bool
-	silent             bool // it has not answered lately
+	pace               time.Duration // how long its newest writes took; 0: unknown
+	silent             bool          // it has not answered lately
 }
 
 // candidates returns all, or the wanted one.
@@ -181,15 +182,15 @@ func (n *Node) candidates(wanted string) (all []candidate) {
 		}
 		l.mu.Lock()
 		all = append(all, candidate{s, l.report.lastIndex, l.report.applied, l.peer.priority,
-			l.unfit, time.Since(l.heard) > 2*askEvery})
+			l.unfit, l.report.pace, time.Since(l.heard) > 2*askEvery})
 		l.mu.Unlock()
 	}
 	return all
 }
 
 // successor picks the voter to transfer leadership to: the wanted one, or if that is empty, of
-// those that are fit to lead, answer, and have applied about as much as the longest log has, the
-// one with the highest priority. Raft's own choice may be a member that is down.
+// those that are fit to lead, answer, have applied about as much as the longest log has, and whose
+// disk is not slow, the one with the highest priority. Raft's own choice may be a member that is down.
 func (n *Node) successor(wanted string) (raft.Server, error) {
 	all := n.candidates(wanted)
 	switch {
@@ -206,12 +207,14 @@ func (n *Node) successor(wanted string) (raft.Server, error) {
 		return raft.Server{}, errNoneFit
 	}
 	var longest uint64
+	quickest := all[0].pace
 	for _, c := range all {
-		longest = max(longest, c.lastIndex)
+		longest, quickest = max(longest, c.lastIndex), min(quickest, c.pace)
 	}
 	return slices.MaxFunc(all, func(a, b candidate) int {
 		far := func(c candidate) bool { return c.applied+promoteLag < longest }
 		return cmp.Or(compareBool(b.silent, a.silent), compareBool(far(b), far(a)),
+			compareBool(slower(b.pace, quickest), slower(a.pace, quickest)),
 			cmp.Compare(a.priority, b.priority), cmp.Compare(a.lastIndex, b.lastIndex))
 	}).server, nil
 }

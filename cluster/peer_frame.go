@@ -429,8 +429,9 @@ func decodeReplies(payload []byte) (answers, error) {
 // termReport is a node's answer to a confirm frame.
 type termReport struct {
 	term, lastIndex, applied uint64
-	wallMs                   uint64     // its wall clock, ms since 1970; 0: not told
-	trouble                  logTrouble // told with the wall clock alone
+	wallMs                   uint64        // its wall clock, ms since 1970; 0: not told
+	trouble                  logTrouble    // told with the wall clock alone
+	pace                     time.Duration // how long its newest writes took; 0: not told
 }
 
 // appendTermReport appends the payload of a term frame. Only members with abilityWalls read one
@@ -443,10 +444,7 @@ func appendTermReport(dst []byte, t termReport) []byte {
 		return dst
 	}
 	dst = binary.LittleEndian.AppendUint64(dst, t.wallMs)
-	if t.trouble != noTrouble {
-		dst = append(dst, byte(t.trouble))
-	}
-	return dst
+	return binary.AppendUvarint(append(dst, byte(t.trouble)), uint64(t.pace))
 }
 
 // decodeTermReport reads the payload of a term frame. It ignores a later version's additions.
@@ -458,6 +456,9 @@ func decodeTermReport(payload []byte) (termReport, error) {
 	}
 	if c.Len() > 0 {
 		t.trouble = logTrouble(c.Byte())
+	}
+	if c.Len() > 0 {
+		t.pace = time.Duration(c.Uvarint())
 	}
 	if c.Failed() {
 		return termReport{}, errors.New("a malformed term frame")

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestFrameRoundTrip(t *testing.T) {
@@ -32,7 +33,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		!reflect.DeepEqual(got, sums) {
 		t.Errorf("sums %+v %v", got, err)
 	}
-	for _, r := range []termReport{{1, 2, 3, 0, 0}, {1, 2, 3, 4, 0}} {
+	for _, r := range []termReport{{1, 2, 3, 0, 0, 0}, {1, 2, 3, 4, 0, time.Second}} {
 		payload := appendTermReport(nil, r)
 		if got, err := decodeTermReport(payload); err != nil || got != r {
 			t.Errorf("report %+v %v", got, err)
@@ -44,7 +45,7 @@ func TestFrameRoundTrip(t *testing.T) {
 			t.Errorf("%+v has %d bytes: releases before 0.2 read 24", r, len(payload))
 		}
 	}
-	full := termReport{1, 2, 3, 4, diskFull}
+	full := termReport{1, 2, 3, 4, diskFull, time.Millisecond}
 	later := append(appendTermReport(nil, full), 5)
 	if got, err := decodeTermReport(later); err != nil || got != full {
 		t.Errorf("a later version's report %+v %v", got, err)
@@ -131,7 +132,7 @@ func FuzzReadFrame(f *testing.F) {
 		[][]byte{[]byte("a"), []byte("bc")})...), frameWrite, 0, 1))
 	f.Add(endFrame(append(beginFrame(0), appendReplies(nil, [][]byte{[]byte("reply")}, 0,
 		maxBatchReply)...), frameReply, statusDone, 2))
-	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3, 4, 1}), frameTerm, 0, 3))
+	f.Add(endFrame(appendTermReport(beginFrame(24), termReport{1, 2, 3, 4, 1, 5}), frameTerm, 0, 3))
 	f.Add(endFrame(beginFrame(0), frameConfirm, 0, 4))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fr, err := readFrame(bufio.NewReader(bytes.NewReader(data)))

@@ -154,7 +154,7 @@ func FuzzPeerMember(f *testing.F) {
 				tag{1, 1 << 40})),
 			small(frameConfirm, appendCommit(nil, 3, 1<<60)), small(frameConfirm, nil),
 			small(frameReply, appendReplies(nil, [][]byte{[]byte("r")}, 1, 5)),
-			small(frameTerm, appendTermReport(nil, termReport{1, 2, 3, 4, 1})),
+			small(frameTerm, appendTermReport(nil, termReport{1, 2, 3, 4, 1, 5})),
 			small(frameSums, appendSums(nil, sumsReport{1, stateSum{9, 9}, []stateSum{{1, 2}}})),
 			small(frameDrained, nil), small(frameAdmin, admin), small(frameWrite, nil),
 			bytes.Repeat(small(frameRead, request), 100),

@@ -117,6 +117,7 @@ func (n *Node) quorum() (others []*link, need int) {
 
 // termReport answers a leader's question.
 func (n *Node) termReport() termReport {
+	took, _ := n.pace()
 	return termReport{term: n.raft.CurrentTerm(), lastIndex: n.raft.LastIndex(),
-		applied: n.applied(), trouble: n.troubleOfLog()}
+		applied: n.applied(), trouble: n.troubleOfLog(), pace: took}
 }

@@ -74,6 +74,14 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-func (f osFile) SyncData() error { return syncData(f.File) }
+func (f osFile) Sync() error {
+	slow()
+	return f.File.Sync()
+}
+
+func (f osFile) SyncData() error {
+	slow()
+	return syncData(f.File)
+}
 
 func (f osFile) Reserved() bool { return reserved(f.File) }

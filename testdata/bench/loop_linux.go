@@ -4,8 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -131,9 +130,9 @@ type conn struct {
 	reply func(reply []byte)
 }
 
-// dial connects to a port of the loopback.
+// dial connects to a port of the loopback, or to an address.
 func (l *loop) dial(port string) (*conn, error) {
-	n, err := strconv.Atoi(port)
+	to, err := netip.ParseAddrPort(address(port))
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +141,7 @@ func (l *loop) dial(port string) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{l: l, fd: fd, reply: func([]byte) {}}
-	addr := &unix.SockaddrInet4{Port: n, Addr: [4]byte(net.IPv4(127, 0, 0, 1).To4())}
+	addr := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	if err := errors.Join(
 		unix.Connect(fd, addr),
 		unix.SetNonblock(fd, true),

@@ -28,14 +28,19 @@ func main() {
 	full := flag.Bool("full", false, "measure curves instead")
 	beside := flag.Bool("copies", false,
 		"measure only beside servers with as many copies, and draw the results")
-	slow := flag.Bool("tails", false, "measure waits while something is slow instead")
+	disturbed := flag.Bool("tails", false, "measure waits while something happens instead")
+	slow := flag.Bool("slow", false, "measure waits while a node is slow instead; as root")
 	out := flag.String("out", "../../docs/performance",
-		"with -full, -copies and -tails: where the files are written")
+		"with -full, -copies, -tails and -slow: where the files are written")
 	work := flag.Duration("time", 3*time.Second, "how long one measurement of a load lasts")
 	only := flag.String("only", "", "only the rows, curves or loads whose names contain this")
 	binary := flag.String("coordd", "", "a binary; empty: build one")
 	flag.Parse()
-	err := withServers(*binary, func(s *servers) error {
+	var flags []string
+	if *slow {
+		flags = []string{"-tags", "coordd_tests"}
+	}
+	err := withServers(*binary, flags, func(s *servers) error {
 		switch {
 		case *heavy:
 			return heavyTable(s, *only, *work)
@@ -43,8 +48,10 @@ func main() {
 			return carelessTable(s, *only, *work)
 		case *full:
 			return measureCurves(s, *out, *only, *rounds, *work)
-		case *slow:
+		case *disturbed:
 			return measureTails(s, *out, *only, *work)
+		case *slow:
+			return measureSlow(s, *out, *only, *work)
 		case *beside:
 			return measureCopies(s, *out, *rounds, *work)
 		}
@@ -57,8 +64,8 @@ func main() {
 	}
 }
 
-func withServers(binary string, run func(s *servers) error) error {
-	s, err := newServers(binary)
+func withServers(binary string, flags []string, run func(s *servers) error) error {
+	s, err := newServers(binary, flags...)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,8 +28,8 @@ type servers struct {
 	started int
 }
 
-// newServers takes a binary of coordd, or builds one.
-func newServers(binary string) (_ *servers, err error) {
+// newServers takes a binary of coordd, or builds one with flags of go build.
+func newServers(binary string, flags ...string) (_ *servers, err error) {
 	s := &servers{running: map[string]*cluster{}}
 	if s.dir, err = os.MkdirTemp("", "coordd-bench-"); err != nil {
 		return nil, err
@@ -38,7 +39,8 @@ func newServers(binary string) (_ *servers, err error) {
 		return s, nil
 	}
 	s.coordd = filepath.Join(s.dir, "coordd")
-	build := exec.Command("go", "build", "-C", "../..", "-o", s.coordd, "./cmd/coordd")
+	build := exec.Command("go", append(append([]string{"build", "-C", "../.."}, flags...), "-o",
+		s.coordd, "./cmd/coordd")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		s.end()
 		return nil, fmt.Errorf("go build: %s", out)
@@ -63,8 +65,9 @@ type cluster struct {
 
 // node is a process, and how to start it again.
 type node struct {
-	port string
+	port string // or its address
 	args []string
+	env  []string // besides that of this process
 	cmd  *exec.Cmd
 }
 
@@ -213,32 +216,42 @@ func follower(s *servers) (*target, error) {
 
 // startCoordd starts a cluster of its own.
 func (s *servers) startCoordd(nodes int) (*cluster, error) {
-	ports, err := freePorts(2 * nodes)
+	c, err := s.newCoordd(slices.Repeat([]string{"127.0.0.1"}, nodes))
 	if err != nil {
 		return nil, err
-	}
-	c := &cluster{name: "coordd"}
-	var members []string
-	for i := range nodes {
-		members = append(members, fmt.Sprintf("n%d=127.0.0.1:%s", i, ports[nodes+i]))
-	}
-	for i := range nodes {
-		dir, err := s.newDir()
-		if err != nil {
-			return nil, err
-		}
-		args := []string{s.coordd, "--id", "n" + strconv.Itoa(i), "--listen",
-			"127.0.0.1:" + ports[i], "--data-dir", dir, "--log-level", "error"}
-		if nodes > 1 {
-			args = append(args, "--cluster", strings.Join(members, ","))
-		}
-		c.nodes = append(c.nodes, &node{port: ports[i], args: args})
 	}
 	if err := s.start(c); err != nil {
 		return nil, err
 	}
 	_, err = c.leader()
 	return c, err
+}
+
+// newCoordd returns a cluster that is not started, with a node on each of some hosts.
+func (s *servers) newCoordd(hosts []string) (*cluster, error) {
+	ports, err := freePorts(2 * len(hosts))
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{name: "coordd"}
+	var members []string
+	for i, host := range hosts {
+		members = append(members, fmt.Sprintf("n%d=%s:%s", i, host, ports[len(hosts)+i]))
+	}
+	for i, host := range hosts {
+		dir, err := s.newDir()
+		if err != nil {
+			return nil, err
+		}
+		n := &node{port: host + ":" + ports[i]}
+		n.args = []string{s.coordd, "--id", "n" + strconv.Itoa(i), "--listen", n.port,
+			"--data-dir", dir, "--log-level", "error"}
+		if len(hosts) > 1 {
+			n.args = append(n.args, "--cluster", strings.Join(members, ","))
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	return c, nil
 }
 
 func (s *servers) newDir() (string, error) {
@@ -251,7 +264,7 @@ func (s *servers) newDir() (string, error) {
 func (s *servers) run(c *cluster) error {
 	for _, n := range c.nodes {
 		n.cmd = exec.CommandContext(s.ctx, n.args[0], n.args[1:]...)
-		n.cmd.Stderr = os.Stderr
+		n.cmd.Env, n.cmd.Stderr = append(os.Environ(), n.env...), os.Stderr
 		if err := n.cmd.Start(); err != nil {
 			return err
 		}
@@ -415,9 +428,17 @@ func (t *target) do(commands ...[]string) error {
 	return nil
 }
 
+// address returns the address of a port of the loopback, or of another host if it names one.
+func address(port string) string {
+	if strings.Contains(port, ":") {
+		return port
+	}
+	return "127.0.0.1:" + port
+}
+
 // call sends a command on a connection of its own.
 func call(port string, words ...string) (resp.Value, error) {
-	c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+	c, err := net.DialTimeout("tcp", address(port), time.Second)
 	if err != nil {
 		return resp.Value{}, err
 	}

@@ -27,7 +27,9 @@ type tail struct {
 	before func(d *disturbed) error
 	// meanwhile runs beside the load, which lasts for work; may be nil
 	meanwhile func(d *disturbed, work time.Duration) error
-	follower  bool // the clients are connected to a follower, which nothing happens to
+	follower  bool     // the clients are connected to a follower, which nothing happens to
+	of        serverOf // the servers
+	keys      int      // in the database besides
 }
 
 // disturbed is the cluster that a tail is measured on.
@@ -38,7 +40,7 @@ type disturbed struct {
 	serving, another *node // followers
 }
 
-var everySnapshot = tail{name: "each node writes a snapshot",
+var everySnapshot = tail{name: "each node writes a snapshot", of: three, keys: tailKeys,
 	meanwhile: func(d *disturbed, work time.Duration) error {
 		for _, n := range d.c.nodes {
 			time.Sleep(work / 4)
@@ -58,7 +60,9 @@ var tails = []tail{
 	{name: "a follower writes snapshots", meanwhile: func(d *disturbed, work time.Duration) error {
 		return snapshots(d.another, work)
 	}},
-	{name: "a follower has half of its time", meanwhile: halfOfTheTime},
+	{name: "a follower has half of its time", meanwhile: func(d *disturbed, work time.Duration) error {
+		return halfOfTheTime(d.another, work)
+	}},
 	{name: "a follower is dead", before: func(d *disturbed) error {
 		d.another.end(syscall.SIGKILL)
 		return nil
@@ -105,9 +109,9 @@ func (n *node) snapshot() error {
 	return err
 }
 
-// halfOfTheTime stops a follower for 10 of every 20 ms.
-func halfOfTheTime(d *disturbed, work time.Duration) error {
-	p := d.another.cmd.Process
+// halfOfTheTime stops a node for 10 of every 20 ms.
+func halfOfTheTime(n *node, work time.Duration) error {
+	p := n.cmd.Process
 	for end := time.Now().Add(work); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return err
@@ -166,6 +170,7 @@ func measureTails(s *servers, dir, only string, work time.Duration) error {
 		if !strings.Contains(c.name, only) {
 			continue
 		}
+		c.of, c.keys = three, tailKeys
 		o, failed, err := c.measure(s, rate, tailLasts*work)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
@@ -184,7 +189,7 @@ func measureTails(s *servers, dir, only string, work time.Duration) error {
 
 func (c *tail) measure(s *servers, rate float64, work time.Duration) (outcome, int, error) {
 	failed := 0
-	o, err := alone(three, func(s *servers, t *target) (o outcome, err error) {
+	o, err := alone(c.of, func(s *servers, t *target) (o outcome, err error) {
 		d := &disturbed{s: s, c: t.of}
 		if d.leader, err = t.of.leader(); err != nil {
 			return o, err
@@ -203,7 +208,7 @@ func (c *tail) measure(s *servers, rate float64, work time.Duration) (outcome, i
 				return o, err
 			}
 		}
-		ld := openLoop{clients: 50, rate: rate, keys: tailKeys, failed: &failed}
+		ld := openLoop{clients: 50, rate: rate, keys: c.keys, failed: &failed}
 		ended := make(chan error, 1)
 		if ld.meanwhile = func() { ended <- c.meanwhile(d, work) }; c.meanwhile == nil {
 			ld.meanwhile = nil

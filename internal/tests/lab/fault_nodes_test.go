@@ -5,10 +5,8 @@
 package lab
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -186,30 +184,12 @@ func (x *scene) spoil(n *node) func() {
 	}
 }
 
-// slowDisk delays what makes the leader's writes durable, by a debugger.
+// slowDisk delays what makes the leader's writes durable.
 func slowDisk(x *scene) func() {
-	n := x.lead()
-	pid := n.pid()
-	if pid == 0 {
-		return nil
-	}
-	delay := 20 + x.rnd.IntN(130)
-	x.did("delays each fsync of %s by %d ms", n.id(), delay)
-	cmd := exec.Command("strace", "-f", "-q", "-e", "trace=fsync,fdatasync", "-e",
-		fmt.Sprintf("inject=fsync,fdatasync:delay_exit=%d", delay*1000), "-o", os.DevNull, "-p",
-		fmt.Sprint(pid))
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		x.problem("strace: %v", err)
-		return nil
-	}
-	return func() {
-		_ = cmd.Process.Signal(syscall.SIGINT) // it detaches
-		if err := cmd.Wait(); err != nil && said.Len() > 0 {
-			x.did("strace: %s", strings.TrimSpace(said.String()))
-		}
-	}
+	n, delay := x.lead(), 20+x.rnd.IntN(130)
+	x.did("delays each sync of %s by %d ms", n.id(), delay)
+	x.set(n.syncs, delay)
+	return func() { x.set(n.syncs, 0) }
 }
 
 // stepClocks sets the wall clocks of nodes again and again, by up to an hour, also back.
@@ -217,11 +197,16 @@ func stepClocks(x *scene) func() {
 	return x.again(50*time.Millisecond, 400*time.Millisecond, func() {
 		n := x.all[x.rnd.IntN(founding)]
 		ms := x.rnd.Int64N(2*time.Hour.Milliseconds()) - time.Hour.Milliseconds()
-		if err := os.WriteFile(n.wall+".new", fmt.Append(nil, ms), 0o600); err != nil {
-			x.problem("%v", err)
-		}
-		if err := os.Rename(n.wall+".new", n.wall); err != nil {
-			x.problem("%v", err)
-		}
+		x.set(n.wall, ms)
 	})
+}
+
+// set writes a number to a file that nodes read.
+func (x *scene) set(file string, n any) {
+	if err := os.WriteFile(file+".new", fmt.Append(nil, n), 0o600); err != nil {
+		x.problem("%v", err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		x.problem("%v", err)
+	}
 }

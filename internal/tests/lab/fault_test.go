@@ -6,7 +6,6 @@ package lab
 
 import (
 	"math/rand/v2"
-	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -23,8 +22,7 @@ const (
 	smallLog                    // a log of small files
 	oldRelease                  // nodes that begin as release 0.1
 	secured                     // TLS
-	tracer                      // strace
-	movedWall                   // nodes whose wall clocks can be set
+	testBuild                   // nodes whose wall clocks can be set, and disks slowed down
 	minority                    // what it takes of the disks is all that may be taken
 )
 
@@ -38,11 +36,6 @@ func (n need) missing() string {
 	if n&oldRelease != 0 {
 		if why := binaries.MissingFirst(); why != "" {
 			return why
-		}
-	}
-	if n&tracer != 0 {
-		if _, err := exec.LookPath("strace"); err != nil {
-			return "SKIPPED: the command strace not found"
 		}
 	}
 	return ""
@@ -101,9 +94,9 @@ var faults = []fault{
 	{"pause", pauses},
 	{"full disk", fullDisks},
 	{"bad disk", badDisks},
-	{"slow disk", []variant{{name: "the leader's disk is slow", needs: tracer, survives: true,
+	{"slow disk", []variant{{name: "the leader's disk is slow", needs: testBuild, survives: true,
 		slow: true, begin: slowDisk}}},
-	{"clock step", []variant{{name: "wall clocks are set", needs: movedWall, survives: true,
+	{"clock step", []variant{{name: "wall clocks are set", needs: testBuild, survives: true,
 		begin: stepClocks}}},
 	{"snapshot", []variant{{name: "a follower needs a snapshot", needs: smallLog,
 		survives: true, begin: needSnapshot}}},

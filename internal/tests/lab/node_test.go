@@ -33,6 +33,7 @@ type node struct {
 	peer      string
 	web       string // its HTTP port
 	wall      string // the file that moves its wall clock
+	syncs     string // the file that slows its disk down
 
 	mu     sync.Mutex
 	named  string // its id, which is another one after it was replaced
@@ -107,7 +108,8 @@ func (n *node) start() {
 		cmd = exec.Command("ip", append([]string{"netns", "exec", n.namespace, path},
 			n.args()...)...)
 	}
-	cmd.Env = append(append(os.Environ(), n.site.systemd.env()...), "COORDD_TEST_WALL="+n.wall)
+	cmd.Env = append(append(os.Environ(), n.site.systemd.env()...), "COORDD_TEST_WALL="+n.wall,
+		"COORDD_TEST_SYNC="+n.syncs)
 	if n.site.traces != "" {
 		cmd.Env = append(cmd.Env, "COORDD_TRACE="+n.site.traces)
 	}

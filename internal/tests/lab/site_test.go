@@ -128,7 +128,7 @@ func newSite(p *plan) (*site, error) {
 	switch {
 	case p.needs(smallLog):
 		s.binary = binaries.Small
-	case p.needs(movedWall), p.number%2 == 1:
+	case p.needs(testBuild), p.number%2 == 1:
 		s.binary = binaries.Tests
 	}
 	if _, err := s.binary(); err != nil {
@@ -138,7 +138,7 @@ func newSite(p *plan) (*site, error) {
 	if s.dir, err = os.MkdirTemp("", "coordd-lab-"); err != nil {
 		return nil, err
 	}
-	if !p.needs(oldRelease) && (p.needs(smallLog) || p.needs(movedWall) || p.number%2 == 1) {
+	if !p.needs(oldRelease) && (p.needs(smallLog) || p.needs(testBuild) || p.number%2 == 1) {
 		s.traces = filepath.Join(s.dir, "traces")
 		if err := os.Mkdir(s.traces, 0o700); err != nil {
 			return s, err
@@ -180,8 +180,9 @@ func (s *site) place(p *plan) error {
 	for i := range founding + 1 {
 		n := &node{site: s, number: i, named: fmt.Sprint("n", i+1), member: i < founding,
 			joins: i >= founding, first: p.needs(oldRelease) && i < founding,
-			disk: filepath.Join(s.dir, fmt.Sprint("disk", i+1)),
-			wall: filepath.Join(s.dir, fmt.Sprint("wall", i+1))}
+			disk:  filepath.Join(s.dir, fmt.Sprint("disk", i+1)),
+			wall:  filepath.Join(s.dir, fmt.Sprint("wall", i+1)),
+			syncs: filepath.Join(s.dir, fmt.Sprint("syncs", i+1))}
 		at := func(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 		n.addr, n.secure, n.peer = at(free[4*i]), at(free[4*i+1]), at(free[4*i+2])
 		n.web = at(free[4*i+3])

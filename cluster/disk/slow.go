@@ -1,0 +1,6 @@
+//go:build !coordd_tests
+
+package disk
+
+// slow is for tests alone.
+func slow() {}
