@@ -190,7 +190,8 @@ func (n *Node) candidates(wanted string) (all []candidate) {
 
 // successor picks the voter to transfer leadership to: the wanted one, or if that is empty, of
 // those that are fit to lead, answer, have applied about as much as the longest log has, and whose
-// disk is not slow, the one with the highest priority. Raft's own choice may be a member that is down.
+// disk is not slow, the one with the highest priority. Raft's own choice may be a member that is
+// down.
 func (n *Node) successor(wanted string) (raft.Server, error) {
 	all := n.candidates(wanted)
 	switch {

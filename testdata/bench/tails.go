@@ -60,9 +60,10 @@ var tails = []tail{
 	{name: "a follower writes snapshots", meanwhile: func(d *disturbed, work time.Duration) error {
 		return snapshots(d.another, work)
 	}},
-	{name: "a follower has half of its time", meanwhile: func(d *disturbed, work time.Duration) error {
-		return halfOfTheTime(d.another, work)
-	}},
+	{name: "a follower has half of its time",
+		meanwhile: func(d *disturbed, work time.Duration) error {
+			return halfOfTheTime(d.another, work)
+		}},
 	{name: "a follower is dead", before: func(d *disturbed) error {
 		d.another.end(syscall.SIGKILL)
 		return nil

@@ -22,6 +22,7 @@ var Classes = []string{
 	"expiry by a follower's clock",
 	"idle time given back",
 	"a rest that misses a deadline",
+	"a slow node that leads",
 	"a member that catches up slowly",
 	"what is swept shows",
 	"old backups removed for a new cluster",
