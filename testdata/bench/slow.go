@@ -130,8 +130,8 @@ func measureSlow(s *servers, dir, only string, work time.Duration) error {
 	defer net.Close()
 	fmt.Printf("%.0f locks a second wanted, each case %v, the node is slow all the time; waits "+
 		"[ms]\n\n| which is slow | how | locks a second | p50 | p99 | p99.9 | longest | "+
-		"longest after %v | another leads after [s] | errors |\n|---|---|---|---|---|---|---|---|---|---|\n",
-		rate, tailLasts*work, replacedIn)
+		"longest after %v | another leads after [s] | errors |\n"+
+		"|---|---|---|---|---|---|---|---|---|---|\n", rate, tailLasts*work, replacedIn)
 	lines := [][]string{{"node", "slow", "second", "longest_ms"}}
 	for _, how := range slownesses(net) {
 		for _, which := range []string{"leader", "follower"} {
