@@ -18,7 +18,7 @@ const (
 	// slowTimes is how many times longer than others a slow disk takes.
 	slowTimes = 4
 	// slowFor is how much time a leader spends in slow writes, with no quick one in between,
-	// before it hands over.
+	// before it hands over. One write counts for half of it: the process may have been stopped.
 	slowFor = time.Second
 	// paceOf is of how many of the newest writes the pace is about the mean.
 	paceOf = 8
@@ -39,7 +39,7 @@ func (p *pace) note(took time.Duration) {
 	if took < slowWrite {
 		p.slow.Store(0)
 	} else {
-		p.slow.Add(int64(took))
+		p.slow.Add(int64(min(took, slowFor/2)))
 	}
 }
 
@@ -54,5 +54,5 @@ func (n *Node) pace() (mean time.Duration, slow bool) {
 	w := &n.logs.writing
 	running := w.beyondBytes(w.running())
 	mean = max(time.Duration(w.pace.mean.Load()), running)
-	return mean, time.Duration(w.pace.slow.Load())+running >= slowFor
+	return mean, time.Duration(w.pace.slow.Load())+min(running, slowFor/2) >= slowFor
 }

@@ -36,20 +36,33 @@ func delayed(ms int) slowness {
 		begin: func(n *node) error { return n.delay(ms) }}
 }
 
-// slownesses returns all, on a network that loses packets.
-func slownesses(net *netns.Network) []slowness {
-	apart := func(s *servers) (*target, error) { return slowableApart(s, net) }
+// halved is a processor that is stolen half of the time.
+func halved(piece time.Duration) slowness {
+	return slowness{name: fmt.Sprintf("stopped for %v of every %v", piece, 2*piece), of: slowable,
+		begin: func(*node) error { return nil },
+		meanwhile: func(n *node, work time.Duration) error {
+			return n.halfOfTheTime(piece, work)
+		}}
+}
+
+// onLoopback are those of nodes that reach each other by the loopback.
+var onLoopback = []slowness{
+	{name: "nothing", of: slowable, begin: func(*node) error { return nil }},
+	delayed(20), delayed(100), delayed(500),
+	halved(10 * time.Millisecond), halved(50 * time.Millisecond),
+}
+
+// onNetwork returns those of nodes on a network that loses packets.
+func onNetwork(net *netns.Network) []slowness {
+	of := func(s *servers) (*target, error) { return slowableApart(s, net) }
+	f := net.Faults()
 	return []slowness{
-		{name: "nothing", of: slowable, begin: func(*node) error { return nil }},
-		delayed(20), delayed(100), delayed(500),
-		{name: "half of its time", of: slowable, meanwhile: halfOfTheTime,
-			begin: func(*node) error { return nil }},
-		{name: "nothing, packets carried by hand", of: apart,
-			begin: func(*node) error { return nil }},
-		{name: "links lose 2 %", of: apart, begin: func(n *node) error {
-			f, own := net.Faults(), slices.IndexFunc(net.Hosts, func(h *netns.Host) bool {
+		{name: "nothing, packets carried by hand", of: of, begin: func(*node) error { return nil }},
+		{name: "links lose 2 %", of: of, begin: func(n *node) error {
+			own := slices.IndexFunc(net.Hosts, func(h *netns.Host) bool {
 				return strings.HasPrefix(n.port, h.Addr+":")
 			})
+			f.Heal() // another node's
 			for i := range net.Hosts[:len(net.Hosts)-1] {
 				f.Set(own, i, netns.Rule{Lose: lossy})
 				f.Set(i, own, netns.Rule{Lose: lossy})
@@ -83,7 +96,7 @@ func slowableApart(s *servers, net *netns.Network) (*target, error) {
 	}
 	return s.slowable("slowable, apart", hosts, func(n *node, i int) {
 		n.args = append([]string{"ip", "netns", "exec", net.Hosts[i].Namespace},
-			append(n.args, "--protected-mode", "no")...)
+			append(n.args, "--protected-mode", "no", "--insecure-peers")...)
 	})
 }
 
@@ -119,33 +132,33 @@ type slowRun struct {
 
 // measureSlow measures all, on the leader and on a follower, and prints a table.
 func measureSlow(s *servers, dir, only string, work time.Duration) error {
-	rate, err := seventyPercent(s, work)
-	if err != nil {
-		return err
-	}
 	net, err := netns.New(1, 3)
 	if err != nil {
 		return err
 	}
 	defer net.Close()
-	fmt.Printf("%.0f locks a second wanted, each case %v, the node is slow all the time; waits "+
-		"[ms]\n\n| which is slow | how | locks a second | p50 | p99 | p99.9 | longest | "+
-		"longest after %v | another leads after [s] | errors |\n"+
-		"|---|---|---|---|---|---|---|---|---|---|\n", rate, tailLasts*work, replacedIn)
+	fmt.Printf("Each case %v, the node is slow all the time; waits [ms]\n\n| which is slow | how | "+
+		"locks a second | p50 | p99 | p99.9 | longest | longest after %v | another leads after "+
+		"[s] | errors |\n|---|---|---|---|---|---|---|---|---|---|\n", tailLasts*work, replacedIn)
 	lines := [][]string{{"node", "slow", "second", "longest_ms"}}
-	for _, how := range slownesses(net) {
-		for _, which := range []string{"leader", "follower"} {
+	for _, all := range [][]slowness{onLoopback, onNetwork(net)} {
+		rate, err := seventyPercent(s, all[0].of, work)
+		if err != nil {
+			return err
+		}
+		for i := range 2 * len(all) {
+			how, which := all[i/2], []string{"leader", "follower"}[i%2]
 			if !strings.Contains(which+": "+how.name, only) {
 				continue
 			}
-			r, err := how.measure(s, which == "leader", rate, tailLasts*work)
+			r, err := how.measure(s, i%2 == 0, rate, tailLasts*work)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", which, how.name, err)
 			}
 			r.print(which, how.name)
-			for i, d := range r.longest {
+			for j, d := range r.longest {
 				lines = append(lines, []string{which, how.name,
-					strconv.FormatFloat(float64(i)*window.Seconds(), 'f', 1, 64),
+					strconv.FormatFloat(float64(j)*window.Seconds(), 'f', 1, 64),
 					number(milliseconds(d))})
 			}
 		}

@@ -62,7 +62,7 @@ var tails = []tail{
 	}},
 	{name: "a follower has half of its time",
 		meanwhile: func(d *disturbed, work time.Duration) error {
-			return halfOfTheTime(d.another, work)
+			return d.another.halfOfTheTime(10*time.Millisecond, work)
 		}},
 	{name: "a follower is dead", before: func(d *disturbed) error {
 		d.another.end(syscall.SIGKILL)
@@ -110,14 +110,14 @@ func (n *node) snapshot() error {
 	return err
 }
 
-// halfOfTheTime stops a node for 10 of every 20 ms.
-func halfOfTheTime(n *node, work time.Duration) error {
+// halfOfTheTime stops a node again and again, for as long as it runs in between.
+func (n *node) halfOfTheTime(piece, work time.Duration) error {
 	p := n.cmd.Process
-	for end := time.Now().Add(work); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(work); time.Now().Before(end); time.Sleep(piece) {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(piece)
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			return err
 		}
@@ -137,8 +137,8 @@ const (
 )
 
 // seventyPercent returns that share of the rate that 50 clients reach.
-func seventyPercent(s *servers, work time.Duration) (float64, error) {
-	t, err := three(s)
+func seventyPercent(s *servers, of serverOf, work time.Duration) (float64, error) {
+	t, err := of(s)
 	if err != nil {
 		return 0, err
 	}
@@ -148,7 +148,7 @@ func seventyPercent(s *servers, work time.Duration) (float64, error) {
 
 // snapshotTail measures p99.9/p50 while each node writes a snapshot.
 func snapshotTail(s *servers, work time.Duration) (outcome, error) {
-	rate, err := seventyPercent(s, work)
+	rate, err := seventyPercent(s, three, work)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -159,7 +159,7 @@ func snapshotTail(s *servers, work time.Duration) (outcome, error) {
 
 // measureTails measures the tails, prints a table, and draws the longest wait in each window.
 func measureTails(s *servers, dir, only string, work time.Duration) error {
-	rate, err := seventyPercent(s, work)
+	rate, err := seventyPercent(s, three, work)
 	if err != nil {
 		return err
 	}
