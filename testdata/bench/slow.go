@@ -137,9 +137,10 @@ func measureSlow(s *servers, dir, only string, work time.Duration) error {
 		return err
 	}
 	defer net.Close()
-	fmt.Printf("Each case %v, the node is slow all the time; waits [ms]\n\n| which is slow | how | "+
+	fmt.Printf("Each case %v, the node is slow all the time; waits [ms]\n\n| node | how | "+
 		"locks a second | p50 | p99 | p99.9 | longest | longest after %v | another leads after "+
-		"[s] | errors |\n|---|---|---|---|---|---|---|---|---|---|\n", tailLasts*work, replacedIn)
+		"[s] | errors |\n|---|---|---|---|---|---|---|---|---|---|\n",
+		tailLasts*work, replacedIn)
 	lines := [][]string{{"node", "slow", "second", "longest_ms"}}
 	for _, all := range [][]slowness{onLoopback, onNetwork(net)} {
 		rate, err := seventyPercent(s, all[0].of, work)
