@@ -24,6 +24,7 @@ type lockNodes struct {
 	nodes   [2]*lockNode
 	term    uint64
 	clock   int64
+	full    bool     // there is no memory
 	entries []string // for failures
 }
 
@@ -38,6 +39,7 @@ type lockNode struct {
 // lockWait is a client of a node that waits.
 type lockWait struct {
 	number, order, era uint64
+	db                 int
 	line               string
 	sends              bool   // it is to be sent again
 	granted            []byte // reply that is to be claimed
@@ -63,12 +65,21 @@ func (v *lockNodes) entry(all ...commands.Request) (reply []byte) {
 	var batch []byte
 	by := v.dice.IntN(2)
 	for i := range all {
+		v.copies(&all[i])
 		batch = commands.AppendRequest(batch, &all[i])
-		line := fmt.Sprintf("%d by n%d: %s", v.clock, by+1, bytes.Join(all[i].Cmds[0], []byte(" ")))
+		line := fmt.Sprintf("%d by n%d: %d %q", v.clock, by+1, all[i].DB, all[i].Cmds)
 		if w := all[i].Wait; w != nil {
 			line += fmt.Sprintf(" %s %d %d %d", w.Node, w.Number&1023, w.Era, w.Order)
 		}
 		v.entries = append(v.entries, line)
+	}
+	var read []byte
+	if len(all) == 1 && !all[0].System {
+		before := v.nodes[0].StateSum()
+		read = v.nodes[0].Read(nil, batch, v.clock, v.clock*1000)
+		if v.nodes[0].StateSum() != before {
+			v.fail("a dry run changes the state")
+		}
 	}
 	e := &Entry{Term: v.term, Origin: v.nodes[by].origin, ClockMs: v.clock, WallUs: v.clock * 1000,
 		Batches: [][]byte{batch}}
@@ -82,6 +93,9 @@ func (v *lockNodes) entry(all ...commands.Request) (reply []byte) {
 	if len(all) > 0 {
 		v.entries = append(v.entries, "    "+strings.ReplaceAll(string(reply), "\r\n", " "))
 	}
+	if len(read) > 0 && !bytes.Equal(read, reply) {
+		v.fail("a dry run replies %q", read)
+	}
 	if a, b := v.nodes[0].StateSum(), v.nodes[1].StateSum(); a != b {
 		v.fail("the machines differ")
 	}
@@ -91,6 +105,26 @@ func (v *lockNodes) entry(all ...commands.Request) (reply []byte) {
 		}
 	}
 	return reply
+}
+
+// restoreCopy is put in place of a RESTORE of what DUMP replies of a key.
+const restoreCopy = "RESTORE-COPY"
+
+// copies puts a RESTORE, to another key or the same, in the places of restoreCopy.
+func (v *lockNodes) copies(q *commands.Request) {
+	v.t.Helper()
+	for i, args := range q.Cmds {
+		if string(args[0]) != restoreCopy {
+			continue
+		}
+		dump := lineRequest("DUMP " + string(args[1]))
+		dump.DB = q.DB
+		reply := v.nodes[0].Read(nil, commands.AppendRequest(nil, &dump), v.clock, v.clock*1000)
+		_, value, _ := bytes.Cut(reply, []byte("\r\n"))
+		q.Cmds[i] = [][]byte{[]byte("RESTORE"), []byte(v.pick("k", "l", "m")),
+			[]byte(v.pick("0", "500")), bytes.TrimSuffix(value, []byte("\r\n")),
+			[]byte("REPLACE")}
+	}
 }
 
 func (v *lockNodes) fail(format string, args ...any) {
@@ -152,7 +186,8 @@ func (v *lockNodes) told(w *lockWait, reply []byte) {
 	}
 	largest := uint64(0)
 	for _, key := range keys {
-		own, _ := v.nodes[0].LockTokens([]commands.HeldLock{{Key: key, Owner: words[2]}})
+		own, _ := v.nodes[0].LockTokens([]commands.HeldLock{{DB: w.db, Key: key,
+			Owner: words[2]}})
 		if largest = max(largest, own[0]); own[0] == 0 {
 			v.fail("%s was told of %s, and does not have it", w.line, key)
 		}
@@ -166,7 +201,7 @@ func (v *lockNodes) told(w *lockWait, reply []byte) {
 func (v *lockNodes) send(n *lockNode, w *lockWait, again bool) {
 	v.t.Helper()
 	q := lineRequest(w.line)
-	q.Woken = again
+	q.DB, q.Woken = w.db, again
 	q.Wait = &commands.Wait{Node: []byte(n.id()), Era: n.era, Number: w.number, Order: w.order}
 	w.sends, w.era = false, n.era
 	reply := v.entry(q)
@@ -222,7 +257,23 @@ func (v *lockNodes) until() string {
 // line returns a random command.
 func (v *lockNodes) line() string {
 	key, owner := v.pick("k", "k", "l", "m"), v.pick("a", "b", "c")
-	switch v.dice.IntN(16) {
+	switch v.dice.IntN(20) {
+	case 16:
+		return v.changes(key, owner)
+	case 17:
+		return v.pick("LOCK.INFO "+key, "LOCK.WAITERS "+key, "PTTL "+key, "FENCE.CHECK f 6",
+			"FENCE.CHECK f 5 PX 300", "WINDOW.HIT w 2 PX 700 ID r4", "CL.THROTTLE t 1 1 1 1 ID r5",
+			"WINDOW.HIT w 20000 PX 700 COST 3", "WINDOW.HIT w 5 PX 100 x 3 PX 1000 COST 2 PEEK")
+	case 18:
+		return v.pick("FLUSHDB", "SWAPDB 1 0", "MOVE "+key+" 0", "RENAMENX "+key+" l",
+			"COPY "+key+" "+key+" DB 1", "SORT "+key+" STORE l", restoreCopy+" "+key,
+			restoreCopy+" "+key, restoreCopy+" "+key)
+	case 19:
+		last := fmt.Sprint(" LEASE ", v.nodes[0].leases.Last())
+		return v.pick("SET "+key+" "+owner+last, "SET "+key+" "+owner+" NX"+last, last[1:],
+			"LOCK.EXTEND "+key+" "+owner+" PX 200 KEYS 1 n", "LEASE GRANT 1 DELAY 1000",
+			"LOCK.EXTEND n "+owner+last+" KEYS 1 "+key,
+			"LOCK.RELEASE "+key+" "+owner+" PERMITS 1000000")
 	case 11:
 		return "EVAL return(redis.call('LOCK.ACQUIRE',KEYS[1],ARGV[1],'PX','400','WAIT','0')) 1 " +
 			key + " " + owner
@@ -254,6 +305,23 @@ func (v *lockNodes) line() string {
 	return v.acquire(false)
 }
 
+// changes returns a command that changes what a lock is, as no client of locks does.
+func (v *lockNodes) changes(key, owner string) string {
+	script := func(body string) string {
+		return "EVAL return(redis.call(" + body + ")) 1 " + key + " " + owner
+	}
+	return v.pick("HSET "+key+" "+owner+" 1", "HINCRBY "+key+" "+owner+" 5",
+		"HINCRBY "+key+" "+owner+" -1", "HPEXPIRE "+key+" 300 FIELDS 1 "+owner,
+		"HPERSIST "+key+" FIELDS 1 "+owner, "HDEL "+key+" a b c", "UNLINK k l m n",
+		"SET "+key+" a KEEPTTL", "APPEND "+key+" b", "GETDEL "+key,
+		script("'HSET',KEYS[1],ARGV[1],'shared\\0321\\03299'"),
+		script("'HSET',KEYS[1],ARGV[1],'permits\\0329223372036854775807\\0321'"),
+		script("'LOCK.STEAL',KEYS[1],ARGV[1],'PX','400')and(redis.call('LOCK.RELEASE',"+
+			"KEYS[1],ARGV[1])"),
+		script("'LOCK.RELEASE',KEYS[1],ARGV[1])and(redis.call('LOCK.ACQUIRE',KEYS[1],"+
+			"ARGV[1],'PX','400','SHARED')"))
+}
+
 // acquire returns a LOCK.ACQUIRE.
 func (v *lockNodes) acquire(waits bool) string {
 	line := "LOCK.ACQUIRE " + v.pick("k", "k", "l", "m") + " " + v.pick("a", "b", "c") + " " +
@@ -276,6 +344,9 @@ func (v *lockNodes) step() {
 		w = n.order[v.dice.IntN(len(n.order))]
 	}
 	switch k := v.dice.IntN(40); {
+	case v.full && k < 10:
+		v.full = false
+		v.setting(commands.SettingMaxMemory, "0")
 	case w != nil && w.sends && k < 20:
 		v.send(n, w, true)
 	case w != nil && w.granted != nil && k < 25:
@@ -286,14 +357,18 @@ func (v *lockNodes) step() {
 		}
 	case k < 12:
 		n.number++
-		w = &lockWait{number: n.number, line: v.acquire(true)}
+		w = &lockWait{number: n.number, db: v.dice.IntN(8) / 7, line: v.acquire(true)}
 		n.waits[w.number], n.order = w, append(n.order, w)
 		v.send(n, w, false)
 	case k < 26:
 		q := lineRequest(v.line())
 		q.DB = v.dice.IntN(6) / 5
 		q.Holder = &commands.Holder{Node: []byte(n.id()), ID: uint64(v.dice.IntN(2) + 1)}
-		q.Multi = v.dice.IntN(6) == 0
+		if q.Multi = v.dice.IntN(4) == 0; q.Multi {
+			for range v.dice.IntN(4) {
+				q.Cmds = append(q.Cmds, lineRequest(v.line()).Cmds[0])
+			}
+		}
 		v.entry(q)
 	case k < 28:
 		v.entry(lineRequest(v.line()), lineRequest(v.line()), lineRequest(v.line()))
@@ -309,7 +384,8 @@ func (v *lockNodes) step() {
 		v.setting(v.pick(commands.SystemDropHolders, commands.SystemEndHolder,
 			commands.SystemKeepHolder), n.id(), v.dice.IntN(2)+1)
 	case k < 37:
-		v.setting(commands.SettingMaxMemory, v.pick("1", "0", "0"))
+		v.full = true
+		v.setting(commands.SettingMaxMemory, "1")
 	default:
 		v.restores(n)
 	}
@@ -331,8 +407,19 @@ func (v *lockNodes) restores(n *lockNode) {
 		v.fail("%v", err)
 	}
 	m.SetNode(n.id())
+	if now, again := countsOf(n.Machine), countsOf(m); now != again {
+		v.fail("%s, and counted again %s", now, again)
+	}
 	n.Machine = m
 	v.entries = append(v.entries, n.id()+" restored")
+}
+
+// countsOf shows what a machine counts as it goes on, which one that is restored counts again.
+func countsOf(m *Machine) string {
+	v := &m.waiting
+	return fmt.Sprint(m.leases.Bytes(), m.leases.Len(), m.once.Bytes(), m.once.Len(), v.bytes,
+		v.inDB, v.counts, v.newest, v.locks.waits, v.locks.several, v.locks.calls,
+		v.locks.claims.bytes, v.locks.ready, len(v.locks.isReady), v.lent.bytes)
 }
 
 // check compares what the machine has with what the nodes know.
