@@ -149,10 +149,15 @@ func (n *traced) start(e trace.Event) error {
 	switch {
 	case e.Term < n.term:
 		return broken(TermBeforeVote, "its term was %d", n.term)
-	case e.Index < n.durable:
-		n.owes = n.durable
+	case e.Now < n.voted:
+		return broken(TermBeforeVote, "its newest vote was in %d", n.voted)
+	case n.durable >= n.owes: // it has made up for what it had lost
+		n.owes = 0
 	}
-	n.term, n.voted, n.led = e.Term, max(n.voted, e.Now), 0
+	if e.Index < n.durable {
+		n.owes = max(n.owes, n.durable)
+	}
+	n.term, n.voted, n.led = e.Term, e.Now, 0
 	n.cut(e.Index)
 	n.durable, n.last = e.Index, e.Index
 	clear(n.reads)
@@ -189,10 +194,12 @@ func (n *traced) grant(e trace.Event) error {
 
 // log has a node log entries, in memory or on its disk.
 func (n *traced) log(e trace.Event, disk bool) error {
+	if disk && e.First > n.durable+1 {
+		return broken(FollowersWriteFirst, "its disk ends with %d", n.durable)
+	}
 	for i := e.First; i <= e.Index; i++ {
-		if term, ok := n.terms[i]; ok && disk && i <= n.last && term != e.Term {
-			return fmt.Errorf("entry %d on the disk is of term %d, it was logged as of %d", i,
-				e.Term, term)
+		if term, ok := n.terms[i]; ok && i <= n.last && term != e.Term {
+			return fmt.Errorf("entry %d is of term %d, it was logged as of %d", i, e.Term, term)
 		}
 		n.terms[i] = e.Term
 	}
@@ -232,9 +239,13 @@ func (t *Trace) lead(n *traced, e trace.Event) error {
 		return nil // said again
 	}
 	n.led = e.Term
-	if e.Term > n.term {
-		return broken(TermBeforeVote, "its disk has term %d", n.term)
+	switch to, ok := n.granted[e.Term]; {
+	case e.Term > n.term || n.voted < e.Term:
+		return broken(TermBeforeVote, "its disk has term %d, and a vote in %d", n.term, n.voted)
+	case ok && to != e.Node:
+		return broken(VotesOnce, "it has voted for %s", to)
 	}
+	n.granted[e.Term] = e.Node
 	for i := t.newest; i > 0; i-- {
 		d, ok := t.decided[i]
 		if !ok || d.in >= e.Term {

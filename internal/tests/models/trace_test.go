@@ -110,11 +110,30 @@ func TestTraces(t *testing.T) {
 		"a term that a restart forgets": {then(trace.Event{Node: "n2", Kind: trace.Starts, Index: 2,
 			Term: 1}), string(TermBeforeVote)},
 		"a vote of who has lost its log": {then(
-			trace.Event{Node: "n2", Kind: trace.Starts, Index: 1, Term: 2},
+			trace.Event{Node: "n2", Kind: trace.Starts, Index: 1, Term: 2, Now: 2},
 			trace.Event{Node: "n2", Kind: trace.Enters, Term: 3},
 			trace.Event{Node: "n2", Kind: trace.Votes, Term: 3},
 			trace.Event{Node: "n2", Kind: trace.Grants, Peer: "n1", Term: 3, Index: 1}),
 			"its disk ended with 2"},
+		"a vote that a restart forgets": {then(trace.Event{Node: "n2", Kind: trace.Starts, Index: 2,
+			Term: 2, Now: 1}), "its newest vote was in 2"},
+		"a vote of who has lost its log twice": {then(
+			trace.Event{Node: "n2", Kind: trace.Starts, Index: 1, Term: 2, Now: 2},
+			trace.Event{Node: "n2", Kind: trace.Starts, Term: 2, Now: 2},
+			trace.Event{Node: "n2", Kind: trace.Grants, Peer: "n3", Term: 2, Index: 1}),
+			"its disk ended with 2"},
+		"a batch on the disk before the one before": {then(
+			trace.Event{Node: "n2", Kind: trace.Stores, First: 4, Index: 4, Term: 2},
+			trace.Event{Node: "n2", Kind: trace.Confirms, Index: 4}), string(FollowersWriteFirst)},
+		"another entry over one that was not cut": {then(
+			trace.Event{Node: "n2", Kind: trace.Logs, First: 2, Index: 2, Term: 2}),
+			"it was logged as of"},
+		"a leader without a vote of its own": {without("n1", trace.Votes), string(TermBeforeVote)},
+		"a leader that has voted for another": {slices.Insert(sound(), at("n3", trace.Stores),
+			trace.Event{Node: "n3", Kind: trace.Grants, Peer: "n2", Term: 2}), string(VotesOnce)},
+		"a leader that votes for another": {then(
+			trace.Event{Node: "n3", Kind: trace.Grants, Peer: "n2", Term: 2, Index: 2}),
+			string(VotesOnce)},
 		"no kind": {then(trace.Event{Node: "n2", Kind: "x"}), "no model knows"},
 	} {
 		if err := check(c.events); err == nil || !strings.Contains(err.Error(), c.want) {
