@@ -194,7 +194,8 @@ func (n *traced) grant(e trace.Event) error {
 
 // log has a node log entries, in memory or on its disk.
 func (n *traced) log(e trace.Event, disk bool) error {
-	if disk && e.First > n.durable+1 {
+	// A log may begin behind a snapshot that no machine has yet, but not leave out what was logged.
+	if _, logged := n.terms[n.durable+1]; disk && logged && e.First > n.durable+1 {
 		return broken(FollowersWriteFirst, "its disk ends with %d", n.durable)
 	}
 	for i := e.First; i <= e.Index; i++ {

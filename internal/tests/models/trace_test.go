@@ -123,6 +123,8 @@ func TestTraces(t *testing.T) {
 			trace.Event{Node: "n2", Kind: trace.Grants, Peer: "n3", Term: 2, Index: 1}),
 			"its disk ended with 2"},
 		"a batch on the disk before the one before": {then(
+			trace.Event{Node: "n2", Kind: trace.Logs, First: 3, Index: 3, Term: 2},
+			trace.Event{Node: "n2", Kind: trace.Logs, First: 4, Index: 4, Term: 2},
 			trace.Event{Node: "n2", Kind: trace.Stores, First: 4, Index: 4, Term: 2},
 			trace.Event{Node: "n2", Kind: trace.Confirms, Index: 4}), string(FollowersWriteFirst)},
 		"another entry over one that was not cut": {then(
