@@ -4,6 +4,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ type nodeWatch struct {
 	led   time.Time            // when it found that this node leads; zero: not yet
 	held  time.Time            // when it found that nobody is served; zero: somebody is
 	quiet map[string]time.Time // when it found that a node was quiet for quietLimit; no others
-	seen  map[string]time.Time // when the nodes were last heard of
+	seen  map[string]time.Time // when those with something in the state were last heard of
 }
 
 // watchNodes drops the waits, the counts of subscribers and the connections with leases of nodes
@@ -75,7 +76,13 @@ func (w *nodeWatch) look() {
 	if caughtUp { // until then it sees what was
 		s.holders.begins(s, holders)
 	}
-	if len(nodes)+len(subscribed)+len(holders) == 0 && s.pubsub.size.Load() == 0 {
+	listed := slices.Compact(slices.Sorted(slices.Values(
+		slices.Concat(nodes, subscribed, holders))))
+	// A process of which nothing is left in the state leaves nothing to the next one.
+	maps.DeleteFunc(w.seen, func(id string, _ time.Time) bool {
+		return !slices.Contains(listed, id)
+	})
+	if len(listed) == 0 && s.pubsub.size.Load() == 0 {
 		return
 	}
 	st := s.backend.Status()
@@ -103,8 +110,7 @@ func (w *nodeWatch) look() {
 	case time.Since(w.held) >= returnLimit:
 		_ = s.changeNodes(w.term, commands.SystemServeWaits)
 	}
-	for _, id := range slices.Compact(slices.Sorted(slices.Values(
-		slices.Concat(nodes, subscribed, holders)))) {
+	for _, id := range listed {
 		if id == st.ID {
 			continue
 		}

@@ -111,3 +111,35 @@ func TestNewLeadersDropWaitsAtLast(t *testing.T) {
 		eventually(t, "the wait is dropped", func() bool { return !n.fake.Waits(1) })
 	})
 }
+
+// A node that was started again while nothing of it was in the state keeps what it enters later:
+// the process that its leader heard of before had nothing of that.
+func TestEarlierRestartsEndNothing(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := startSimulated(t, nil)
+			n.lead("n1")
+			if others {
+				n.fake.heldBy(t, "n3", 7, "others")
+			}
+			n.fake.set(func() { n.fake.began = time.Now().Add(-time.Hour) })
+			n.fake.heldBy(t, "n2", 7, "old")
+			time.Sleep(2 * contactLimit)
+			n.fake.set(func() { n.fake.st.Members[1].LastContact = 2 * contactLimit })
+			n.leaves(t, "old", 5000) // its process died
+			n.fake.set(func() {
+				n.fake.st.Members[1].LastContact, n.fake.began = 0, time.Now()
+			})
+			time.Sleep(time.Minute)
+			n.fake.heldBy(t, "n2", 8, "k")
+			q := commandOf("BLPOP", "list", "0")
+			q.Wait = &commands.Wait{Node: []byte("n2"), Era: fakeEra, Number: 1}
+			n.fake.change(t, q)
+			time.Sleep(10 * watchPeriod)
+			n.leaves(t, "k", 60_000)
+			if !n.fake.Waits(1) {
+				t.Error("its wait is dropped")
+			}
+		})
+	}
+}
