@@ -96,7 +96,9 @@ func (t *Trace) step(n *traced, e trace.Event) error {
 	case trace.Starts:
 		return n.start(e)
 	case trace.Enters:
-		if e.Term < n.term {
+		// A founding that was interrupted is undone, and its term, in which nobody votes.
+		undone := e.Term == 0 && n.term == 1 && n.voted == 0 && n.durable == 0
+		if e.Term < n.term && !undone {
 			return broken(TermBeforeVote, "its term was %d", n.term)
 		}
 		n.term = e.Term

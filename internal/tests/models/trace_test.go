@@ -60,6 +60,12 @@ func TestTraces(t *testing.T) {
 	if err := check(sound()); err != nil {
 		t.Fatal(err)
 	}
+	undone := append(sound(), trace.Event{Node: "n4", Kind: trace.Enters, Term: 1},
+		trace.Event{Node: "n4", Kind: trace.Starts, Term: 1},
+		trace.Event{Node: "n4", Kind: trace.Enters})
+	if err := check(undone); err != nil {
+		t.Fatalf("a founding that is undone: %v", err)
+	}
 	at := func(node string, kind trace.Kind) int {
 		return slices.IndexFunc(sound(), func(e trace.Event) bool {
 			return e.Node == node && e.Kind == kind
