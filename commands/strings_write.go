@@ -94,7 +94,9 @@ const FreshBytes = 16
 func (x *Call) spendWrite(e *keyspace.Entry, size int) {
 	n := len(stringBytes(e))
 	bytes := 0
-	if e != nil && !x.DB().Rewritten(e) {
+	switch {
+	case e == nil:
+	case x.Level >= LevelSecond && !x.DB().RewrittenValue(e), !x.DB().Rewritten(e):
 		bytes = n
 	}
 	grown := max(size-n, 0)

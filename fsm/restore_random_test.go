@@ -133,6 +133,7 @@ func (g *restores) round(seed uint64) {
 	if g.calls.IntN(3) > 0 {
 		g.m = newestMachine(g.table)
 	}
+	g.m.sweeps = []int{0, 1, 2}[g.calls.IntN(3)]
 	for range restoreEntries {
 		e := &Entry{Origin: 1}
 		e.ClockMs, _ = g.calls.Stamps()
@@ -263,6 +264,16 @@ func (g *restores) compare() {
 		g.fail("a restored machine gives\n%q instead of\n%q", again, content)
 	}
 	g.counted(restored)
+	info, err := CheckSnapshot(bytes.NewReader(content), g.table)
+	keys := 0
+	for i := range keyspace.Databases {
+		keys += g.m.ks.DB(i).Size()
+	}
+	if err != nil || info.Memory != g.m.memory() || info.Keys != keys {
+		g.fail("CheckSnapshot: %v, %d keys of %d bytes instead of %d of %d", err, info.Keys,
+			info.Memory, keys, g.m.memory())
+	}
+	restored.sweeps = g.m.sweeps
 	g.snapshots++
 	switch {
 	case len(g.others) < 2:
@@ -271,10 +282,6 @@ func (g *restores) compare() {
 		g.others[g.calls.IntN(len(g.others))] = restored
 	case g.calls.IntN(2) == 0:
 		g.dump(restored)
-	default:
-		if _, err := CheckSnapshot(bytes.NewReader(content), g.table); err != nil {
-			g.fail("CheckSnapshot: %v", err)
-		}
 	}
 }
 

@@ -107,6 +107,7 @@ func (db *DB) set(hash uint64, old, e *Entry) *Entry {
 	e.uncount()
 	e.inherit(Entry{created: old.created, changed: old.changed, deadline: old.deadline,
 		gen: uint32(db.ks.gen)})
+	db.wrote(e)
 	db.keys.set(hash, e)
 	db.count(e.valueSize() - before)
 	return e
@@ -117,6 +118,7 @@ func (db *DB) add(hash uint64, e *Entry) *Entry {
 	db.mustWrite()
 	e.uncount()
 	e.inherit(Entry{created: db.ks.rev, gen: uint32(db.ks.gen)})
+	db.wrote(e)
 	db.keys.set(hash, e)
 	db.count(int(e.Size()))
 	db.notify(e, Added)

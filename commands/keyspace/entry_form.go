@@ -25,6 +25,8 @@ type text struct {
 	key string
 	str []byte
 	own bool // str is not shared, so WriteAt may change it in place
+	// revision of the newest write of str by this process; not part of the state
+	wrote Revision
 }
 
 // box is the entry of a collection.

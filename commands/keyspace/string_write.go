@@ -90,11 +90,24 @@ func (t *text) writeAt(offset int, part []byte) {
 // rewritten records a change of a part of a string, of which it takes a hash: the whole string may
 // be long.
 func (db *DB) rewritten(e *Entry, sum uint64) {
+	db.wrote(e)
 	e.touch(db.ks.rev)
 	db.notify(e, Modified)
 	db.ks.mix(e.hash()+uint64(db.index), sum)
 }
 
+// wrote notes that the revision being applied writes the value of e, if that is a long string.
+func (db *DB) wrote(e *Entry) {
+	if e.form == texted {
+		e.text().wrote = db.ks.rev
+	}
+}
+
 // Rewritten reports whether the revision being applied has already changed e. A writer that copies
 // the whole value at most once per revision uses it to know whether it has.
 func (db *DB) Rewritten(e *Entry) bool { return e.Changed() == db.ks.rev }
+
+// RewrittenValue is Rewritten of the value: another deadline copies no string.
+func (db *DB) RewrittenValue(e *Entry) bool {
+	return db.Rewritten(e) && (e.form != texted || e.text().wrote == db.ks.rev)
+}
